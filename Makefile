@@ -1,0 +1,55 @@
+# Every target does all of its own set-up, and only what is missing or out of date.
+# It needs make, bash and a Python >= 3.11; PYTHON=... names another interpreter.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+export PYTHON
+
+RUN := .venv-run
+DEV := .venv
+SETUP := scripts/venv.sh pyproject.toml
+STORE ?=
+PORT ?=
+ARGS ?=
+
+.PHONY: help serve test check format bench lock clean
+
+help: ## Show this list
+	@echo "Keystead. Targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+serve: $(RUN)/.ready ## Run Keystead on http://127.0.0.1:8700 (STORE=url PORT=number)
+	@$(if $(STORE),export KEYSTEAD_STORE='$(STORE)';) $(if $(PORT),export KEYSTEAD_PORT='$(PORT)';) exec $(RUN)/bin/keystead serve
+
+test: $(DEV)/.ready ## Run the whole suite on real servers and a real browser (ARGS=pytest options)
+	@scripts/servers.sh redis-server chromium
+	@$(DEV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: $(DEV)/.ready ## Formatting, lint and strict types
+	@$(DEV)/bin/ruff format --check .
+	@$(DEV)/bin/ruff check .
+	@$(DEV)/bin/mypy
+
+format: $(DEV)/.ready ## Format the code and apply the safe lint fixes
+	@$(DEV)/bin/ruff check --fix-only --quiet .
+	@$(DEV)/bin/ruff format .
+
+bench: $(DEV)/.ready ## Side-by-side runs against what you would use instead (ARGS=bench options)
+	@scripts/servers.sh redis-server
+	@$(DEV)/bin/python -m bench $(ARGS)
+
+lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-package NAME')
+	@test -x .venv-lock/bin/uv || { $${PYTHON:-python3} -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }
+	@PATH="$$PWD/.venv-lock/bin:$$PATH" scripts/lock.sh $(ARGS)
+
+clean: ## Remove the virtual environments and caches (never a database)
+	rm -rf .venv .venv-run .venv-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN)/.ready: requirements/run.txt $(SETUP)
+	@scripts/venv.sh $(RUN) requirements/run.txt
+	@touch $@
+
+$(DEV)/.ready: requirements/dev.txt $(SETUP)
+	@scripts/venv.sh $(DEV) requirements/dev.txt
+	@touch $@

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Usage: scripts/servers.sh PROGRAM...
+# Sees to it that each PROGRAM the tests start (redis-server, chromium) is on PATH: as root on Debian it installs
+# what is missing, anywhere else it says how to. Nothing is left running: the tests start their own servers.
+set -euo pipefail
+
+missing=()
+for program in "$@"; do
+    command -v "$program" >/dev/null 2>&1 || missing+=("$program")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "keystead: the tests need ${missing[*]}; on Debian or Ubuntu run 'sudo apt-get install ${missing[*]}'," \
+        "elsewhere put a program of that name on PATH." >&2
+    exit 1
+fi
+
+# Debian asks /usr/sbin/policy-rc.d before a package starts its service; 101 means "do not". An existing
+# policy of the machine is left as it is.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+fi
+
+echo "Installing ${missing[*]} with apt-get (once)"
+log=$(mktemp)
+install() {
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1
+}
+# A fresh machine has no package lists, an old one has stale lists: try, refresh, try again.
+if ! install && ! { apt-get update -qq >"$log" 2>&1 && install; }; then
+    cat "$log" >&2
+    echo "keystead: apt-get could not install ${missing[*]}; the lines above say why (also in $log)." >&2
+    exit 1
+fi
+rm -f "$log"

@@ -1,0 +1,56 @@
+"""Keystead: the key document, executable."""
+
+from keystead.errors import (
+    BadArgument,
+    BadLifetime,
+    BadOption,
+    BadUrl,
+    CommandError,
+    CrossSlot,
+    KeysteadError,
+    MissingExtra,
+    NotANumber,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+    UnknownCommand,
+    WrongArity,
+    WrongKind,
+)
+from keystead.stores import Guarantees, Message, Outcome, Store, connect, field_holds, holds, required
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadArgument",
+    "BadLifetime",
+    "BadOption",
+    "BadUrl",
+    "CommandError",
+    "CrossSlot",
+    "Guarantees",
+    "KeysteadError",
+    "Message",
+    "MissingExtra",
+    "NotANumber",
+    "Outcome",
+    "Store",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreRefused",
+    "StoreUnavailable",
+    "UnknownCommand",
+    "WrongArity",
+    "WrongKind",
+    "connect",
+    "field_holds",
+    "holds",
+    "required",
+]

@@ -1,0 +1,43 @@
+"""The `keystead` command."""
+
+from typing import Annotated
+
+import typer
+
+import keystead
+from keystead.cli.serve import serve
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    name="keystead",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+app.command()(serve)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"keystead {keystead.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _keystead(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave."),
+    ] = False,
+) -> None:
+    """Key documents that run.
+
+    Start with [bold]keystead serve[/bold], then open http://127.0.0.1:8700.
+    """
+
+
+def main() -> None:
+    """Run the command line: exit code 0, 1 when something failed, 2 when it was asked wrongly."""
+    app()

@@ -1,0 +1,141 @@
+"""Every error that Keystead raises: a sentence a person can act on, and a stable code a program can act on."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+
+class KeysteadError(Exception):
+    """The root of all errors of Keystead. `code` never changes between releases; the sentence may."""
+
+    code: ClassVar[str] = "keystead"
+
+
+class BadUrl(KeysteadError):
+    """A store URL that cannot be understood."""
+
+    code = "bad-url"
+
+
+class MissingExtra(KeysteadError):
+    """The URL is good, but the driver it needs is not installed."""
+
+    code = "missing-extra"
+
+
+class StoreClosed(KeysteadError):
+    """The store was used before it was opened or after it was closed: a fault of the program, not of the store."""
+
+    code = "store-closed"
+
+
+class StoreError(KeysteadError):
+    """What a store answers when it cannot do what was asked.
+
+    `replies` is set by `Store.run`: the replies of the whole batch in order, with an error in the place of
+    each command that failed, so that the commands that worked keep their replies.
+    """
+
+    code = "store"
+    replies: list[Any] | None = None
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer in time, or cannot be reached.
+
+    `outcome` says what is known of the commands: `"not-sent"` means that none of them took effect and that
+    asking again is safe; `"unknown"` means that the reply was lost and that they may have taken effect.
+    """
+
+    code = "store-unavailable"
+
+    def __init__(self, sentence: str, outcome: Literal["not-sent", "unknown"] = "not-sent") -> None:
+        super().__init__(sentence)
+        self.outcome = outcome
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written to: a replica, a read-only user, a read-only file."""
+
+    code = "store-read-only"
+
+
+class StoreRefused(StoreError):
+    """The store does not let this user in, or does not let it do this."""
+
+    code = "store-refused"
+
+
+class StoreFull(StoreError):
+    """The store has no room left. What was there is untouched."""
+
+    code = "store-full"
+
+
+class StoreDamaged(StoreError):
+    """The file is not a Keystead database, or is damaged. Nothing in it was changed."""
+
+    code = "store-damaged"
+
+
+class CommandError(StoreError):
+    """One command that a store will not run. It had no effect."""
+
+    code = "command"
+
+    def __init__(self, sentence: str, command: str = "", key: bytes | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.command = command
+        self.key = key
+
+    def __str__(self) -> str:
+        where = self.command if self.key is None else f"{self.command} {_shown(self.key)}"
+        return f"{where}: {self.sentence}" if where else self.sentence
+
+
+class UnknownCommand(CommandError):
+    code = "unknown-command"
+
+
+class WrongArity(CommandError):
+    code = "wrong-arity"
+
+
+class BadOption(CommandError):
+    code = "bad-option"
+
+
+class BadArgument(CommandError):
+    code = "bad-argument"
+
+
+class NotANumber(CommandError):
+    """An argument or a stored value is not the number it has to be, or the result would not be one."""
+
+    code = "not-a-number"
+
+
+class BadLifetime(CommandError):
+    """A lifetime of zero or less, or one that ends after the year 9999."""
+
+    code = "bad-lifetime"
+
+
+class WrongKind(CommandError):
+    """The key holds another kind of value than the command works on (Redis's WRONGTYPE)."""
+
+    code = "wrong-kind"
+
+
+class CrossSlot(CommandError):
+    """The keys of one atomic step live in different slots of a cluster."""
+
+    code = "cross-slot"
+
+
+def _shown(key: bytes) -> str:
+    """A key as a person can read it, on one line, whatever bytes it holds."""
+    text = key.decode("utf-8", "backslashreplace")
+    readable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return readable if len(readable) <= 200 else f"{readable[:200]}… ({len(key)} bytes)"

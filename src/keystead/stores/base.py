@@ -1,0 +1,229 @@
+"""The contract every store keeps: commands in, replies out.
+
+A store has four verbs (`run`, `atomically`, `scan`, `subscribe`) and states its `guarantees`. Nothing above this
+layer knows which store it talks to. `keystead.testing` holds any store to what is written here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from keystead.errors import BadArgument, CommandError, StoreError
+from keystead.stores.commands import KINDS, Argument, Call, Command, Reply, encode, read
+
+# A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
+ATOMIC_ARGUMENTS = 7_000
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What a store promises. A family states what it needs; a pair that does not fit is refused at the start."""
+
+    kinds: frozenset[str] = field(
+        default=KINDS | {"channel"}, metadata={"doc": "kinds of value it can hold, and `channel` for messages"}
+    )
+    atomic: Literal["any keys", "one slot", "one key", "nothing"] = field(
+        default="any keys", metadata={"doc": "what one atomic step may span"}
+    )
+    consistency: Literal["read your writes", "eventual"] = field(
+        default="read your writes", metadata={"doc": "whether a read sees every write that was acknowledged before it"}
+    )
+    durability: Literal["disk", "seconds", "memory"] = field(
+        default="disk",
+        metadata={"doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"},
+    )
+    evicts: bool = field(default=False, metadata={"doc": "whether a key may vanish before its time"})
+    shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
+    key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit of its own"})
+    value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit of its own"})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    channel: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """A command whose reply must not be nil or 0."""
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A guard: the key holds exactly this value, or (None) is not there. Its reply is 1 or 0, and 0 stops."""
+
+    key: str | bytes
+    value: Argument | None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldHolds:
+    """A guard: the field of this hash holds exactly this value, or (None) is not there."""
+
+    key: str | bytes
+    field: Argument
+    value: Argument | None
+
+
+Step: TypeAlias = Command | Required | Holds | FieldHolds
+
+
+def required(command: Command) -> Required:
+    """Mark a command of `atomically`: where its reply is nil or 0, nothing of the whole takes effect."""
+    return Required(command)
+
+
+def holds(key: str | bytes, value: Argument | None) -> Holds:
+    """A guard for `atomically`: go on only if `key` still holds `value` (None: only if there is no such key)."""
+    return Holds(key, value)
+
+
+def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> FieldHolds:
+    """A guard for `atomically`: go on only if this field of the hash `key` still holds `value` (None: is absent)."""
+    return FieldHolds(key, field, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `atomically` did. True where everything took effect, false where nothing did.
+
+    `stopped_at` is the place of the step that stopped it; `replies` then end with the reply of that step.
+    """
+
+    replies: list[Reply]
+    stopped_at: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.stopped_at is None
+
+
+@dataclass(slots=True)
+class Planned:
+    """A step of `atomically` that was read: a call, whether it is required, and for a guard what it expects."""
+
+    call: Call
+    required: bool = False
+    guard: bool = False
+    expected: bytes | None = None
+
+    def stops(self, reply: Reply) -> bool:
+        return (self.required or self.guard) and (reply is None or (type(reply) is int and reply == 0))
+
+
+class Store(ABC):
+    """Where families live. Use it as `async with keystead.connect(url) as store:`, in one event loop."""
+
+    url: str  # without secrets
+    guarantees: Guarantees
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, and make sure that the store can be read and written.
+
+        Raises StoreUnavailable, StoreReadOnly, StoreRefused or StoreDamaged: at the start, not at the first write.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of everything. Calls under way end with an error. Closing twice is no error."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self, commands: Sequence[Command]) -> list[Reply]:
+        """Run the commands in order and return their replies: one round trip, not atomic as a whole.
+
+        A command that fails has no effect and stops none of the others. The first such error is raised when all have
+        run; its `replies` holds the reply of each command, with an error in the place of each that failed.
+        Raises StoreUnavailable within the timeout of the store. If this call is cancelled, the commands may or may
+        not have taken effect; no other call is touched by that.
+        """
+        calls: list[Call | CommandError] = []
+        unread = False
+        for command in commands:
+            try:
+                calls.append(read(command))
+            except CommandError as error:
+                calls.append(error)
+                unread = True
+        if not unread:
+            replies = await self._replies(calls) if calls else []  # type: ignore[arg-type]
+        else:
+            answers = iter(await self._replies(good) if (good := [c for c in calls if isinstance(c, Call)]) else [])
+            replies = [call if isinstance(call, CommandError) else next(answers) for call in calls]
+        for reply in replies:
+            if isinstance(reply, StoreError):
+                reply.replies = replies
+                raise reply
+        return replies
+
+    async def atomically(self, steps: Sequence[Step]) -> Outcome:
+        """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
+
+        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`) that does not hold,
+        stops the whole: the Outcome is then false and says which step it was. An error of any step is raised, and then,
+        too, nothing took effect. One round trip. Put required steps first where you can: on Redis a step that may
+        stop after others have written makes the server keep a copy of what they write over.
+        """
+        planned = [_plan(step) for step in steps]
+        for step in planned:
+            if len(step.call.args) >= ATOMIC_ARGUMENTS:
+                raise step.call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
+            if step.call.spec.name in ("SCAN", "DBSIZE"):
+                raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
+        return await self._atomically(planned) if planned else Outcome([])
+
+    @abstractmethod
+    def scan(self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500) -> AsyncIterator[list[bytes]]:
+        """Pages of the keys that match a glob pattern (`*`, `?`, `[a-z]`, `\\` to escape), of one kind or of all.
+
+        A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a key may
+        come twice on stores that move keys while they are read (Redis). Pages may be empty. The store goes on serving others.
+        """
+
+    @abstractmethod
+    def subscribe(self, *channels: str) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        """Messages published to these channels, from the moment the block is entered.
+
+        At most once: where the connection was lost, or the reader fell too far behind, messages may have been missed; the
+        iterator then raises StoreUnavailable rather than go on in silence. Subscribe again, and catch up from
+        what is stored.
+        """
+
+    @abstractmethod
+    async def _replies(self, calls: list[Call]) -> list[Reply]:
+        """The reply of each call in order, a StoreError in the place of each that failed. `calls` is not empty."""
+
+    @abstractmethod
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        """As `atomically`, of steps that were read. `steps` is not empty."""
+
+
+def _plan(step: Step) -> Planned:
+    match step:
+        case Required(command):
+            return Planned(read(command), required=True)
+        case Holds(key, value):
+            return Planned(read(("GET", key)), guard=True, expected=_expected(value))
+        case FieldHolds(key, name, value):
+            return Planned(read(("HGET", key, name)), guard=True, expected=_expected(value))
+        case _:
+            return Planned(read(step))
+
+
+def _expected(value: Argument | None) -> bytes | None:
+    return None if value is None else encode(value)

@@ -1,0 +1,50 @@
+"""Where the messages of one subscription wait for their reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Self
+
+from keystead.errors import StoreError, StoreUnavailable
+from keystead.stores.base import Message
+
+# A reader that is further behind than this is told so, instead of the process running out of memory.
+MOST_WAITING = 10_000
+
+
+class Mailbox:
+    """An iterator over messages that ends with the error that ended the subscription."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque()
+        self._error: StoreError | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        if len(self._messages) >= MOST_WAITING:
+            self.fail(
+                StoreUnavailable(
+                    f"the reader of channel {message.channel} is {MOST_WAITING} messages behind, and further ones were"
+                    " dropped; subscribe again, and catch up from what is stored"
+                )
+            )
+        elif self._error is None:
+            self._messages.append(message)
+            self._arrived.set()
+
+    def fail(self, error: StoreError) -> None:
+        """No further messages: the reader gets those that wait, then this error."""
+        self._error = self._error or error
+        self._arrived.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._messages:
+            if self._error is not None:
+                raise self._error
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._messages.popleft()

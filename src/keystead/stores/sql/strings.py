@@ -1,0 +1,111 @@
+"""Strings and numbers, as Redis means them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keystead.errors import NotANumber
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, integer
+from keystead.stores.sql.tables import STRING, Tables, wrong_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keystead.stores.commands import GetExOptions, SetOptions
+
+
+def get(tables: Tables, call: Call) -> Reply:
+    # The hottest read of all: the row is looked at here, not through `holding`.
+    found = tables.execute("SELECT kind, expires_at, value FROM keys WHERE key = ?", call.args).fetchone()
+    if found is None:
+        return None
+    kind, expires_at, value = found
+    if expires_at is not None and expires_at <= tables.now_ms:
+        return None
+    if kind != STRING:
+        raise wrong_kind(kind, STRING)
+    return value
+
+
+def mget(tables: Tables, call: Call) -> Reply:
+    rows = (tables.live(key) for key in call.args)
+    return [row.value if row is not None and row.kind == STRING else None for row in rows]
+
+
+def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
+    """Set a string, whatever was there."""
+    cursor = tables.execute(
+        "INSERT INTO keys (key, kind, expires_at, value) VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE"
+        " SET expires_at = excluded.expires_at, value = excluded.value WHERE kind = 1",
+        (key, expires_at, value),
+    )
+    if cursor.rowcount == 0:  # a collection is in its place
+        tables.create(key, STRING, value, expires_at)
+
+
+def set_(tables: Tables, call: Call) -> Reply:
+    key, value = call.args[0], call.args[1]
+    options: SetOptions = call.options
+    expires_at = options.deadline.at_ms(tables.now_ms) if options.deadline else None
+    if not (options.only_if or options.get or options.keep_ttl):
+        put(tables, key, value, expires_at)
+        return b"OK"
+    row = tables.live(key)
+    if options.get and row is not None and row.kind != STRING:
+        raise wrong_kind(row.kind, STRING)
+    allowed = not options.only_if or (options.only_if == b"XX") == (row is not None)
+    if allowed:
+        put(tables, key, value, row.expires_at if options.keep_ttl and row is not None else expires_at)
+    if options.get:
+        return None if row is None else row.value
+    return b"OK" if allowed else None
+
+
+def getdel(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], STRING)
+    if row is None:
+        return None
+    tables.delete(call.args[0])
+    return row.value
+
+
+def getex(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], STRING)
+    if row is None:
+        return None
+    options: GetExOptions = call.options
+    if options.deadline is not None:
+        tables.set_deadline(row.id, options.deadline.at_ms(tables.now_ms))
+    elif options.persist:
+        tables.set_deadline(row.id, None)
+    return row.value
+
+
+def added(held: bytes | None, amount: int) -> int:
+    """A stored number plus an amount, within 64 bits."""
+    total = integer(b"0" if held is None else held) + amount
+    if not INT64_MIN <= total <= INT64_MAX:
+        raise NotANumber("the result would not fit 64 bits")
+    return total
+
+
+def incrby(tables: Tables, call: Call) -> Reply:
+    key = call.args[0]
+    row = tables.holding(key, STRING)
+    total = added(None if row is None else row.value, call.options)
+    if row is None:
+        put(tables, key, b"%d" % total, None)
+    else:
+        tables.execute("UPDATE keys SET value = ? WHERE id = ?", (b"%d" % total, row.id))
+    return total
+
+
+HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+    "GET": get,
+    "MGET": mget,
+    "SET": set_,
+    "GETDEL": getdel,
+    "GETEX": getex,
+    "INCRBY": incrby,
+    "DECRBY": incrby,
+}

@@ -1,0 +1,260 @@
+"""The one lane all writes of a process go through, in groups that share a commit.
+
+Commands run in the event loop's own thread: they take microseconds, and a thread that ran them would have to
+win Python's lock back after each statement, which under load costs milliseconds each time. What takes long, the
+commit with its sync to disk, is done by a worker thread. What arrives meanwhile forms the next group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
+from keystead.stores.sqlite.files import explain, is_locked
+from keystead.stores.sqlite.worker import Worker
+
+GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
+INLINE_COMMANDS = 200  # a larger group runs in the worker, so that the event loop goes on
+
+
+class Batch:
+    """Work that is to take effect as a whole, and whoever waits for it."""
+
+    __slots__ = ("commands", "deadline", "future", "heavy", "started", "work")
+
+    def __init__(
+        self, work: Callable[[], Any], commands: int, heavy: bool, future: asyncio.Future[Any], deadline: float
+    ) -> None:
+        self.work = work
+        self.commands = commands
+        self.heavy = heavy
+        self.future = future
+        self.deadline = deadline
+        self.started = False
+
+
+class Lane:
+    def __init__(
+        self, connection: sqlite3.Connection, path: str, worker: Worker, loop: asyncio.AbstractEventLoop, timeout: float
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._worker = worker
+        self._loop = loop
+        self._timeout = timeout
+        self._queue: deque[Batch] = deque()
+        self._between: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._waiting: deque[Batch] = deque()  # in the order of their deadlines
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._closed = False
+        self._alone = 0  # how many batches at the head run each in a group of its own
+        self._idle: asyncio.Future[None] | None = None
+
+    def submit(self, work: Callable[[], Any], commands: int = 1, *, heavy: bool = False) -> asyncio.Future[Any]:
+        """Run `work` inside a write transaction. The future ends when its commit is on disk.
+
+        `heavy` work runs in the worker thread. Work whose future is done before its turn is not run.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._closed:
+            future.set_exception(StoreClosed("the store is closed"))
+            return future
+        batch = Batch(work, commands, heavy, future, self._loop.time() + self._timeout)
+        self._queue.append(batch)
+        self._waiting.append(batch)
+        if self._timer is None:
+            self._timer = self._loop.call_at(batch.deadline, self._overdue)
+        if not self._busy:
+            self._busy = True
+            # One turn later, so that all tasks that are ready now come into this group.
+            self._loop.call_soon(self._next)
+        return future
+
+    def between(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run `job` in the worker between two groups, outside of any transaction."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._closed:
+            future.cancel()
+            return future
+        self._between.append((job, future))
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._next)
+        return future
+
+    async def close(self) -> None:
+        """Refuse new work, end what waits with an error, and wait for the commit under way."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for batch in self._queue:
+            _fail(batch.future, StoreClosed("the store was closed before this was written"))
+        self._queue.clear()
+        for _, future in self._between:
+            future.cancel()
+        self._between.clear()
+        if self._busy:
+            self._idle = self._loop.create_future()
+            await self._idle
+
+    # --- one group after another ---------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        while self._queue and self._queue[0].future.done():
+            self._drop(self._queue.popleft())
+        if self._between and not self._alone:
+            job, future = self._between.popleft()
+            self._worker.submit(job, lambda result, error: self._did_between(future, result, error))
+        elif self._queue:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                if is_locked(error):
+                    self._worker.submit(self._wait_for_lock, self._locked)
+                else:
+                    self._finish(self._take(), None, error)
+            else:
+                self._fill()
+        else:
+            self._busy = False
+            if self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    def _did_between(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+        self._loop.call_soon(self._next)
+
+    def _wait_for_lock(self) -> None:
+        """In the worker. SQLite's own waiting backs off to a tenth of a second; a group is over far sooner."""
+        end = time.monotonic() + self._timeout
+        pause = 0.0002
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.Error as error:
+                if not is_locked(error) or time.monotonic() > end:
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes apart, guards nothing
+            pause = min(pause * 1.5, 0.005)
+
+    def _locked(self, result: None, error: BaseException | None) -> None:
+        if error is None:
+            self._fill()
+        else:
+            self._finish(self._take(), None, error)
+
+    def _take(self) -> list[Batch]:
+        """The batches of the next group."""
+        group: list[Batch] = []
+        commands = 0
+        while self._queue and (not group or commands + self._queue[0].commands <= GROUP_COMMANDS):
+            batch = self._queue.popleft()
+            if self._alone:
+                self._alone -= 1
+                group.append(batch)
+                break
+            if batch.future.done():
+                self._drop(batch)
+                continue
+            group.append(batch)
+            commands += batch.commands
+        return group
+
+    def _fill(self) -> None:
+        group = self._take()
+        if any(batch.heavy for batch in group) or sum(batch.commands for batch in group) > INLINE_COMMANDS:
+            self._worker.submit(
+                lambda: self._commit(self._run(group)), lambda results, error: self._finish(group, results, error)
+            )
+            return
+        try:
+            results = self._run(group)
+        except Exception as error:
+            self._finish(group, None, error)
+            return
+        self._worker.submit(lambda: self._commit(results), lambda done, error: self._finish(group, done, error))
+
+    def _run(self, group: list[Batch]) -> list[Any]:
+        """Do the work of each batch; a CommandError is the result of that batch and of no other."""
+        results: list[Any] = []
+        for batch in group:
+            batch.started = True
+            try:
+                results.append(None if batch.future.done() else batch.work())
+            except CommandError as error:
+                results.append(error)
+        return results
+
+    def _commit(self, results: list[Any]) -> list[Any]:
+        self._connection.execute("COMMIT")
+        return results
+
+    def _finish(self, group: list[Batch], results: list[Any] | None, error: BaseException | None) -> None:
+        if error is not None or results is None:
+            self._roll_back(group, error or RuntimeError("the group has no results"))
+        else:
+            for batch, result in zip(group, results, strict=True):
+                if not batch.future.done():
+                    if isinstance(result, KeysteadError):
+                        batch.future.set_exception(result)
+                    else:
+                        batch.future.set_result(result)
+        while self._waiting and self._waiting[0].future.done():
+            self._waiting.popleft()
+        # After the tasks that wake now have had their turn: what they write next comes into the next group.
+        self._loop.call_soon(self._next)
+
+    def _roll_back(self, group: list[Batch], error: BaseException) -> None:
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass  # it was rolled back already
+        if len(group) > 1 and not (isinstance(error, sqlite3.Error) and is_locked(error)):
+            # Nothing of the group took effect. One batch may be at fault: each gets a group of its own.
+            self._queue.extendleft(reversed(group))
+            self._alone += len(group)
+            return
+        reason = explain(error, self._path) if isinstance(error, sqlite3.Error) else error
+        for batch in group:
+            _fail(batch.future, reason)
+
+    # --- deadlines -----------------------------------------------------------------------------------------
+
+    def _drop(self, batch: Batch) -> None:
+        """Forget a batch that nobody waits for any more."""
+        if self._alone:
+            self._alone -= 1
+
+    def _overdue(self) -> None:
+        """End the waiting of whoever has waited for too long, and set the clock for the next."""
+        now = self._loop.time()
+        while self._waiting and (self._waiting[0].future.done() or self._waiting[0].deadline <= now):
+            batch = self._waiting.popleft()
+            _fail(
+                batch.future,
+                StoreUnavailable(
+                    f"{self._path} did not take a write within {self._timeout:g} s; its disk is slow or another process holds it",
+                    "unknown" if batch.started else "not-sent",
+                ),
+            )
+        self._timer = self._loop.call_at(self._waiting[0].deadline, self._overdue) if self._waiting else None
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+

@@ -1,0 +1,317 @@
+"""The embedded store: `sqlite:///path` and `memory://`.
+
+Reads run where they are called, on a connection of their own: they see the last commit and wait for nobody. Writes go
+through the lane and share commits. Threads: one commits, one checkpoints, one does reads that are large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from keystead.errors import BadArgument, CommandError, StoreClosed, StoreUnavailable
+from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.commands import KINDS, Call, Reply, encode
+from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.sql import Interpreter, Tables, TooWide
+from keystead.stores.sql.tables import KIND_NUMBERS
+from keystead.stores.sqlite import sweep
+from keystead.stores.sqlite.feed import Feed
+from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
+from keystead.stores.sqlite.lane import Lane
+from keystead.stores.sqlite.worker import Worker
+
+MEMORY = ":memory:"
+SWEEP_EVERY_S = 1.0
+CHECKPOINT_ROWS = 2_000  # rows written between two checkpoints, at most
+CHECKPOINT_FRAMES = 16_384  # a log longer than this (64 MiB) is emptied between two groups
+READS_A_TURN = 32  # reads in a row after which other tasks get a turn
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqliteStore(Store):
+    """`timeout`: how long a write may wait for the disk and for other processes. `clock`: for tests."""
+
+    def __init__(self, path: str, *, timeout: float = 5.0, clock: Callable[[], int] = wall_ms) -> None:
+        self.path = path
+        self.url = "memory://" if path == MEMORY else f"sqlite:///{path}"
+        self.guarantees = Guarantees(durability="memory" if path == MEMORY else "disk", value_max_bytes=900_000_000)
+        self._timeout = timeout
+        self._clock = clock
+        self._open = False
+        self._reads = 0
+
+    # --- opening and closing -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        wait_ms = int(self._timeout * 1000)
+        self._memory = self.path == MEMORY
+        if self._memory:
+            self._writer = self._reader = prepare(MEMORY, wait_ms)
+        else:
+            self._committer = Worker("keystead-commit", self._loop)
+            try:
+                self._writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
+                self._reader = connect(self.path)
+            except BaseException:
+                self._committer.stop()
+                raise
+            self._reader.execute("PRAGMA query_only = ON")
+            self._lane = Lane(self._writer, self.path, self._committer, self._loop, self._timeout)
+        self._writing = Interpreter(Tables(self._writer, wall_ms), self._clock)
+        self._reading = self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
+        self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
+        self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
+        self._checkpointing = False
+        self._checkpointed_rows = 0
+        self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._write, shared=not self._memory)
+        self._sweep_limit = 64
+        self._open = True
+        self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._sweep_timer.cancel()
+        self._feed.close(StoreUnavailable("the store was closed"))
+        if self._memory:
+            self._writer.close()
+            return
+        try:
+            await self._lane.close()
+        finally:
+            self._reader.close()
+            for helper in (self._wide, self._checkpointer):
+                if helper is not None:
+                    helper[0].submit(helper[1].close, _ignore)
+                    helper[0].stop()
+            try:
+                await self._committer.call(self._writer.close)
+            finally:
+                self._committer.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            import warnings
+
+            warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1)
+
+    # --- the four verbs ------------------------------------------------------------------------------------
+
+    async def _replies(self, calls: list[Call]) -> list[Reply]:
+        for call in calls:
+            if call.spec.writes:
+                return await self._change(
+                    lambda: self._writing.replies(calls), len(calls), any(c.spec.wide and c.spec.writes for c in calls)
+                )
+        self._reads += 1
+        if self._reads >= READS_A_TURN:
+            self._reads = 0
+            await asyncio.sleep(0)
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        try:
+            if self._memory or len(calls) > 200:
+                raise TooWide
+            return self._reading.narrow_replies(calls)
+        except TooWide:
+            return await self._read(lambda reading: reading.replies(calls))
+        except sqlite3.Error as error:
+            if not is_locked(error):
+                raise explain(error, self.path) from None
+            return await self._read(lambda reading: reading.replies(calls))
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        heavy = any(step.call.spec.wide and step.call.spec.writes for step in steps)
+        if any(step.call.spec.writes for step in steps):
+            outcome: Outcome = await self._change(lambda: self._writing.atomically(steps), len(steps), heavy)
+        else:
+            outcome = await self._read(lambda reading: reading.atomically(steps))
+        return outcome
+
+    async def scan(
+        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
+    ) -> AsyncIterator[list[bytes]]:
+        """In the order of the keys. A pattern that begins with plain text reads only the keys that begin so."""
+        if kind is not None and kind not in KINDS:
+            raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
+        pattern = encode(match)
+        glob, prefix = compile_glob(pattern), literal_prefix(pattern)
+        after, inclusive = prefix, True
+        while True:
+            rows = await self._read(lambda reading: _page(reading, after, inclusive, prefix, page))  # noqa: B023
+            now_ms = self._clock()
+            yield [
+                key
+                for key, number, expires_at in rows
+                if (expires_at is None or expires_at > now_ms)
+                and (kind is None or number == KIND_NUMBERS[kind])
+                and glob.fullmatch(key)
+            ]
+            if len(rows) < page:
+                return
+            after, inclusive = rows[-1][0], False
+
+    @asynccontextmanager
+    async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open")
+        async with self._feed.subscribe(channels) as mailbox:
+            yield mailbox
+
+    # --- reading and writing -------------------------------------------------------------------------------
+
+    async def _read(self, job: Callable[[Interpreter], Any]) -> Any:
+        """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        if self._memory:
+            return job(self._reading)
+        if self._wide is None:
+            connection = connect(self.path, wait_ms=int(self._timeout * 1000))
+            connection.execute("PRAGMA query_only = ON")
+            self._wide = Worker("keystead-read", self._loop), connection, Interpreter(Tables(connection, wall_ms), self._clock)
+        worker, connection, reading = self._wide
+
+        def in_one_snapshot() -> Any:
+            connection.execute("BEGIN")
+            try:
+                return job(reading)
+            finally:
+                connection.execute("ROLLBACK")
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await worker.call(in_one_snapshot)
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from None
+        except TimeoutError:
+            raise StoreUnavailable(f"{self.url} did not answer a read within {self._timeout:g} s") from None
+
+    def _write(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Work in a write transaction, for the store itself."""
+        return asyncio.ensure_future(self._change(work, 1, False))
+
+    async def _change(self, work: Callable[[], Any], commands: int, heavy: bool) -> Any:
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        if self._memory:
+            result = self._change_memory(work)
+        else:
+            result = await self._lane.submit(work, commands, heavy=heavy)
+            if self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS:
+                self._checkpoint()
+        if self._writing.tables.published:
+            self._writing.tables.published = False
+            self._feed.wake()
+        return result
+
+    def _change_memory(self, work: Callable[[], Any]) -> Any:
+        self._writer.execute("BEGIN")
+        try:
+            result = work()
+            self._writer.execute("COMMIT")
+            return result
+        except BaseException as error:
+            if self._writer.in_transaction:
+                self._writer.execute("COMMIT" if isinstance(error, CommandError) else "ROLLBACK")
+            raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
+
+    # --- housekeeping --------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Every second a look; while there is something to remove, one small step after another."""
+        try:
+            due = sweep.is_due(self._reading.tables, self._clock())
+        except sqlite3.Error:
+            due = False
+        if not due:
+            if not self._memory and self._writer.total_changes != self._checkpointed_rows:
+                self._checkpoint()
+            self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
+        elif self._memory:
+            self._swept(self._sweep_step())
+        else:
+            self._lane.between(self._sweep_step).add_done_callback(
+                lambda future: self._swept(not future.cancelled() and future.exception() is None and future.result())
+            )
+
+    def _sweep_step(self) -> bool:
+        """In the worker, between two groups. Gives way where another process is writing."""
+        began = time.perf_counter()
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            more = sweep.sweep(self._writing.tables, self._clock(), self._sweep_limit)
+            self._writer.execute("COMMIT")
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        self._sweep_limit = sweep.next_limit(self._sweep_limit, time.perf_counter() - began)
+        return more
+
+    def _swept(self, more: bool) -> None:
+        if not self._open:
+            return
+        if not self._memory and self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS:
+            self._checkpoint()
+        # A pause as long as a step leaves the disk to whoever is working.
+        self._sweep_timer = self._loop.call_later(0.005 if more else SWEEP_EVERY_S, self._sweep)
+
+    def _checkpoint(self) -> None:
+        """Move what is in the log into the file, beside the writers. SQLite's own way stalls the commit it falls on."""
+        if self._checkpointing or not self._open:
+            return
+        self._checkpointing = True
+        self._checkpointed_rows = self._writer.total_changes
+        if self._checkpointer is None:
+            self._checkpointer = Worker("keystead-checkpoint", self._loop), connect(self.path)
+        worker, connection = self._checkpointer
+        worker.submit(lambda: _move_log(connection), self._checkpointed)
+
+    def _checkpointed(self, frames: int | None, error: BaseException | None) -> None:
+        self._checkpointing = False
+        if error is None and frames is not None and frames > CHECKPOINT_FRAMES and self._open:
+            # Writers never paused, so the log never came to an end at which it starts over: make one.
+            self._lane.between(lambda: _move_log(self._writer)).add_done_callback(
+                lambda future: future.cancelled() or future.exception()
+            )
+
+
+def _move_log(connection: sqlite3.Connection) -> int:
+    """How many frames the log holds, after all that could be moved was moved."""
+    _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(frames)
+
+
+def _page(reading: Interpreter, after: bytes, inclusive: bool, prefix: bytes, page: int) -> list[tuple[bytes, int, int | None]]:
+    beyond = _beyond(prefix)
+    upper, bounds = ("", (after, page)) if beyond is None else ("AND key < ?", (after, beyond, page))
+    return reading.tables.execute(
+        f"SELECT key, kind, expires_at FROM keys WHERE key {'>=' if inclusive else '>'} ? {upper} ORDER BY key LIMIT ?",  # noqa: S608
+        bounds,
+    ).fetchall()
+
+
+def _beyond(prefix: bytes) -> bytes | None:
+    """The least key that is greater than all that begin with the prefix."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def _ignore(result: object, error: BaseException | None) -> None:
+    """For work whose end nobody waits for."""
+
+
+def path_of(url_path: str) -> str:
+    """`sqlite:///relative` and `sqlite:////absolute`, as other tools write them."""
+    return str(Path(url_path))

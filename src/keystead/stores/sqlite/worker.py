@@ -1,0 +1,58 @@
+"""A thread that does one thing after another, and that never keeps a process from exiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+Done: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
+class Worker:
+    """Runs jobs in order in a daemon thread, and tells the event loop of each result."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], Any], done: Done) -> None:
+        """Run `job` in the thread, then `done(result, error)` in the event loop."""
+        self._jobs.put((job, done))
+
+    async def call(self, job: Callable[[], Any]) -> Any:
+        """Run `job` in the thread and wait for it. Cancelling stops the waiting, not the job."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self.submit(job, done)
+        return await future
+
+    def stop(self) -> None:
+        """End the thread after the jobs that wait. Does not wait for it."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            result, error = None, None
+            try:
+                result = job()
+            except BaseException as raised:  # the caller gets it, whatever it is
+                error = raised
+            try:
+                self._loop.call_soon_threadsafe(done, result, error)
+            except RuntimeError:  # the loop is closed: nobody is left to be told
+                return
+            del item, job, done, result, error

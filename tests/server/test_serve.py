@@ -1,0 +1,165 @@
+"""`keystead serve` as a user meets it: a real process, real HTTP."""
+
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import keystead
+from keystead.stores.commands import TABLE
+from tests.serving import (
+    Keystead,
+    environment,
+    free_port,
+    keystead_command,
+    keystead_serving,
+    listens,
+    redis_serving,
+    wait_until,
+)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Keystead]:
+    with keystead_serving(tmp_path) as running:
+        yield running
+
+
+def get(server: Keystead, path: str) -> httpx2.Response:
+    return httpx2.get(f"{server.url}{path}", timeout=10)
+
+
+def run_keystead(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        keystead_command(*arguments),
+        cwd=folder,
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def assert_one_sentence(result: subprocess.CompletedProcess[str]) -> None:
+    assert result.stdout == ""
+    assert result.stderr.startswith("keystead: ")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_without_settings_it_runs_on_an_embedded_database_in_the_current_folder(
+    server: Keystead, tmp_path: Path
+) -> None:
+    assert get(server, "/healthz").json() == {"status": "ok", "store": "ok"}
+    assert (tmp_path / "keystead.db").is_file()
+
+
+def test_it_prints_one_line_with_the_address_to_open(server: Keystead) -> None:
+    assert server.said == f"Keystead is running: open {server.url} (Ctrl-C stops it)\n"
+
+
+def test_the_start_page_shows_version_store_guarantees_and_every_command(server: Keystead) -> None:
+    answer = get(server, "/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert keystead.__version__ in answer.text
+    assert "sqlite:///keystead.db" in answer.text
+    assert "durability" in answer.text
+    assert [name for name in TABLE if f"<code>{name}" not in answer.text] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/static/start.css", "/no-such-page"])
+def test_every_answer_carries_the_security_headers(server: Keystead, path: str) -> None:
+    headers = get(server, path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2fapp.py"])
+def test_only_the_static_folder_is_served(server: Keystead, path: str) -> None:
+    with socket.create_connection(
+        ("127.0.0.1", server.port), timeout=10
+    ) as raw:  # a client would tidy the path
+        raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        assert raw.makefile("rb").readline().split()[1] == b"404"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_well(server: Keystead, signum: signal.Signals) -> None:
+    with httpx2.Client() as client:
+        client.get(f"{server.url}/healthz")  # a connection that is kept open must not hold it back
+        assert server.stop(signum) == 0
+    assert server.said.endswith("Keystead has stopped.\n")
+    assert "Traceback" not in server.said
+
+
+def test_a_client_that_never_finishes_its_request_does_not_keep_it_from_stopping(server: Keystead) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half-A-He")
+        assert server.stop() == 0
+
+
+def test_a_store_that_went_away_is_said_and_its_password_is_not(tmp_path: Path) -> None:
+    password = "correct-horse-battery"
+    with redis_serving(tmp_path, password) as (redis, redis_port):
+        store = f"redis://:{password}@127.0.0.1:{redis_port}/0?timeout=1s"
+        with keystead_serving(tmp_path, store) as server:
+            assert get(server, "/healthz").status_code == 200
+            healthy_page = get(server, "/")
+            redis.kill()
+            wait_until(lambda: not listens(redis_port), "redis-server is gone")
+            health = get(server, "/healthz")
+            page = get(server, "/")
+            assert server.stop() == 0
+    assert health.status_code == 503
+    assert health.json()["status"] == "unavailable"
+    assert str(redis_port) in health.json()["store"]
+    assert page.status_code == 200
+    assert "does not answer" in page.text
+    assert str(redis_port) in healthy_page.text
+    for text in (healthy_page.text, page.text, health.text, server.said):
+        assert password not in text
+
+
+def test_a_taken_port_is_one_sentence_and_exit_code_1(server: Keystead, tmp_path: Path) -> None:
+    result = run_keystead(tmp_path, "serve", "--port", str(server.port))
+    assert result.returncode == 1
+    assert_one_sentence(result)
+    assert str(server.port) in result.stderr
+
+
+def test_an_unknown_store_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    result = run_keystead(tmp_path, "serve", "--port", str(free_port()), "--store", "carrier-pigeon://coop")
+    assert result.returncode == 2
+    assert_one_sentence(result)
+    assert "carrier-pigeon" in result.stderr
+
+
+def test_a_store_that_cannot_be_opened_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("these are notes and not a database\n" * 200)
+    result = run_keystead(tmp_path, "serve", "--port", str(free_port()), "--store", "sqlite:///notes.db")
+    assert result.returncode == 1
+    assert_one_sentence(result)
+    assert "notes.db" in result.stderr
+
+
+def test_a_wrong_setting_is_one_sentence_that_names_it_and_exit_code_2(tmp_path: Path) -> None:
+    result = run_keystead(tmp_path, "serve", KEYSTEAD_PORT="eighty")
+    assert result.returncode == 2
+    assert_one_sentence(result)
+    assert "port" in result.stderr
+
+
+def test_the_version_and_the_help_are_printed(tmp_path: Path) -> None:
+    assert run_keystead(tmp_path, "--version").stdout == f"keystead {keystead.__version__}\n"
+    assert "keystead serve" in run_keystead(tmp_path, "--help").stdout
+    assert "KEYSTEAD_STORE" in run_keystead(tmp_path, "serve", "--help").stdout

@@ -1,0 +1,133 @@
+"""Starts real server processes for tests, waits until they answer, and stops them by process id."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+START_SECONDS = 20.0
+STOP_SECONDS = 10.0
+
+
+def program(name: str) -> str:
+    """The path of a program the tests need; a missing one fails the test and says how to get it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.fail(f"{name} is not on PATH; `make test` installs it, or use `apt-get install {name}`.")
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds:g} seconds in vain until {what}")
+        threading.Event().wait(0.01)
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@dataclass
+class Keystead:
+    """A `keystead serve` process. Its output goes to a file, so that it can never block on a full pipe."""
+
+    process: subprocess.Popen[str]
+    port: int
+    output: Path
+    url: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def stop(self, signum: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to stop and return its exit code; a process that does not stop fails the test."""
+        self.process.send_signal(signum)
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            pytest.fail(f"keystead did not stop within {STOP_SECONDS:g} seconds of {signum.name}")
+
+
+def keystead_command(*arguments: str) -> list[str]:
+    return [str(Path(sysconfig.get_path("scripts")) / "keystead"), *arguments]
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without any setting of the machine that the test runs on."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("KEYSTEAD_")}
+    return {**own, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "120", **(extra or {})}
+
+
+@contextmanager
+def keystead_serving(folder: Path, store: str | None = None) -> Iterator[Keystead]:
+    port = free_port()
+    output = folder / "output.txt"
+    extra = {} if store is None else {"KEYSTEAD_STORE": store}
+    with output.open("w") as stream:
+        process = subprocess.Popen(
+            keystead_command("serve", "--port", str(port)),
+            cwd=folder,
+            env=environment(extra),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    running = Keystead(process, port, output)
+    try:
+        wait_until(
+            lambda: "Keystead is running" in running.said or process.poll() is not None,
+            "keystead says that it runs",
+        )
+        assert process.poll() is None, f"keystead ended at the start: {running.said}"
+        yield running
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+@contextmanager
+def redis_serving(folder: Path, password: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            *(program("redis-server"), "--port", str(port), "--bind", "127.0.0.1"),
+            *("--save", "", "--dir", str(folder), "--requirepass", password),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: listens(port), "redis-server listens")
+        yield process, port
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,74 @@
+"""Each layer imports only from those below it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
+
+# What each room of the package may import besides itself. The empty name is the package's own face
+# (`import keystead`), which every layer above the stores may use.
+STORES = {"errors"}
+SCHEMA = STORES | {"stores", ""}
+PARTS = SCHEMA | {"schema"}
+KITS = PARTS | {"parts"}
+SERVER = KITS | {"kits"}
+TOP = SERVER | {"server"}
+MAY_IMPORT = {
+    "": SCHEMA | {"schema"},
+    "errors": set[str](),
+    "stores": STORES,
+    "schema": SCHEMA,
+    "parts": PARTS,
+    "kits": KITS,
+    "server": SERVER,
+    "cli": TOP,
+    "console": TOP,
+    "integrations": TOP,
+    "testing": SCHEMA | {"schema"},
+}
+
+
+def room(dotted: str) -> str:
+    """`keystead.stores.sqlite` -> `stores`; the package itself -> the empty name."""
+    return dotted.split(".")[1] if "." in dotted else ""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of Keystead that a file imports, wherever in the file it does so."""
+    name = module_name(path)
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "keystead")
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join((*parents, base)).rstrip(".")
+            if base == "keystead":
+                # `from keystead import stores` names a room, `... import connect` a thing of the face.
+                yield from (f"keystead.{a.name}" if is_room(a.name) else "keystead" for a in node.names)
+            elif base.startswith("keystead."):
+                yield base
+
+
+def is_room(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=module_name(path)) for path in sorted(PACKAGE.rglob("*.py"))]
+)
+def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
+    own = room(module_name(path))
+    assert own in MAY_IMPORT, f"{own} is no layer of the design; add it to MAY_IMPORT with what it may import"
+    upward = [name for name in imports(path) if room(name) not in MAY_IMPORT[own] | {own}]
+    assert upward == []

@@ -1,0 +1,178 @@
+"""What holds for the project as a whole: its pins, its texts, its examples."""
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import keystead
+
+ROOT = Path(__file__).parents[1]
+REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+
+# Spelled in pieces, so that this file does not name them either.
+HOSTS = [
+    ".".join(pieces)
+    for pieces in (("files", "pythonhosted", "org"), ("pypi", "org"), ("registry", "npmjs", "org"))
+]
+MACHINE_PATHS = [
+    "/" + "/".join(pieces)
+    for pieces in (("home", ""), ("root", ""), ("work", ""), ("opt", ""), ("Users", ""))
+]
+TEXT_SUFFIXES = {
+    "",
+    ".py",
+    ".md",
+    ".toml",
+    ".txt",
+    ".sh",
+    ".html",
+    ".css",
+    ".svg",
+    ".lua",
+    ".json",
+    ".js",
+    ".yml",
+    ".cfg",
+}
+
+
+def committed_files() -> list[Path]:
+    """The files git tracks or would take: what is ignored is not part of the project."""
+    if not (ROOT / ".git").exists():  # a source archive
+        return [
+            path
+            for path in ROOT.rglob("*")
+            if path.is_file() and not path.relative_to(ROOT).parts[0].startswith(".venv")
+        ]
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def text_lines() -> list[tuple[str, int, str]]:
+    return [
+        (str(path.relative_to(ROOT)), number, line)
+        for path in committed_files()
+        if path.suffix in TEXT_SUFFIXES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+    ]
+
+
+def test_no_file_names_a_download_host() -> None:
+    assert [line for line in text_lines() if any(host in line[2] for host in HOSTS)] == []
+
+
+def test_no_file_names_a_place_on_somebodys_machine() -> None:
+    pattern = re.compile(r"(?<![\w.:/*-])(" + "|".join(map(re.escape, MACHINE_PATHS)) + r")\w")
+    assert [line for line in text_lines() if pattern.search(line[2])] == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert keystead.__version__ == project["version"]
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+def test_every_requirement_is_pinned_with_hashes_and_names_no_place(path: Path) -> None:
+    entries = path.read_text().replace("\\\n", " ").splitlines()
+    assert entries
+    for entry in entries:
+        assert re.match(r"[a-z0-9._-]+==\S+ ", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+        assert "://" not in entry
+        assert " @ " not in entry
+
+
+def test_the_development_pins_agree_with_the_pins_that_users_run() -> None:
+    def pins(name: str) -> dict[str, str]:
+        return dict(
+            re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE)
+        )
+
+    assert pins("run.txt").items() <= pins("dev.txt").items()
+
+
+def code_blocks() -> list[tuple[str, str]]:
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        (f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}", match.group(1))
+        for path in documents
+        for text in [path.read_text()]
+        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    ]
+
+
+def test_the_readme_has_an_example() -> None:
+    assert [place for place, _ in code_blocks() if place.startswith("README.md")]
+
+
+@pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in code_blocks()])
+def test_every_python_example_in_the_documents_runs(
+    place: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, object] = {"__name__": "__example__"}
+    if compiled.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(compiled, names))
+    else:
+        exec(compiled, names)
+
+
+def test_make_alone_says_what_can_be_done() -> None:
+    said = subprocess.run(
+        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert all(
+        f"make {name} " in said.stdout for name in ("serve", "test", "check", "bench", "lock", "clean")
+    )
+
+
+def test_a_python_that_is_too_old_is_one_sentence(tmp_path: Path) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.18" && exit 0\nexit 1\n')
+    old.chmod(0o755)
+    result = subprocess.run(
+        [ROOT / "scripts" / "venv.sh", tmp_path / "venv", "requirements/run.txt"],
+        env={**os.environ, "PYTHON": str(old)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith(
+        f"keystead: '{old}' is Python 3.9.18, but Keystead needs Python 3.11 or newer"
+    )
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {
+        "keystead/py.typed",
+        "keystead/server/pages/start.html",
+        "keystead/server/pages/static/start.css",
+    } <= names
+    assert not [name for name in names if name.startswith(("tests/", "bench/"))]
