@@ -7,7 +7,7 @@ layer knows which store it talks to. `keystead.testing` holds any store to what 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -152,24 +152,55 @@ class Store(ABC):
         Raises StoreUnavailable within the timeout of the store. If this call is cancelled, the commands may or may
         not have taken effect; no other call is touched by that.
         """
-        calls: list[Call | CommandError] = []
-        unread = False
-        for command in commands:
-            try:
-                calls.append(read(command))
-            except CommandError as error:
-                calls.append(error)
-                unread = True
-        if not unread:
-            replies = await self._replies(calls) if calls else []  # type: ignore[arg-type]
+        try:
+            calls = [read(command) for command in commands]
+        except CommandError:
+            replies = await self._some_replies(commands)
         else:
-            answers = iter(await self._replies(good) if (good := [c for c in calls if isinstance(c, Call)]) else [])
-            replies = [call if isinstance(call, CommandError) else next(answers) for call in calls]
+            replies = await self._replies(calls) if calls else []
         for reply in replies:
             if isinstance(reply, StoreError):
                 reply.replies = replies
                 raise reply
         return replies
+
+    async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
+        """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
+        try:
+            calls = [read(command) for command in commands]
+        except CommandError:
+            replies = await self._some_replies(commands)
+        else:
+            replies = await self._replies(calls) if calls else []
+        for reply in replies:
+            if isinstance(reply, StoreError):
+                reply.replies = replies
+                raise reply
+        return replies
+
+    async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
+        """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
+        calls: list[Call | CommandError] = []
+        for command in commands:
+            try:
+                calls.append(read(command))
+            except CommandError as error:
+                calls.append(error)
+        good = [call for call in calls if isinstance(call, Call)]
+        answers = iter(await self._replies(good) if good else [])
+        return [call if isinstance(call, CommandError) else next(answers) for call in calls]
+
+    async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
+        """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
+        calls: list[Call | CommandError] = []
+        for command in commands:
+            try:
+                calls.append(read(command))
+            except CommandError as error:
+                calls.append(error)
+        good = [call for call in calls if isinstance(call, Call)]
+        answers = iter(await self._replies(good) if good else [])
+        return [call if isinstance(call, CommandError) else next(answers) for call in calls]
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
@@ -205,7 +236,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def _replies(self, calls: list[Call]) -> list[Reply]:
+    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
         """The reply of each call in order, a StoreError in the place of each that failed. `calls` is not empty."""
 
     @abstractmethod

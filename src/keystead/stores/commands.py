@@ -144,16 +144,16 @@ class Call:
 
 def read(command: Command) -> Call:
     """Turn a command as the caller wrote it into a Call, or raise a CommandError that names it."""
-    if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-        raise BadArgument(f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}')
-    name = command[0]
-    spec = TABLE.get(name) if type(name) is str else None
-    if spec is None:
-        spec = _find(name)
+    try:
+        spec = TABLE[command[0]]  # type: ignore[index]
+    except (KeyError, TypeError, IndexError):
+        spec = _find(command)
     args: list[bytes] = []
     try:
-        for argument in command[1:]:
-            args.append(argument if type(argument) is bytes else encode(argument))
+        args = [
+            given if (kind := type(given)) is bytes else given.encode() if kind is str else encode(given)  # type: ignore[union-attr,misc]
+            for given in command[1:]
+        ]
         if len(args) < spec.least or (spec.most is not None and len(args) > spec.most):
             raise WrongArity(f"{len(args)} arguments do not fit. Write: {spec.usage}")
         if spec.keys and not isinstance(command[1], str | bytes):
@@ -161,15 +161,14 @@ def read(command: Command) -> Call:
         return Call(spec, args, None if spec.parse is None else spec.parse(args))
     except CommandError as error:
         raise Call(spec, args, None).blame(error) from None
+    except UnicodeEncodeError:
+        raise Call(spec, args, None).blame(BadArgument("text with a lone surrogate cannot be stored; pass bytes")) from None
 
 
 def encode(argument: Argument) -> bytes:
     """An argument as the bytes that are stored. Text is UTF-8, numbers are written in decimal."""
     if isinstance(argument, str):
-        try:
-            return argument.encode()
-        except UnicodeEncodeError:
-            raise BadArgument("text with a lone surrogate cannot be stored; pass bytes") from None
+        return argument.encode()
     if isinstance(argument, bytes | bytearray | memoryview):
         return bytes(argument)
     if isinstance(argument, int | float) and not isinstance(argument, bool):
@@ -177,7 +176,11 @@ def encode(argument: Argument) -> bytes:
     raise BadArgument(f"an argument is text, bytes, an int or a float, not {type(argument).__name__}")
 
 
-def _find(name: object) -> Spec:
+def _find(command: object) -> Spec:
+    """The spec of a command whose name is not written as in the table."""
+    if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
+        raise BadArgument(f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}')
+    name = command[0]
     shown = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     spec = TABLE.get(shown.upper())
     if spec is None:

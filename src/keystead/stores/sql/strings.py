@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import sqlite3
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
@@ -33,14 +35,13 @@ def mget(tables: Tables, call: Call) -> Reply:
 
 
 def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
-    """Set a string, whatever was there."""
-    cursor = tables.execute(
-        "INSERT INTO keys (key, kind, expires_at, value) VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE"
-        " SET expires_at = excluded.expires_at, value = excluded.value WHERE kind = 1",
-        (key, expires_at, value),
-    )
-    if cursor.rowcount == 0:  # a collection is in its place
-        tables.create(key, STRING, value, expires_at)
+    """Set a string, whatever was there. One statement for a key that is there: an upsert costs half as much again."""
+    row = (key, value, expires_at)
+    if tables.execute("UPDATE keys SET value = ?2, expires_at = ?3 WHERE key = ?1 AND kind = 1", row).rowcount == 0:
+        try:
+            tables.execute("INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?)", row)
+        except sqlite3.IntegrityError:  # a collection is in its place
+            tables.create(key, STRING, value, expires_at)
 
 
 def set_(tables: Tables, call: Call) -> Reply:

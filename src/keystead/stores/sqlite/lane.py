@@ -13,9 +13,13 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
+from keystead.stores.commands import Call
+from keystead.stores.sql import Interpreter
+from keystead.stores.commands import Call
+from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite.files import explain, is_locked
 from keystead.stores.sqlite.worker import Worker
 
@@ -23,16 +27,18 @@ GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alon
 INLINE_COMMANDS = 200  # a larger group runs in the worker, so that the event loop goes on
 
 
+# Calls, whose result is their replies; or anything else that is to be done in the transaction, and returns its result.
+Work: TypeAlias = list[Call] | Callable[[], Any]
+
+
 class Batch:
     """Work that is to take effect as a whole, and whoever waits for it."""
 
     __slots__ = ("commands", "deadline", "future", "heavy", "started", "work")
 
-    def __init__(
-        self, work: Callable[[], Any], commands: int, heavy: bool, future: asyncio.Future[Any], deadline: float
-    ) -> None:
+    def __init__(self, work: Work, heavy: bool, future: asyncio.Future[Any], deadline: float) -> None:
         self.work = work
-        self.commands = commands
+        self.commands = len(work) if isinstance(work, list) else 1
         self.heavy = heavy
         self.future = future
         self.deadline = deadline
@@ -41,9 +47,19 @@ class Batch:
 
 class Lane:
     def __init__(
-        self, connection: sqlite3.Connection, path: str, worker: Worker, loop: asyncio.AbstractEventLoop, timeout: float
+        self,
+        connection: sqlite3.Connection,
+        interpreter: Interpreter,
+        path: str,
+        worker: Worker,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        timeout: float,
+        committed: Callable[[], None],
     ) -> None:
         self._connection = connection
+        self._interpreter = interpreter
+        self._committed = committed
         self._path = path
         self._worker = worker
         self._loop = loop
@@ -57,7 +73,7 @@ class Lane:
         self._alone = 0  # how many batches at the head run each in a group of its own
         self._idle: asyncio.Future[None] | None = None
 
-    def submit(self, work: Callable[[], Any], commands: int = 1, *, heavy: bool = False) -> asyncio.Future[Any]:
+    def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
         """Run `work` inside a write transaction. The future ends when its commit is on disk.
 
         `heavy` work runs in the worker thread. Work whose future is done before its turn is not run.
@@ -66,7 +82,7 @@ class Lane:
         if self._closed:
             future.set_exception(StoreClosed("the store is closed"))
             return future
-        batch = Batch(work, commands, heavy, future, self._loop.time() + self._timeout)
+        batch = Batch(work, heavy, future, self._loop.time() + self._timeout)
         self._queue.append(batch)
         self._waiting.append(batch)
         if self._timer is None:
@@ -102,7 +118,11 @@ class Lane:
         self._between.clear()
         if self._busy:
             self._idle = self._loop.create_future()
-            await self._idle
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._idle
+            except TimeoutError:
+                pass  # the disk hangs: whoever waited was told, and the thread does not keep the process
 
     # --- one group after another ---------------------------------------------------------------------------
 
@@ -191,8 +211,12 @@ class Lane:
         results: list[Any] = []
         for batch in group:
             batch.started = True
+            work = batch.work
             try:
-                results.append(None if batch.future.done() else batch.work())
+                if batch.future.done():
+                    results.append(None)
+                else:
+                    results.append(self._interpreter.replies(work) if isinstance(work, list) else work())
             except CommandError as error:
                 results.append(error)
         return results
@@ -211,6 +235,7 @@ class Lane:
                         batch.future.set_exception(result)
                     else:
                         batch.future.set_result(result)
+            self._committed()
         while self._waiting and self._waiting[0].future.done():
             self._waiting.popleft()
         # After the tasks that wake now have had their turn: what they write next comes into the next group.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
 from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
-from keystead.stores.sqlite.lane import Lane
+from keystead.stores.sqlite.lane import Lane, Work, Work
 from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
-CHECKPOINT_ROWS = 2_000  # rows written between two checkpoints, at most
-CHECKPOINT_FRAMES = 16_384  # a log longer than this (64 MiB) is emptied between two groups
+CHECKPOINT_ROWS = 8_000  # rows written between two checkpoints, at most
+CHECKPOINT_FRAMES = 4_000  # a log longer than this starts over: writing over it syncs faster than making it longer
+READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
 READS_A_TURN = 32  # reads in a row after which other tasks get a turn
 
 
@@ -66,14 +67,23 @@ class SqliteStore(Store):
                 self._committer.stop()
                 raise
             self._reader.execute("PRAGMA query_only = ON")
-            self._lane = Lane(self._writer, self.path, self._committer, self._loop, self._timeout)
         self._writing = Interpreter(Tables(self._writer, wall_ms), self._clock)
+        if not self._memory:
+            self._lane = Lane(
+                self._writer,
+                self._writing,
+                self.path,
+                self._committer,
+                self._loop,
+                timeout=self._timeout,
+                committed=self._committed,
+            )
         self._reading = self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
         self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
         self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
         self._checkpointing = False
         self._checkpointed_rows = 0
-        self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._write, shared=not self._memory)
+        self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory)
         self._sweep_limit = 64
         self._open = True
         self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
@@ -96,7 +106,10 @@ class SqliteStore(Store):
                     helper[0].submit(helper[1].close, _ignore)
                     helper[0].stop()
             try:
-                await self._committer.call(self._writer.close)
+                async with asyncio.timeout(self._timeout):
+                    await self._committer.call(self._writer.close)
+            except TimeoutError:
+                pass  # the disk hangs; the thread is no reason to wait for it
             finally:
                 self._committer.stop()
 
@@ -108,33 +121,39 @@ class SqliteStore(Store):
 
     # --- the four verbs ------------------------------------------------------------------------------------
 
-    async def _replies(self, calls: list[Call]) -> list[Reply]:
+    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
+        writes = heavy = False
         for call in calls:
             if call.spec.writes:
-                return await self._change(
-                    lambda: self._writing.replies(calls), len(calls), any(c.spec.wide and c.spec.writes for c in calls)
-                )
+                writes = True
+                heavy = heavy or call.spec.wide
+        return self._change(calls, heavy) if writes else self._look_up(calls)
+
+    async def _look_up(self, calls: list[Call]) -> list[Reply]:
         self._reads += 1
         if self._reads >= READS_A_TURN:
             self._reads = 0
             await asyncio.sleep(0)
         if not self._open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._not_open()
+        if self._memory:
+            return self._reading.replies(calls)
         try:
-            if self._memory or len(calls) > 200:
+            if len(calls) > READS_INLINE:
                 raise TooWide
             return self._reading.narrow_replies(calls)
-        except TooWide:
-            return await self._read(lambda reading: reading.replies(calls))
         except sqlite3.Error as error:
             if not is_locked(error):
                 raise explain(error, self.path) from None
-            return await self._read(lambda reading: reading.replies(calls))
+        except TooWide:
+            pass
+        replies: list[Reply] = await self._read(lambda reading: reading.replies(calls))
+        return replies
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         heavy = any(step.call.spec.wide and step.call.spec.writes for step in steps)
         if any(step.call.spec.writes for step in steps):
-            outcome: Outcome = await self._change(lambda: self._writing.atomically(steps), len(steps), heavy)
+            outcome: Outcome = await self._change(lambda: self._writing.atomically(steps), heavy)
         else:
             outcome = await self._read(lambda reading: reading.atomically(steps))
         return outcome
@@ -165,7 +184,7 @@ class SqliteStore(Store):
     @asynccontextmanager
     async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
         if not self._open:
-            raise StoreClosed(f"{self.url} is not open")
+            raise self._not_open()
         async with self._feed.subscribe(channels) as mailbox:
             yield mailbox
 
@@ -174,7 +193,7 @@ class SqliteStore(Store):
     async def _read(self, job: Callable[[Interpreter], Any]) -> Any:
         """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
         if not self._open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._not_open()
         if self._memory:
             return job(self._reading)
         if self._wide is None:
@@ -198,28 +217,34 @@ class SqliteStore(Store):
         except TimeoutError:
             raise StoreUnavailable(f"{self.url} did not answer a read within {self._timeout:g} s") from None
 
-    def _write(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Work in a write transaction, for the store itself."""
-        return asyncio.ensure_future(self._change(work, 1, False))
+    def _change(self, work: Work, heavy: bool = False) -> asyncio.Future[Any]:
+        """Do this in a write transaction; the future ends when it is committed."""
+        if self._open and not self._memory:
+            return self._lane.submit(work, heavy=heavy)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            if not self._open:
+                raise self._not_open()
+            future.set_result(self._change_memory(work))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
-    async def _change(self, work: Callable[[], Any], commands: int, heavy: bool) -> Any:
-        if not self._open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-        if self._memory:
-            result = self._change_memory(work)
-        else:
-            result = await self._lane.submit(work, commands, heavy=heavy)
-            if self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS:
-                self._checkpoint()
+    def _committed(self) -> None:
+        """After each commit, before those who waited for it go on."""
         if self._writing.tables.published:
             self._writing.tables.published = False
             self._feed.wake()
-        return result
+        if not self._memory and self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS:
+            self._checkpoint()
 
-    def _change_memory(self, work: Callable[[], Any]) -> Any:
+    def _not_open(self) -> StoreClosed:
+        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+
+    def _change_memory(self, work: Work) -> Any:
         self._writer.execute("BEGIN")
         try:
-            result = work()
+            result = self._writing.replies(work) if isinstance(work, list) else work()
             self._writer.execute("COMMIT")
             return result
         except BaseException as error:
@@ -262,8 +287,7 @@ class SqliteStore(Store):
     def _swept(self, more: bool) -> None:
         if not self._open:
             return
-        if not self._memory and self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS:
-            self._checkpoint()
+        self._committed()
         # A pause as long as a step leaves the disk to whoever is working.
         self._sweep_timer = self._loop.call_later(0.005 if more else SWEEP_EVERY_S, self._sweep)
 
