@@ -25,22 +25,32 @@ class Guarantees:
     """What a store promises. A family states what it needs; a pair that does not fit is refused at the start."""
 
     kinds: frozenset[str] = field(
-        default=KINDS | {"channel"}, metadata={"doc": "kinds of value it can hold, and `channel` for messages"}
+        default=KINDS | {"channel"},
+        metadata={"doc": "kinds of value it can hold, and `channel` for messages"},
     )
     atomic: Literal["any keys", "one slot", "one key", "nothing"] = field(
         default="any keys", metadata={"doc": "what one atomic step may span"}
     )
     consistency: Literal["read your writes", "eventual"] = field(
-        default="read your writes", metadata={"doc": "whether a read sees every write that was acknowledged before it"}
+        default="read your writes",
+        metadata={"doc": "whether a read sees every write that was acknowledged before it"},
     )
     durability: Literal["disk", "seconds", "memory"] = field(
         default="disk",
-        metadata={"doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"},
+        metadata={
+            "doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"
+        },
     )
     evicts: bool = field(default=False, metadata={"doc": "whether a key may vanish before its time"})
-    shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
-    key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit of its own"})
-    value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit of its own"})
+    shortest_lifetime_ms: int = field(
+        default=1, metadata={"doc": "the shortest lifetime, and the step of all others"}
+    )
+    key_max_bytes: int | None = field(
+        default=None, metadata={"doc": "the longest key; none: no limit of its own"}
+    )
+    value_max_bytes: int | None = field(
+        default=None, metadata={"doc": "the largest value; none: no limit of its own"}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +223,21 @@ class Store(ABC):
         planned = [_plan(step) for step in steps]
         for step in planned:
             if len(step.call.args) >= ATOMIC_ARGUMENTS:
-                raise step.call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
+                raise step.call.blame(
+                    BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments")
+                )
+            if step.required and step.call.spec.name == "PUBLISH":
+                raise step.call.blame(
+                    BadArgument("a message goes out when all else is done, so it cannot be required")
+                )
             if step.call.spec.name in ("SCAN", "DBSIZE"):
                 raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
         return await self._atomically(planned) if planned else Outcome([])
 
     @abstractmethod
-    def scan(self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500) -> AsyncIterator[list[bytes]]:
+    def scan(
+        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
+    ) -> AsyncIterator[list[bytes]]:
         """Pages of the keys that match a glob pattern (`*`, `?`, `[a-z]`, `\\` to escape), of one kind or of all.
 
         A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a key may

@@ -162,7 +162,9 @@ def read(command: Command) -> Call:
     except CommandError as error:
         raise Call(spec, args, None).blame(error) from None
     except UnicodeEncodeError:
-        raise Call(spec, args, None).blame(BadArgument("text with a lone surrogate cannot be stored; pass bytes")) from None
+        raise Call(spec, args, None).blame(
+            BadArgument("text with a lone surrogate cannot be stored; pass bytes")
+        ) from None
 
 
 def encode(argument: Argument) -> bytes:
@@ -179,7 +181,9 @@ def encode(argument: Argument) -> bytes:
 def _find(command: object) -> Spec:
     """The spec of a command whose name is not written as in the table."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-        raise BadArgument(f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}')
+        raise BadArgument(
+            f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
+        )
     name = command[0]
     shown = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     spec = TABLE.get(shown.upper())
@@ -191,7 +195,9 @@ def _find(command: object) -> Spec:
 # --- numbers -----------------------------------------------------------------------------------------------
 
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-_FLOAT = re.compile(rb"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?)")
+_FLOAT = re.compile(
+    rb"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?)"
+)
 
 
 def integer(text: bytes) -> int:
@@ -226,7 +232,9 @@ def _deadline(word: bytes, text: bytes) -> Deadline:
     if number <= 0:
         raise BadLifetime(f"a lifetime must be more than zero, not {number}; to remove the key, write DEL")
     if number * unit_ms > LATEST_MS:
-        raise BadLifetime(f"{number} ends after the year 9999; for a key that never dies, leave the lifetime out")
+        raise BadLifetime(
+            f"{number} ends after the year 9999; for a key that never dies, leave the lifetime out"
+        )
     return Deadline(number * unit_ms, absolute)
 
 
@@ -499,7 +507,14 @@ TABLE: dict[str, Spec] = {
                 "put a value, whatever was there; nil where NX or XX did not allow it",
                 *(WRITE, 1, 2, 8, _set),
             ),
-            ("MGET key [key ...]", "the values; nil for each that is missing or no string", READ, ALL, 1, None),
+            (
+                "MGET key [key ...]",
+                "the values; nil for each that is missing or no string",
+                READ,
+                ALL,
+                1,
+                None,
+            ),
             ("DEL key [key ...]", "how many were there and are gone", WRITE, ALL, 1, None),
             ("EXISTS key [key ...]", "how many are there", READ, ALL, 1, None),
             (
@@ -583,7 +598,15 @@ TABLE: dict[str, Spec] = {
                 "one item, or nil",
                 *(READ, 1, 2, 2, lambda args: integer(args[1]), True),
             ),
-            ("LSET key index item", "put an item in the place of one", WRITE, 1, 3, 3, lambda args: integer(args[1])),
+            (
+                "LSET key index item",
+                "put an item in the place of one",
+                WRITE,
+                1,
+                3,
+                3,
+                lambda args: integer(args[1]),
+            ),
         ),
         *_rows(
             "stream",
@@ -592,8 +615,26 @@ TABLE: dict[str, Spec] = {
                 "the id of the new entry",
                 *(WRITE, 1, 4, None, _xadd),
             ),
-            ("XRANGE key start end [COUNT n]", "entries as [id, [field, value, ...]]", READ, 1, 3, 5, _xrange(False), True),
-            ("XREVRANGE key end start [COUNT n]", "the same, newest first", READ, 1, 3, 5, _xrange(True), True),
+            (
+                "XRANGE key start end [COUNT n]",
+                "entries as [id, [field, value, ...]]",
+                READ,
+                1,
+                3,
+                5,
+                _xrange(False),
+                True,
+            ),
+            (
+                "XREVRANGE key end start [COUNT n]",
+                "the same, newest first",
+                READ,
+                1,
+                3,
+                5,
+                _xrange(True),
+                True,
+            ),
             ("XLEN key", "how many entries", READ, 1, 1, 1),
             ("XDEL key id [id ...]", "how many are gone", WRITE, 1, 2, None, _xdel),
             ("XTRIM key MAXLEN [= | ~] length", "how many are gone", WRITE, 1, 3, 4, _xtrim, True),

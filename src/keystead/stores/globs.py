@@ -69,5 +69,7 @@ def _character_class(pattern: bytes, at: int, out: list[bytes]) -> int:
             allowed.add(pattern[at])
         at += 1
     members = set(range(256)) - allowed if negated else allowed
-    out.append(b"(?!)" if not members else b"[" + b"".join(b"\\x%02x" % member for member in sorted(members)) + b"]")
+    out.append(
+        b"(?!)" if not members else b"[" + b"".join(b"\\x%02x" % member for member in sorted(members)) + b"]"
+    )
     return at

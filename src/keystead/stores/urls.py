@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from keystead.errors import BadUrl, MissingExtra
 from keystead.stores.base import Store
+from keystead.stores.durations import seconds
 
 
 def connect(url: str) -> Store:
@@ -20,7 +21,9 @@ def connect(url: str) -> Store:
     maker = SCHEMES.get(scheme)
     if not separator or maker is None:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise BadUrl(f"{scheme + '://' if separator else 'a store URL'} is not known; write one that begins with {known}")
+        raise BadUrl(
+            f"{scheme + '://' if separator else 'a store URL'} is not known; write one that begins with {known}"
+        )
     return maker(url)
 
 
@@ -29,7 +32,9 @@ def _sqlite(url: str) -> Store:
 
     parts = urlsplit(url)
     if parts.netloc:
-        raise BadUrl(f"write sqlite:///{parts.netloc}{parts.path} with three slashes (four for an absolute path)")
+        raise BadUrl(
+            f"write sqlite:///{parts.netloc}{parts.path} with three slashes (four for an absolute path)"
+        )
     path = unquote(parts.path[1:])
     if not path or path.endswith("/"):
         raise BadUrl("sqlite:/// needs the path of a file, such as sqlite:///keystead.db")
@@ -51,7 +56,9 @@ def _redis(url: str) -> Store:
     except ModuleNotFoundError as error:
         if error.name != "hiredis":
             raise
-        raise MissingExtra('a Redis or Valkey store needs its driver: pip install "keystead[redis]"') from None
+        raise MissingExtra(
+            'a Redis or Valkey store needs its driver: pip install "keystead[redis]"'
+        ) from None
     return redis_store(url)
 
 
@@ -59,17 +66,11 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
     "sqlite": _sqlite,
     "memory": _memory,
     **{
-        f"{engine}{tls}{topology}": _redis
-        for engine, secure in (("redis", "rediss"), ("valkey", "valkeys"))
-        for tls, topology in (("", ""), ("", "+unix"), ("", "+sentinel"), ("", "+cluster"))
-        if secure
+        engine + topology: _redis
+        for engine in ("redis", "rediss", "valkey", "valkeys")
+        for topology in ("", "+unix", "+sentinel", "+cluster")
+        if (engine[-1], topology) != ("s", "+unix")
     },
-    "rediss": _redis,
-    "rediss+sentinel": _redis,
-    "rediss+cluster": _redis,
-    "valkeys": _redis,
-    "valkeys+sentinel": _redis,
-    "valkeys+cluster": _redis,
 }
 
 
@@ -81,12 +82,3 @@ def _options(query: str, known: dict[str, float]) -> dict[str, float]:
             raise BadUrl(f"the option {name!r} is not known here; there are: {', '.join(known)}")
         options[name] = seconds(name, text)
     return options
-
-
-def seconds(name: str, text: str) -> float:
-    """A duration with its unit: `500ms`, `2s`, `1m`."""
-    for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0)):
-        number = text.removesuffix(unit)
-        if number != text and number.replace(".", "", 1).isdigit() and float(number) > 0:
-            return float(number) * factor
-    raise BadUrl(f"{name}={text} is no duration; write a number with a unit, such as {name}=500ms or {name}=2s")

@@ -28,7 +28,11 @@ def hset(tables: Tables, call: Call) -> Reply:
     new = 0
     for at in range(0, len(pairs), 2):
         entry = (owner, pairs[at], pairs[at + 1])
-        if size == 0 or tables.execute("UPDATE fields SET value = ?3 WHERE owner = ?1 AND field = ?2", entry).rowcount == 0:
+        if (
+            size == 0
+            or tables.execute("UPDATE fields SET value = ?3 WHERE owner = ?1 AND field = ?2", entry).rowcount
+            == 0
+        ):
             tables.execute(_PUT, entry)
             new += 1
     if size == 0 and new > 1:
@@ -77,7 +81,8 @@ def hdel(tables: Tables, call: Call) -> Reply:
 def remove_fields(tables: Tables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
     """Remove fields of a hash or members of a set; the key goes with the last."""
     gone = sum(
-        tables.execute("DELETE FROM fields WHERE owner = ? AND field = ?", (owner, field)).rowcount for field in fields
+        tables.execute("DELETE FROM fields WHERE owner = ? AND field = ?", (owner, field)).rowcount
+        for field in fields
     )
     if gone:
         tables.resize(owner, key, size - gone)

@@ -100,7 +100,9 @@ def publish(tables: Tables, call: Call) -> Reply:
         "SELECT count(*) FROM subscribers WHERE channel = ? AND expires_at > ?", (channel, now_ms)
     ).fetchone()
     if listening:
-        tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES (?, ?, ?)", (channel, data, now_ms))
+        tables.execute(
+            "INSERT INTO messages (channel, data, sent_at) VALUES (?, ?, ?)", (channel, data, now_ms)
+        )
         tables.published = True
     return listening
 

@@ -18,7 +18,8 @@ def sadd(tables: Tables, call: Call) -> Reply:
     owner, size = (tables.create(key, SET), 0) if row is None else (row.id, row.size)
     new = sum(
         tables.execute(
-            "INSERT INTO fields (owner, field) VALUES (?, ?) ON CONFLICT (owner, field) DO NOTHING", (owner, member)
+            "INSERT INTO fields (owner, field) VALUES (?, ?) ON CONFLICT (owner, field) DO NOTHING",
+            (owner, member),
         ).rowcount
         for member in members
     )
@@ -44,7 +45,9 @@ def sismember(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], SET)
     if row is None:
         return 0
-    found = tables.execute("SELECT 1 FROM fields WHERE owner = ? AND field = ?", (row.id, call.args[1])).fetchone()
+    found = tables.execute(
+        "SELECT 1 FROM fields WHERE owner = ? AND field = ?", (row.id, call.args[1])
+    ).fetchone()
     return int(found is not None)
 
 

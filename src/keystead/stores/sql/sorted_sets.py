@@ -32,10 +32,14 @@ def zadd(tables: Tables, call: Call) -> Reply:
         if owner is None:
             owner = tables.create(key, ZSET)
         if found is None:
-            tables.execute("INSERT INTO scored (owner, member, score) VALUES (?, ?, ?)", (owner, member, score))
+            tables.execute(
+                "INSERT INTO scored (owner, member, score) VALUES (?, ?, ?)", (owner, member, score)
+            )
             added += 1
         else:
-            tables.execute("UPDATE scored SET score = ? WHERE owner = ? AND member = ?", (score, owner, member))
+            tables.execute(
+                "UPDATE scored SET score = ? WHERE owner = ? AND member = ?", (score, owner, member)
+            )
             changed += 1
     if added and owner is not None:
         tables.resize(owner, key, size + added)
@@ -146,7 +150,11 @@ def zrange(tables: Tables, call: Call) -> Reply:
         f"SELECT member, score FROM scored WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608
         (row.id, *bounds, count, offset),
     )
-    return [[member, score] for member, score in found] if options.with_scores else [member for member, _ in found]
+    return (
+        [[member, score] for member, score in found]
+        if options.with_scores
+        else [member for member, _ in found]
+    )
 
 
 def zremrangebyscore(tables: Tables, call: Call) -> Reply:

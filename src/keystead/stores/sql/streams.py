@@ -51,7 +51,10 @@ def xadd(tables: Tables, call: Call) -> Reply:
     row = tables.holding(key, STREAM)
     entry = _new_id(options, 0 if row is None else int.from_bytes(row.value or b"", "big"), tables.now_ms)
     owner, size = (tables.create(key, STREAM), 0) if row is None else (row.id, row.size)
-    tables.execute("INSERT INTO entries (owner, entry, body) VALUES (?, ?, ?)", (owner, _bytes(entry), _pack(options.fields)))
+    tables.execute(
+        "INSERT INTO entries (owner, entry, body) VALUES (?, ?, ?)",
+        (owner, _bytes(entry), _pack(options.fields)),
+    )
     tables.execute("UPDATE keys SET value = ?, size = ? WHERE id = ?", (_bytes(entry), size + 1, owner))
     if options.max_len is not None:
         _trim(tables, owner, size + 1, options.max_len)

@@ -69,7 +69,9 @@ class Tables:
 
     def live(self, key: bytes) -> Row | None:
         """The row of a key that is there and has not expired."""
-        found = self.execute("SELECT id, kind, expires_at, size, value FROM keys WHERE key = ?", (key,)).fetchone()
+        found = self.execute(
+            "SELECT id, kind, expires_at, size, value FROM keys WHERE key = ?", (key,)
+        ).fetchone()
         if found is None or (found[2] is not None and found[2] <= self.now_ms):
             return None
         if self.width is not None and found[3] > self.width:
@@ -87,13 +89,16 @@ class Tables:
         """A new row for a key that has none, or only an expired one."""
         self.delete(key)
         cursor = self.execute(
-            "INSERT INTO keys (key, kind, expires_at, value) VALUES (?, ?, ?, ?)", (key, kind, expires_at, value)
+            "INSERT INTO keys (key, kind, expires_at, value) VALUES (?, ?, ?, ?)",
+            (key, kind, expires_at, value),
         )
         return cursor.lastrowid or 0
 
     def delete(self, key: bytes) -> bool:
         """Remove a key, expired or not; True where it was there and had not expired."""
-        found = self.execute("DELETE FROM keys WHERE key = ? RETURNING id, kind, size, expires_at", (key,)).fetchone()
+        found = self.execute(
+            "DELETE FROM keys WHERE key = ? RETURNING id, kind, size, expires_at", (key,)
+        ).fetchone()
         if found is None:
             return False
         owner, kind, size, expires_at = found

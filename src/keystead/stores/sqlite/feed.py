@@ -105,14 +105,18 @@ class Feed:
     def _renew(self, subscribers: list[Subscriber]) -> None:
         until_ms = self._writer.wall_ms() + LEASE_MS
         for subscriber in subscribers:
-            self._writer.execute("UPDATE subscribers SET expires_at = ? WHERE id = ?", (until_ms, subscriber.name))
+            self._writer.execute(
+                "UPDATE subscribers SET expires_at = ? WHERE id = ?", (until_ms, subscriber.name)
+            )
             subscriber.leased_until_ms = until_ms
 
     # --- looking -------------------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
         if self._timer is None and self._subscribers:
-            self._timer = self._loop.call_later(LOOK_EVERY_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick)
+            self._timer = self._loop.call_later(
+                LOOK_EVERY_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick
+            )
 
     def _tick(self) -> None:
         self._timer = None
@@ -155,7 +159,9 @@ class Feed:
     def _lose(self, subscriber: Subscriber, why: str) -> None:
         self._subscribers.discard(subscriber)
         subscriber.mailbox.fail(
-            StoreUnavailable(f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored")
+            StoreUnavailable(
+                f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+            )
         )
 
 

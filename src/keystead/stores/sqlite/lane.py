@@ -196,7 +196,8 @@ class Lane:
         group = self._take()
         if any(batch.heavy for batch in group) or sum(batch.commands for batch in group) > INLINE_COMMANDS:
             self._worker.submit(
-                lambda: self._commit(self._run(group)), lambda results, error: self._finish(group, results, error)
+                lambda: self._commit(self._run(group)),
+                lambda results, error: self._finish(group, results, error),
             )
             return
         try:
@@ -204,7 +205,9 @@ class Lane:
         except Exception as error:
             self._finish(group, None, error)
             return
-        self._worker.submit(lambda: self._commit(results), lambda done, error: self._finish(group, done, error))
+        self._worker.submit(
+            lambda: self._commit(results), lambda done, error: self._finish(group, done, error)
+        )
 
     def _run(self, group: list[Batch]) -> list[Any]:
         """Do the work of each batch; a CommandError is the result of that batch and of no other."""
@@ -281,5 +284,3 @@ class Lane:
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-
-

@@ -48,7 +48,10 @@ def sweep(tables: Tables, now_ms: int, limit: int) -> bool:
         if gone < limit:
             tables.execute("DELETE FROM garbage WHERE owner = ?", (owner,))
     wall_ms = tables.wall_ms()
-    tables.execute("DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE sent_at < ? LIMIT ?)", (wall_ms - MESSAGES_KEPT_MS, limit))
+    tables.execute(
+        "DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE sent_at < ? LIMIT ?)",
+        (wall_ms - MESSAGES_KEPT_MS, limit),
+    )
     tables.execute("DELETE FROM subscribers WHERE expires_at < ?", (wall_ms,))
     return more
 

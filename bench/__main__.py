@@ -1,0 +1,133 @@
+"""`python -m bench`: run the comparisons, print them, keep them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench import report
+from bench.measure import FULL, QUICK, Progress, Row
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class Subject(StrEnum):
+    redis = "redis"
+    sqlite = "sqlite"
+    growth = "growth"
+    sweep = "sweep"
+    all = "all"
+
+
+async def _redis(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+    from bench import on_redis
+
+    return await on_redis.run(folder, QUICK if quick else FULL, progress)
+
+
+async def _sqlite(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+    from bench import on_sqlite
+
+    return await on_sqlite.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
+async def _growth(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+    from bench import growth
+
+    return await growth.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
+async def _sweep(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+    from bench import sweep
+
+    return await sweep.run(folder, progress, quick=quick)
+
+
+# The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
+RUNS: dict[Subject, Callable[[Path, Progress, bool], Awaitable[list[Row]]]] = {
+    Subject.redis: _redis,
+    Subject.sqlite: _sqlite,
+    Subject.growth: _growth,
+    Subject.sweep: _sweep,
+}
+
+
+def main(
+    subjects: Annotated[
+        list[Subject] | None,
+        typer.Argument(help="What to run; all of it if nothing is named.", show_default=False),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A try of some seconds with few keys. Its numbers mean little.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
+    json: Annotated[
+        Path | None, typer.Option(help="Where to save the result.", show_default="bench/results/<time>.json")
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option(help="Where the databases are made, and removed again. A real disk, no tmpfs.")
+    ] = RESULTS,
+) -> None:
+    """Compare Keystead's stores with what you would use instead, side by side in one run.
+
+    redis: redis-py on a real Redis and a real Valkey, which are started for it.
+    sqlite: raw sqlite3, diskcache and lmdb on files of the same disk.
+    growth: GET, SET and memory at 1,000,000 keys against 10,000.
+    sweep: the longest call while 1,000,000 expired keys are removed.
+
+    Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
+    docs/benchmarks.md says how to read the table.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console.width = 120  # a pipe has no width; the table needs this much
+    wanted = [s for s in RUNS if not subjects or s in subjects or Subject.all in subjects]
+    folder.mkdir(parents=True, exist_ok=True)
+    if _filesystem(folder) == "tmpfs":
+        console.print(
+            f"[yellow]note[/] {folder} is in memory: a sync costs nothing there; pass --folder on a real disk"
+        )
+    rows = asyncio.run(_run(wanted, folder, report.Bar(console), quick))
+    report.show(rows, console)
+    if quick:
+        console.print("[yellow]note[/] a quick run is too short to judge by")
+    path = json or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}.json"
+    report.save(rows, path, quick=quick)
+    console.print(f"saved in {path}")
+    if strict and any(row.passed is False for row in rows):
+        raise typer.Exit(1)
+
+
+async def _run(wanted: Sequence[Subject], folder: Path, progress: Progress, quick: bool) -> list[Row]:
+    rows: list[Row] = []
+    for subject in wanted:
+        place = Path(tempfile.mkdtemp(prefix=f"{subject}-", dir=folder))
+        try:
+            rows += await RUNS[subject](place, progress, quick)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return rows
+
+
+def _filesystem(folder: Path) -> str:
+    """The type of the file system a folder is on, as Linux says it; empty elsewhere."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    path = folder.resolve()
+    on = [(len(mount[1]), mount[2]) for mount in mounts if path.is_relative_to(mount[1])]
+    return max(on)[1] if on else ""
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,160 @@
+"""The embedded store against raw sqlite3, diskcache and lmdb: files on the same disk, 10,000 keys in each.
+
+Keystead, raw sqlite3 and lmdb have each acknowledged write on disk. diskcache, as it comes, does not sync its
+writes: only when SQLite moves its log into the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import diskcache
+import lmdb
+
+from bench.measure import (
+    VALUE,
+    Advance,
+    Contender,
+    Effort,
+    Match,
+    Peer,
+    Progress,
+    Row,
+    Target,
+    alone,
+    blocking,
+    compare,
+    key,
+    random_keys,
+    together,
+    values,
+)
+from keystead.stores import Store
+from keystead.stores.sqlite import SqliteStore
+
+KEYS, KEYS_QUICK = 10_000, 500
+SUBJECT = "sqlite"
+
+
+async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    keys = KEYS_QUICK if quick else KEYS
+    with ExitStack() as stack:
+        raw = stack.enter_context(closing(open_raw(folder / "raw.db")))
+        cache = stack.enter_context(closing(diskcache.Cache(str(folder / "diskcache"))))
+        env = stack.enter_context(closing(lmdb.open(str(folder / "lmdb"), map_size=1 << 30)))
+        async with SqliteStore(str(folder / "keystead.db")) as store:
+            with progress.activity("sqlite · loading", keys) as advance:
+                await load(store, range(keys), advance)
+                _load_peers(raw, cache, env, keys)
+            rows: list[Row] = []
+            for match in _matches(store, raw, cache, env, keys):
+                rows += await compare(SUBJECT, match, effort, progress)
+            return rows
+
+
+def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among: int) -> list[Match]:
+    fresh = values()
+
+    async def get(name: str) -> None:
+        await store.run([("GET", name)])
+
+    async def put(name: str) -> None:
+        await store.run([("SET", name, next(fresh))])
+
+    def raw_get(name: str) -> None:
+        raw.execute("SELECT value FROM kv WHERE key = ?", (name,)).fetchone()
+
+    def raw_put(name: str) -> None:
+        raw.execute(UPSERT, (name, next(fresh)))
+
+    def lmdb_get(name: str) -> None:
+        with env.begin() as transaction:
+            transaction.get(name.encode())
+
+    def lmdb_put(name: str) -> None:
+        with env.begin(write=True) as transaction:
+            transaction.put(name.encode(), next(fresh))
+
+    async def cache_put_in_thread(name: str) -> None:
+        await asyncio.to_thread(cache.set, name, next(fresh))
+
+    def sync(name: str, operation: Callable[[str], object]) -> Contender:
+        return Contender(name, blocking(operation, random_keys(among)))
+
+    def cache_put(name: str) -> None:
+        cache.set(name, next(fresh))
+
+    return [
+        Match(
+            "1 task, GET",
+            Contender("keystead", alone(get, random_keys(among))),
+            [
+                Peer(sync("sqlite3", raw_get), "times the time", Target("at most", 3)),
+                Peer(sync("diskcache", cache.get), target=Target("at least", 1)),
+                Peer(sync("lmdb, the limit", lmdb_get), "times the time"),
+            ],
+        ),
+        Match(
+            "32 tasks, GET",
+            Contender("keystead", together(get, random_keys(among))),
+            [Peer(sync("sqlite3, one at a time", raw_get), "times the time")],
+        ),
+        Match(
+            "32 tasks, SET durable",
+            Contender("keystead", together(put, random_keys(among))),
+            [
+                Peer(sync("sqlite3, one at a time", raw_put), target=Target("at least", 10)),
+                Peer(
+                    Contender("diskcache in threads", together(cache_put_in_thread, random_keys(among))),
+                    target=Target("at least", 1),
+                ),
+                Peer(sync("diskcache, blocking", cache_put)),
+                Peer(sync("lmdb, one at a time", lmdb_put)),
+            ],
+        ),
+        Match(
+            "1 task, SET durable",
+            Contender("keystead", alone(put, random_keys(among))),
+            [
+                Peer(sync("sqlite3", raw_put), "times the time"),
+                Peer(sync("lmdb, the limit", lmdb_put), "times the time"),
+            ],
+        ),
+    ]
+
+
+UPSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
+
+def open_raw(path: Path) -> sqlite3.Connection:
+    """What a careful user writes by hand: WAL, each statement its own durable commit."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL)")
+    return connection
+
+
+async def load(store: Store, numbers: range, advance: Advance, *options: str | int) -> None:
+    """Set all these keys, a thousand in a batch. Advances by keys."""
+    for start in range(numbers.start, numbers.stop, 1_000):
+        batch = range(start, min(start + 1_000, numbers.stop))
+        await store.run([("SET", key(number), VALUE, *options) for number in batch])
+        advance(len(batch))
+
+
+def _load_peers(raw: sqlite3.Connection, cache: Any, env: Any, keys: int) -> None:
+    raw.execute("BEGIN")
+    raw.executemany(UPSERT, ((key(number), VALUE) for number in range(keys)))
+    raw.execute("COMMIT")
+    with cache.transact():
+        for number in range(keys):
+            cache.set(key(number), VALUE)
+    with env.begin(write=True) as transaction:
+        for number in range(keys):
+            transaction.put(key(number).encode(), VALUE)

@@ -1,0 +1,113 @@
+-- Runs steps as one: all of them take effect, or none does.
+--
+-- KEYS     every key that a step names
+-- ARGV[1]  the last step that may stop the others, counted from 1
+-- ARGV[2…] for each step: flags, the kind it works on, how many keys it has, how many arguments, the arguments
+--          (the command first, its keys next)
+-- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
+--          argument ("=") or nil ("~"); "#" it adds to a number; "p" it publishes
+--
+-- Returns { the step that stopped or failed, or 0; the replies up to that step }.
+
+local last = tonumber(ARGV[1])
+local steps = {}
+local at = 2
+while at <= #ARGV do
+  local count = tonumber(ARGV[at + 3])
+  local step = {
+    flags = ARGV[at], kind = ARGV[at + 1], keys = tonumber(ARGV[at + 2]),
+    args = { unpack(ARGV, at + 4, at + 3 + count) },
+  }
+  steps[#steps + 1] = step
+  at = at + 4 + count
+end
+
+local function has(step, flag)
+  return string.find(step.flags, flag, 1, true) ~= nil
+end
+
+-- A step fails after others have written only on a key of another kind or a number that is none. Where what is there
+-- now excludes both, nothing needs to be kept for undoing.
+local function is_small_integer(text)
+  return not text or (#text <= 15 and string.find(text, '^%-?%d+$') ~= nil)
+end
+
+local written = false
+for _, step in ipairs(steps) do
+  if written and last < #steps then
+    for k = 2, step.keys + 1 do
+      local held = redis.call('TYPE', step.args[k])['ok']
+      if step.kind ~= '' and held ~= 'none' and held ~= step.kind then
+        last = #steps
+      elseif has(step, '#') and held ~= 'none' then
+        local value
+        if step.kind == 'hash' then
+          value = redis.call('HGET', step.args[2], step.args[3])
+        else
+          value = redis.call('GET', step.args[2])
+        end
+        if not is_small_integer(value) or not is_small_integer(step.args[#step.args]) then
+          last = #steps
+        end
+      end
+    end
+  end
+  written = written or has(step, 'w')
+end
+
+local kept = {}
+local checked = false
+
+local function keep(key)
+  if kept[key] ~= nil then return end
+  if not checked then
+    -- Undoing needs RESTORE. A user who may not call it is refused here, before anything is written.
+    local answer = redis.pcall('RESTORE', key, 0, '')
+    if string.find(answer.err, 'NOPERM', 1, true) then error(answer) end
+    checked = true
+  end
+  local copy = redis.call('DUMP', key)
+  kept[key] = copy and { copy, redis.call('PEXPIRETIME', key) } or false
+end
+
+local function undo()
+  for key, copy in pairs(kept) do
+    redis.call('DEL', key)
+    if copy then
+      redis.call('RESTORE', key, math.max(copy[2], 0), copy[1], 'ABSTTL')
+    end
+  end
+end
+
+local replies = {}
+local messages = {}
+for i, step in ipairs(steps) do
+  local reply
+  if has(step, 'p') then
+    messages[#messages + 1] = i -- a message cannot be taken back, so it goes last
+    reply = 0
+  elseif has(step, '=') then
+    local expected = table.remove(step.args)
+    reply = redis.pcall(unpack(step.args))
+    if type(reply) ~= 'table' then reply = reply == expected and 1 or 0 end
+  elseif has(step, '~') then
+    reply = redis.pcall(unpack(step.args))
+    if type(reply) ~= 'table' then reply = (not reply) and 1 or 0 end
+  else
+    if i < last and has(step, 'w') then
+      for k = 2, step.keys + 1 do keep(step.args[k]) end
+    end
+    reply = redis.pcall(unpack(step.args))
+  end
+  replies[i] = reply
+  local failed = type(reply) == 'table' and reply.err
+  local stopped = (has(step, '!') and (reply == false or reply == 0)) or (reply == 0 and (has(step, '=') or has(step, '~')))
+  if failed or stopped then
+    undo()
+    return { i, replies }
+  end
+end
+for _, i in ipairs(messages) do
+  replies[i] = redis.call(unpack(steps[i].args))
+end
+return { 0, replies }

@@ -1,0 +1,98 @@
+"""`atomically` on Redis: one script for every use, with every key declared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import hiredis
+
+from keystead.stores.base import Outcome, Planned
+from keystead.stores.commands import Call
+from keystead.stores.redis.connection import ReplyError
+from keystead.stores.redis.replies import SHAPES, error_of
+from keystead.stores.redis.settings import Address
+
+SCRIPT = files(__package__).joinpath("atomic.lua").read_bytes()
+DIGEST = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()  # what Redis names scripts by
+
+_COUNTERS = frozenset({"INCRBY", "DECRBY", "HINCRBY"})
+
+
+class Script:
+    """The steps, packed. `keys` are what they name, each once."""
+
+    def __init__(self, steps: list[Planned]) -> None:
+        self.steps = steps
+        self.keys = list(dict.fromkeys(key for step in steps for key in step.call.keys))
+        self.reads_only = not any(step.call.spec.writes for step in steps)
+        arguments: list[bytes] = [b"%d" % _last_that_may_stop(steps)]
+        for step in steps:
+            arguments += _packed(step)
+        self._rest = (b"%d" % len(self.keys), *self.keys, *arguments)
+
+    @property
+    def by_digest(self) -> bytes:
+        return hiredis.pack_command((b"EVALSHA", DIGEST, *self._rest))
+
+    @property
+    def by_text(self) -> bytes:
+        return hiredis.pack_command((b"EVAL", SCRIPT, *self._rest))
+
+    def outcome(self, reply: list[Any], address: Address) -> Outcome:
+        """What the script returned, shaped; raises the error of the step that failed."""
+        stopped, replies = reply
+        if stopped and isinstance(replies[-1], ReplyError):
+            raise error_of(self.steps[stopped - 1].call, replies[-1], address)
+        shaped = []
+        for step, raw in zip(self.steps, replies, strict=False):
+            shape = None if step.guard else SHAPES.get(step.call.spec.name)
+            shaped.append(raw if shape is None else shape(step.call, raw))
+        return Outcome(shaped, stopped_at=stopped - 1 if stopped else None)
+
+
+def _packed(step: Planned) -> list[bytes]:
+    call, flags, extra = step.call, b"", []
+    if step.guard:
+        flags = b"~" if step.expected is None else b"="
+        extra = [] if step.expected is None else [step.expected]
+    elif call.spec.name == "PUBLISH":
+        flags = b"p"
+    else:
+        flags = (b"w" if call.spec.writes else b"") + (b"!" if step.required else b"")
+        flags += b"#" if call.spec.name in _COUNTERS else b""
+    arguments = [call.spec.name.encode(), *call.args, *extra]
+    return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
+
+
+def _kind(call: Call) -> str:
+    """The only kind of key this command takes, or nothing where it takes any."""
+    if call.spec.name == "SET":
+        return "string" if call.options.get else ""
+    return call.spec.kind or ""
+
+
+def _last_that_may_stop(steps: Sequence[Planned]) -> int:
+    """The last step, counted from 1, that may stop or fail for a reason that the script cannot see beforehand."""
+    last = 0
+    kinds: dict[bytes, str] = {}
+    written: set[bytes] = set()
+    for place, step in enumerate(steps, 1):
+        call = step.call
+        name, kind = call.spec.name, "string" if call.spec.name == "SET" else call.spec.kind
+        mixed = kind is not None and any(kinds.setdefault(key, kind) != kind for key in call.keys)
+        if (
+            step.required
+            or step.guard
+            or mixed
+            or name == "LSET"
+            or (name in _COUNTERS and call.args[0] in written)
+            or (name == "XADD" and call.options.entry_id != (None, None))
+            or (name == "ZADD" and b"INCR" in call.options.flags)
+        ):
+            last = place
+        if call.spec.writes and name not in _COUNTERS:
+            written.update(call.keys)
+    return last

@@ -1,0 +1,413 @@
+"""A cluster: every key has a slot, and every slot a node that owns it for now.
+
+`run` sends each command to the node that owns its key, to all nodes it needs at once. `atomically` works within one slot:
+keys that must change together carry the same hash tag, as in `{user:42}:profile` and `{user:42}:sessions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import hiredis
+
+from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreRefused, StoreUnavailable
+from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.commands import Call, Reply
+from keystead.stores.redis.atomic import Script
+from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call
+from keystead.stores.redis.link import Link, refusal, sign_in
+from keystead.stores.redis.replies import is_transient
+from keystead.stores.redis.settings import Address, Settings
+from keystead.stores.redis.store import (
+    MAX_BYTES,
+    PAUSE_S,
+    check_kind,
+    pack,
+    require_writable,
+    scan_command,
+    shaped,
+    stated_guarantees,
+)
+from keystead.stores.redis.subscription import subscription
+
+SLOTS = 16_384
+_ASKING = hiredis.pack_command((b"ASKING",))
+
+
+def slot_of(key: bytes) -> int:
+    """The slot of a key: of what stands between its first `{` and the next `}`, if anything does."""
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return binascii.crc_hqx(key, 0) % SLOTS
+
+
+@dataclass(slots=True)
+class Piece:
+    """A command for one slot, or for any node (`slot` is None): a whole call, or the part of one that names keys of that slot."""
+
+    call: Call
+    slot: int | None
+    node: Address | None = None  # where to send it, if not to the owner of its slot
+    asking: bool = False
+    reply: Any = None
+    address: Address = field(default=Address("", 0))
+
+
+class ClusterStore(Store):
+    def __init__(self, settings: Settings) -> None:
+        self.url = settings.url
+        self.guarantees = Guarantees(
+            atomic="one slot", durability="memory", key_max_bytes=MAX_BYTES, value_max_bytes=MAX_BYTES
+        )
+        self._settings = settings
+        self._links: dict[Address, Link] = {}
+        self._owners: list[Address] = []
+        self._refreshing: asyncio.Task[None] | None = None
+        self._open = False
+
+    # --- opening and closing -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._open = True
+        try:
+            await self._refresh()
+            probe = b"keystead:probe:" + secrets.token_hex(8).encode()
+            link = self._link_to(self._owners[slot_of(probe)])
+            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            await require_writable(connection, probe)
+            self.guarantees = await stated_guarantees(connection, "one slot")
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        self._open = False
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait({self._refreshing})
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.close()
+
+    async def _greet(self, connection: Connection) -> None:
+        await sign_in(connection, self._settings.user, self._settings.password)
+
+    def _link_to(self, address: Address) -> Link:
+        link = self._links.get(address)
+        if link is None:
+
+            async def locate() -> Address:
+                return address
+
+            link = self._links[address] = Link(self._settings, locate, self._greet)
+        return link
+
+    # --- who owns what -------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        """Learn the owners of all slots from whichever node answers first."""
+        problems: list[str] = []
+        for address in dict.fromkeys([*self._masters(), *self._links, *self._settings.addresses]):
+            try:
+                connection = await self._link_to(address).connected(
+                    self._loop.time() + self._settings.connect_timeout
+                )
+                async with asyncio.timeout(self._settings.connect_timeout):
+                    [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
+            except (StoreError, ConnectionLost, TimeoutError) as error:
+                problems.append(str(error) or f"{address} did not answer")
+                continue
+            if isinstance(ranges, ReplyError):
+                if "cluster support disabled" in str(ranges):
+                    raise StoreRefused(f"{address} is no cluster; write redis:// instead of redis+cluster://")
+                raise refusal(address, ranges)
+            owners: list[Address | None] = [None] * SLOTS
+            for first, end, (host, port, *_), *_ in ranges:
+                owner = Address(host.decode() or address.host, port)
+                owners[first : end + 1] = [owner] * (end + 1 - first)
+            if None in owners:
+                problems.append(f"{address} knows of slots that no node owns")
+                continue
+            self._owners = [owner for owner in owners if owner is not None]
+            await self._forget_others()
+            return
+        raise StoreUnavailable(f"no node of {self.url} answers: {'; '.join(dict.fromkeys(problems))}")
+
+    async def _forget_others(self) -> None:
+        """Close the links to nodes that own nothing any more; the next refresh must not wait for them."""
+        known = set(self._owners)
+        for address in [address for address in self._links if address not in known]:
+            await self._links.pop(address).close()
+
+    def _masters(self) -> list[Address]:
+        return list(dict.fromkeys(self._owners))
+
+    async def _refreshed(self, deadline: float) -> None:
+        """Wait for a refresh that all callers share."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        await asyncio.wait({self._refreshing}, timeout=max(0.0, deadline - self._loop.time()))
+        if self._refreshing.done() and not self._refreshing.cancelled():
+            self._refreshing.exception()  # whoever waits asks again until its deadline, and says then what is wrong
+
+    # --- the four verbs ------------------------------------------------------------------------------------
+
+    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
+        return self._exchange(calls)
+
+    async def _exchange(self, calls: list[Call]) -> list[Reply]:
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        parts = [self._pieces(call) for call in calls]
+        pieces = [piece for part in parts for piece in part]
+        await self._deliver(pieces)
+        return [_merged(call, part) for call, part in zip(calls, parts, strict=True)]
+
+    def _pieces(self, call: Call) -> list[Piece]:
+        """What of this call goes where."""
+        name = call.spec.name
+        if name == "SCAN":
+            error = call.blame(
+                BadArgument("a cursor belongs to one node; use store.scan, which walks all of them")
+            )
+            return [Piece(call, None, reply=error)]
+        if name == "DBSIZE":
+            return [Piece(call, None, node=address) for address in self._masters()]
+        if call.spec.keys == 0:
+            return [Piece(call, None)]
+        if len(call.keys) == 1:
+            return [Piece(call, slot_of(call.args[0]))]
+        by_slot: dict[int, list[bytes]] = {}
+        for key in call.keys:
+            by_slot.setdefault(slot_of(key), []).append(key)
+        return [Piece(Call(call.spec, keys, call.options), slot) for slot, keys in by_slot.items()]
+
+    async def _deliver(self, pieces: list[Piece]) -> None:
+        """Give every piece its reply: a value, or an error. Moves with the slots, until the deadline."""
+        deadline = self._loop.time() + self._settings.timeout
+        todo = [piece for piece in pieces if piece.reply is None]
+        reason = ""
+        while todo:
+            by_node: dict[Address, list[Piece]] = {}
+            for piece in todo:
+                by_node.setdefault(self._destination(piece), []).append(piece)
+            deliveries = [self._send(address, group, deadline) for address, group in by_node.items()]
+            outcomes = [await deliveries[0]] if len(deliveries) == 1 else await asyncio.gather(*deliveries)
+            todo = [piece for again, _ in outcomes for piece in again]
+            if not todo:
+                return
+            failures = [failure for _, failure in outcomes if failure]
+            reason = failures[0] if failures else reason
+            if self._loop.time() + PAUSE_S >= deadline:
+                break
+            if failures:
+                await asyncio.sleep(PAUSE_S)
+                await self._refreshed(deadline)
+        for piece in todo:
+            piece.reply = StoreUnavailable(reason or f"the slots of {self.url} kept moving")
+
+    def _destination(self, piece: Piece) -> Address:
+        if piece.node is not None:
+            return piece.node
+        return self._owners[piece.slot if piece.slot is not None else 0]
+
+    async def _send(self, address: Address, group: list[Piece], deadline: float) -> tuple[list[Piece], str]:
+        """Send pieces to one node. Returns those to be sent again, and what is wrong with the node, if anything is."""
+        try:
+            link = self._link_to(address)
+            connection = link.connection
+            if connection is None or connection.lost is not None or connection.congested is not None:
+                connection = await link.connected(deadline)
+            replies = await self._round_trip(connection, group)
+        except StoreClosed as error:
+            if self._open:
+                return group, str(error)  # only this link was given up
+            raise
+        except StoreError as error:
+            return self._elsewhere(group), str(error)
+        except ConnectionLost as lost:
+            again = []
+            for piece in group:
+                if lost.sent and piece.call.spec.writes:
+                    piece.reply = StoreUnavailable(
+                        f"{lost}; what was being written may or may not have been", "unknown"
+                    )
+                else:
+                    again.append(piece)
+            return self._elsewhere(again), str(lost)
+        again, failure = [], ""
+        for piece, reply in zip(group, replies, strict=True):
+            piece.reply, piece.address = reply, address
+            if type(reply) is ReplyError and self._redirected(piece, str(reply)):
+                piece.reply = None
+                again.append(piece)
+            elif is_transient(reply):
+                failure = f"{address} cannot serve now: {reply}"
+                piece.reply = None
+                again.append(piece)
+            else:
+                piece.reply = shaped(piece.call, reply, address)
+        return again, failure
+
+    async def _round_trip(self, connection: Connection, group: list[Piece]) -> list[Any]:
+        if not any(piece.asking for piece in group):
+            return await connection.send(pack([piece.call for piece in group]), len(group))
+        payload = b"".join((_ASKING if piece.asking else b"") + pack([piece.call]) for piece in group)
+        replies = iter(await connection.send(payload, len(group) + sum(piece.asking for piece in group)))
+        return [(next(replies), next(replies))[1] if piece.asking else next(replies) for piece in group]
+
+    def _elsewhere(self, pieces: list[Piece]) -> list[Piece]:
+        """Send these to the owner of their slot, whoever that is by then."""
+        for piece in pieces:
+            if piece.slot is not None:
+                piece.node, piece.asking = None, False
+        return pieces
+
+    def _redirected(self, piece: Piece, text: str) -> bool:
+        """Follow the server's word that the slot has moved, or that this key has already."""
+        word, _, rest = text.partition(" ")
+        if word not in ("MOVED", "ASK") or piece.slot is None:
+            return False
+        host, _, port = rest.partition(" ")[2].rpartition(":")
+        address = Address(host or piece.address.host, int(port))
+        if word == "MOVED":
+            self._owners[piece.slot] = address
+            piece.node, piece.asking = None, False
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._refresh_quietly())
+        else:
+            piece.node, piece.asking = address, True
+        return True
+
+    async def _refresh_quietly(self) -> None:
+        """One slot moved, so others did: learn of them before they are asked for."""
+        try:
+            await self._refresh()
+        except StoreError:
+            pass  # the next command that needs it says so
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        script = Script(steps)
+        slots = {slot_of(key): key for key in script.keys}
+        if len(slots) > 1:
+            named = " and ".join(repr(key.decode("utf-8", "replace")) for key in list(slots.values())[:2])
+            raise CrossSlot(
+                f"{named} live in different slots, which a cluster cannot change together;"
+                " give keys that belong together one hash tag, as in {user:42}:a and {user:42}:b",
+                "atomically",
+            )
+        return await self._run_script(script, next(iter(slots), None))
+
+    async def _run_script(self, script: Script, slot: int | None) -> Outcome:
+        deadline = self._loop.time() + self._settings.timeout
+        piece = Piece(script.steps[0].call, slot)
+        text = False
+        while True:
+            address = self._destination(piece)
+            failure = ""
+            try:
+                connection = await self._link_to(address).connected(deadline)
+                payload = (_ASKING if piece.asking else b"") + (script.by_text if text else script.by_digest)
+                reply = (await connection.send(payload, 1 + piece.asking))[-1]
+            except StoreClosed:
+                if not self._open:
+                    raise
+                continue
+            except StoreError as error:
+                failure = str(error)
+            except ConnectionLost as lost:
+                if lost.sent and not script.reads_only:
+                    raise StoreUnavailable(
+                        f"{lost}; what was being written may or may not have been", "unknown"
+                    ) from None
+                failure = str(lost)
+            else:
+                piece.address = address
+                if not isinstance(reply, ReplyError):
+                    return script.outcome(reply, address)
+                if str(reply).startswith("NOSCRIPT"):
+                    text = True
+                    continue
+                if self._redirected(piece, str(reply)):
+                    continue
+                if not is_transient(reply):
+                    raise _error(piece.call, reply, address)
+                failure = f"{address} cannot serve now: {reply}"
+            if self._loop.time() + PAUSE_S >= deadline:
+                raise StoreUnavailable(failure)
+            self._elsewhere([piece])
+            await asyncio.sleep(PAUSE_S)
+            await self._refreshed(deadline)
+
+    async def scan(
+        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
+    ) -> AsyncIterator[list[bytes]]:
+        """Node by node. Raises StoreUnavailable where a node fails in the middle: begin again."""
+        check_kind(kind)
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        for address in self._masters():
+            cursor = b"0"
+            while True:
+                deadline = self._loop.time() + self._settings.timeout
+                try:
+                    connection = await self._link_to(address).connected(deadline)
+                    [reply] = await call(connection, scan_command(cursor, match, kind, page))
+                except ConnectionLost as lost:
+                    raise StoreUnavailable(f"{lost}; scan again from the beginning") from None
+                if isinstance(reply, ReplyError):
+                    raise refusal(address, reply)
+                cursor, keys = reply
+                yield list(dict.fromkeys(keys))
+                if cursor == b"0":
+                    break
+
+    @asynccontextmanager
+    async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
+        """From any node: a cluster carries messages to all of them."""
+        if not self._open:
+            raise StoreClosed(f"{self.url} is not open")
+        problem: StoreError | None = None
+        for address in self._masters():
+            try:
+                entered = subscription(self._settings, address, channels)
+                mailbox = await entered.__aenter__()
+            except StoreUnavailable as error:
+                problem = error
+                continue
+            try:
+                yield mailbox
+            finally:
+                await entered.__aexit__(None, None, None)
+            return
+        raise problem or StoreUnavailable(f"no node of {self.url} answers")
+
+
+def _error(call: Call, reply: ReplyError, address: Address) -> StoreError:
+    error: StoreError = shaped(call, reply, address)
+    return error
+
+
+def _merged(call: Call, pieces: list[Piece]) -> Reply:
+    """The reply of a call from the replies of its pieces."""
+    for piece in pieces:
+        if isinstance(piece.reply, StoreError):
+            return piece.reply
+    if len(pieces) == 1:
+        return pieces[0].reply
+    if call.spec.name != "MGET":
+        return sum(piece.reply for piece in pieces)
+    values = {key: value for piece in pieces for key, value in zip(piece.call.args, piece.reply, strict=True)}
+    return [values[key] for key in call.args]

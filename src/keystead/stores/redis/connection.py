@@ -1,0 +1,180 @@
+"""One connection that many callers share.
+
+Replies come in the order of the commands, so a reply belongs to whoever stands first in the queue: a caller that was
+cancelled keeps its place, and its reply is thrown away there. There is no way for it to reach another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import hiredis
+
+from keystead.stores.redis.settings import Address
+
+HIGH_WATER_BYTES = 1 << 20
+_MISSING = object()
+
+
+class ReplyError(Exception):
+    """An error that the server sent in the place of a reply."""
+
+
+class ConnectionLost(Exception):
+    """The reply will not come. `sent`: whether the commands may have reached the server."""
+
+    def __init__(self, reason: str, sent: bool, since: float) -> None:
+        super().__init__(reason)
+        self.sent = sent
+        self.since = since  # when the caller began to wait, on the clock of the event loop
+
+
+class _Expected:
+    """A place in the queue: how many replies are due, and who gets them."""
+
+    __slots__ = ("count", "future", "replies", "since")
+
+    def __init__(self, future: asyncio.Future[list[Any]], count: int, since: float) -> None:
+        self.future = future
+        self.count = count
+        self.replies: list[Any] = []
+        self.since = since
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, timeout: float) -> None:
+        self.address = address
+        self.lost: str | None = None  # why, once it is
+        self._loop = loop
+        self._timeout = timeout
+        self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
+        self._expected: deque[_Expected] = deque()
+        self._out: list[bytes] = []
+        self._unsent: list[_Expected] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._hear: Callable[[Any], None] | None = None
+        self._lose: Callable[[str], None] | None = None
+
+    # --- for callers ---------------------------------------------------------------------------------------
+
+    def send(self, payload: bytes, count: int) -> asyncio.Future[list[Any]]:
+        """Send packed commands and get as many replies. Raises ConnectionLost through the future."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        now = self._loop.time()
+        if self.lost is not None:
+            future.set_exception(ConnectionLost(self.lost, False, now))
+            return future
+        expected = _Expected(future, count, now)
+        self._expected.append(expected)
+        if not self._out:
+            # One turn later, so that all tasks that are ready now share one write and one round trip.
+            self._loop.call_soon(self._flush)
+        self._out.append(payload)
+        self._unsent.append(expected)
+        if self._timer is None:
+            self._timer = self._loop.call_at(now + self._timeout, self._overdue)
+        return future
+
+    @property
+    def congested(self) -> asyncio.Future[None] | None:
+        """Something to wait for before sending more, when the server does not keep up with reading."""
+        return self._writable
+
+    def close(self, reason: str) -> None:
+        """Drop the connection; whoever waits gets ConnectionLost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    # --- for a subscription, which has the connection to itself ---------------------------------------------
+
+    def listen(self, hear: Callable[[Any], None], lose: Callable[[str], None]) -> None:
+        """From now on everything that comes goes to `hear`, and the end of the connection to `lose`."""
+        self._hear, self._lose = hear, lose
+        if self.lost is not None:
+            lose(self.lost)
+
+    def push(self, payload: bytes) -> None:
+        """Send without expecting a reply in the queue."""
+        if self.lost is None and self._transport is not None:
+            self._transport.write(payload)
+
+    # --- for the event loop --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(f"{self.address} closed the connection" + (f" ({error})" if error else ""))
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
+    def data_received(self, data: bytes) -> None:
+        reader, queue = self._reader, self._expected
+        try:
+            reader.feed(data)
+            if self._hear is not None:
+                while (heard := reader.gets()) is not _MISSING:
+                    self._hear(heard)
+                return
+            while (reply := reader.gets()) is not _MISSING:
+                expected = queue[0]
+                replies = expected.replies
+                replies.append(reply)
+                if len(replies) == expected.count:
+                    queue.popleft()
+                    if not expected.future.done():
+                        expected.future.set_result(replies)
+        except (hiredis.ProtocolError, IndexError):
+            self.close(f"{self.address} sent what no Redis sends; is it one?")
+
+    def _flush(self) -> None:
+        if self.lost is None and self._transport is not None:
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()
+        self._unsent.clear()
+
+    def _overdue(self) -> None:
+        """Whoever stands first decides, even if cancelled: replies come in order, so nobody is served before it."""
+        self._timer = None
+        if not self._expected:
+            return
+        deadline = self._expected[0].since + self._timeout
+        if deadline <= self._loop.time():
+            self.close(f"{self.address} did not answer within {self._timeout:g} s")
+        else:
+            self._timer = self._loop.call_at(deadline, self._overdue)
+
+    def _end(self, reason: str) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        unsent = set(map(id, self._unsent))
+        for expected in self._expected:
+            if not expected.future.done():
+                expected.future.set_exception(
+                    ConnectionLost(reason, id(expected) not in unsent, expected.since)
+                )
+        self._expected.clear()
+        self.resume_writing()
+        if self._lose is not None:
+            self._lose(reason)
+
+
+async def call(connection: Connection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
+    """Commands of the store itself, outside of the table."""
+    return await connection.send(b"".join(map(hiredis.pack_command, commands)), len(commands))

@@ -1,0 +1,131 @@
+"""What a Redis URL says."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from keystead.errors import BadUrl
+from keystead.stores.durations import seconds
+
+DEFAULT_PORTS = {"single": 6379, "cluster": 6379, "sentinel": 26379}
+OPTIONS = "timeout, connect_timeout, ca, cert, key, verify, sentinel_user, sentinel_password"
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+    path: str = ""  # of a Unix socket, instead
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    url: str  # without secrets
+    topology: Literal["single", "sentinel", "cluster"]
+    addresses: list[Address]
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    database: int = 0
+    service: str = ""  # the name the sentinels know the master by
+    sentinel_user: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    timeout: float = 5.0
+    connect_timeout: float = 2.0
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Read a URL. Raises BadUrl with a sentence that says what to write instead, and without the password."""
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise BadUrl(f"the store URL cannot be read: {error}") from None
+        scheme, _, form = parts.scheme.partition("+")
+        userinfo, at, hosts = parts.netloc.rpartition("@")
+        user, _, password = userinfo.partition(":")
+        topology: Literal["single", "sentinel", "cluster"] = (
+            "sentinel" if form == "sentinel" else "cluster" if form == "cluster" else "single"
+        )
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        durations = {
+            name: seconds(name, options.pop(name))
+            for name in ("timeout", "connect_timeout")
+            if name in options
+        }
+        path = unquote(parts.path)
+        if form == "unix":
+            if not path.strip("/") or hosts:
+                raise BadUrl("write redis+unix:///path/to/redis.sock, with three slashes")
+            addresses, database = [Address("", 0, path)], options.pop("db", "0")
+            service = ""
+        else:
+            addresses = [_address(host, DEFAULT_PORTS[topology]) for host in hosts.split(",")]
+            segments = path.strip("/").split("/")
+            service = segments.pop(0) if topology == "sentinel" else ""
+            database = "/".join(segments) or "0"
+        if topology == "sentinel" and not service:
+            raise BadUrl(
+                "redis+sentinel:// needs the name of the master: redis+sentinel://host:26379/mymaster"
+            )
+        if topology == "single" and len(addresses) > 1:
+            raise BadUrl("redis:// takes one host; write redis+cluster:// or redis+sentinel:// for several")
+        if not database.isdigit():
+            raise BadUrl(
+                f"the database must be a number, as in {parts.scheme}://host:port/0, not {database!r}"
+            )
+        if topology == "cluster" and database != "0":
+            raise BadUrl("a cluster has only database 0; leave the number out")
+        secure = scheme in ("rediss", "valkeys")
+        tls = _tls(options) if secure else None
+        settings = cls(
+            url=f"{parts.scheme}://{'***@' if at else ''}{hosts}{parts.path}",
+            topology=topology,
+            addresses=addresses,
+            user=unquote(user) or None,
+            password=unquote(password) or None,
+            database=int(database),
+            service=service,
+            sentinel_user=options.pop("sentinel_user", None),
+            sentinel_password=options.pop("sentinel_password", None),
+            tls=tls,
+            **durations,
+        )
+        if options:
+            raise BadUrl(f"the option {next(iter(options))!r} is not known here; there are: {OPTIONS}")
+        return settings
+
+
+def _address(text: str, default_port: int) -> Address:
+    host, port = text, ""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif ":" in text:
+        host, _, port = text.rpartition(":")
+    if port and not (port.isdigit() and 0 < int(port) < 65536):
+        raise BadUrl(f"{port!r} is no port; write host:port with a number from 1 to 65535")
+    return Address(host or "127.0.0.1", int(port) if port else default_port)
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext:
+    ca, cert, key = (options.pop(name, None) for name in ("ca", "cert", "key"))
+    verify = options.pop("verify", "yes")
+    if verify not in ("yes", "no"):
+        raise BadUrl("verify is yes or no")
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert:
+            context.load_cert_chain(cert, key)
+    except OSError as error:
+        raise BadUrl(f"the certificates of the URL cannot be read: {error}") from None
+    if verify == "no":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

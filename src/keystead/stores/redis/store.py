@@ -1,0 +1,294 @@
+"""One Redis or Valkey server, or the master that the sentinels name."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import hiredis
+
+from keystead.errors import (
+    BadArgument,
+    StoreClosed,
+    StoreError,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+)
+from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.commands import KINDS, Call, Reply, encode
+from keystead.stores.redis.atomic import Script
+from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call
+from keystead.stores.redis.link import Link, dial, refusal, sign_in
+from keystead.stores.redis.replies import SHAPES, error_of, is_transient
+from keystead.stores.redis.settings import Address, Settings
+from keystead.stores.redis.subscription import subscription
+
+OLDEST_VERSION = 7
+PAUSE_S = 0.02  # before asking again a server that cannot serve now
+MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
+
+
+class RedisStore(Store):
+    def __init__(self, settings: Settings) -> None:
+        self.url = settings.url
+        self.guarantees = Guarantees(durability="memory", key_max_bytes=MAX_BYTES, value_max_bytes=MAX_BYTES)
+        self._settings = settings
+        self._link: Link | None = None
+
+    # --- opening and closing -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        link = Link(self._settings, self._locate, self._greet)
+        await link.open()
+        self._link = link
+        if link.connection is not None:
+            self.guarantees = await stated_guarantees(link.connection, "any keys")
+
+    async def close(self) -> None:
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()
+
+    async def _locate(self) -> Address:
+        if self._settings.topology == "sentinel":
+            return await master_of(self._settings)
+        return self._settings.addresses[0]
+
+    async def _greet(self, connection: Connection) -> None:
+        settings = self._settings
+        await sign_in(connection, settings.user, settings.password, settings.database)
+        await require_writable(connection, b"keystead:probe:" + secrets.token_hex(8).encode())
+
+    # --- the four verbs ------------------------------------------------------------------------------------
+
+    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
+        return self._exchange(calls, pack(calls))
+
+    async def _exchange(self, calls: list[Call], payload: bytes) -> list[Reply]:
+        link = self._link
+        if link is None:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        connection = link.connection
+        if connection is None or connection.lost is not None or connection.congested is not None:
+            connection = await link.connected(self._loop.time() + self._settings.timeout)
+        try:
+            replies = await connection.send(payload, len(calls))
+        except ConnectionLost as lost:
+            if link is not self._link:
+                raise StoreClosed(f"{self.url} was closed") from None
+            return await self._exchange_again(link, calls, payload, lost)
+        for i, reply in enumerate(replies):
+            if type(reply) is ReplyError:
+                return await self._mend(link, connection, calls, replies)
+            shape = SHAPES.get(calls[i].spec.name)
+            if shape is not None:
+                replies[i] = shape(calls[i], reply)
+        return replies
+
+    async def _exchange_again(
+        self, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost
+    ) -> list[Reply]:
+        """After a lost connection: again if that is safe, until the deadline of the first attempt."""
+        deadline = lost.since + self._settings.timeout
+        while True:
+            refuse_unsafe(lost, calls)
+            if self._loop.time() >= deadline:
+                raise StoreUnavailable(str(lost))
+            connection = await link.connected(deadline)
+            try:
+                replies = await connection.send(payload, len(calls))
+            except ConnectionLost as again:
+                lost = again
+                continue
+            return await self._mend(link, connection, calls, replies)
+
+    async def _mend(
+        self, link: Link, connection: Connection, calls: list[Call], replies: list[Any]
+    ) -> list[Reply]:
+        """Shape the replies; where the server could not serve now, ask again for what did not run."""
+        deadline = self._loop.time() + self._settings.timeout
+        while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
+            # A server that stops being the master answers reads still, but with what may be old. Ask again for those, too.
+            again = [i for i in range(len(calls)) if i in waiting or not calls[i].spec.writes]
+            if "READONLY" in str(replies[waiting[0]]):
+                link.drop(connection, "it is no longer the master")
+            if self._loop.time() + PAUSE_S >= deadline:
+                break
+            await asyncio.sleep(PAUSE_S)
+            try:
+                connection = await link.connected(deadline)
+                some = await connection.send(pack([calls[i] for i in again]), len(again))
+            except (ConnectionLost, StoreUnavailable) as error:
+                if (
+                    isinstance(error, ConnectionLost)
+                    and error.sent
+                    and any(calls[i].spec.writes for i in again)
+                ):
+                    outcome: Literal["unknown", "not-sent"] = "unknown"
+                else:
+                    outcome = "not-sent"
+                for i in again:
+                    replies[i] = StoreUnavailable(str(error), outcome)
+                break
+            for i, reply in zip(again, some, strict=True):
+                replies[i] = reply
+        return [shaped(c, reply, connection.address) for c, reply in zip(calls, replies, strict=True)]
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        if self._link is None:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        return await run_script(self._link, Script(steps), self._settings.timeout)
+
+    async def scan(
+        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
+    ) -> AsyncIterator[list[bytes]]:
+        check_kind(kind)
+        cursor = b"0"
+        while True:
+            [(cursor, keys)] = await self.run([scan_command(cursor, match, kind, page)])
+            yield list(dict.fromkeys(keys))
+            if cursor == b"0":
+                return
+
+    @asynccontextmanager
+    async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
+        if self._link is None:
+            raise StoreClosed(f"{self.url} is not open")
+        async with subscription(self._settings, await self._locate(), channels) as mailbox:
+            yield mailbox
+
+
+# --- what one server and a cluster share --------------------------------------------------------------------
+
+
+def pack(calls: list[Call]) -> bytes:
+    if len(calls) == 1:
+        return hiredis.pack_command((calls[0].spec.name, *calls[0].args))
+    return b"".join([hiredis.pack_command((call.spec.name, *call.args)) for call in calls])
+
+
+def shaped(call: Call, reply: Any, address: Address) -> Reply:
+    if type(reply) is ReplyError:
+        return error_of(call, reply, address)
+    shape = None if isinstance(reply, StoreError) else SHAPES.get(call.spec.name)
+    return reply if shape is None else shape(call, reply)
+
+
+def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
+    """Raise where asking again could do a thing twice."""
+    if lost.sent and any(call.spec.writes for call in calls):
+        raise StoreUnavailable(
+            f"{lost}; what was being written may or may not have been", "unknown"
+        ) from None
+
+
+async def run_script(link: Link, script: Script, timeout: float) -> Outcome:
+    """Run it where the link leads, again only if it did not run there."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    payload = script.by_digest
+    while True:
+        connection = await link.connected(deadline)
+        try:
+            [reply] = await connection.send(payload, 1)
+        except ConnectionLost as lost:
+            if lost.sent and not script.reads_only:
+                raise StoreUnavailable(
+                    f"{lost}; what was being written may or may not have been", "unknown"
+                ) from None
+            if loop.time() >= deadline:
+                raise StoreUnavailable(str(lost)) from None
+            continue
+        if not isinstance(reply, ReplyError):
+            return script.outcome(reply, connection.address)
+        if str(reply).startswith("NOSCRIPT"):
+            payload = (
+                script.by_text
+            )  # a new server, or one that was restarted: this also makes it known there
+        elif is_transient(reply) and loop.time() + PAUSE_S < deadline:
+            if str(reply).startswith("READONLY"):
+                link.drop(connection, "it is no longer the master")
+            await asyncio.sleep(PAUSE_S)
+        else:
+            raise error_of(script.steps[0].call, reply, connection.address)
+
+
+async def require_writable(connection: Connection, key: bytes) -> None:
+    """Say at the start, not at the first write, that a server or its user is read-only. Removes a key that nobody has."""
+    [reply, seen] = await call(connection, ("DEL", key), ("EXISTS", key))
+    if not isinstance(reply, ReplyError):
+        return
+    text = str(reply)
+    if text.startswith("NOPERM"):
+        if "key" in text.lower() and isinstance(seen, ReplyError):
+            return  # this user has keys of its own, and the probe is none of them
+        raise StoreReadOnly(
+            f"the user of {connection.address} may not write ({text}); give it the rights of @write and its keys"
+        )
+    raise refusal(connection.address, reply)
+
+
+async def stated_guarantees(connection: Connection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
+    """What this server says of itself; where it does not say, the weaker is assumed."""
+    [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
+    text = "" if isinstance(info, ReplyError) else info.decode("utf-8", "replace")
+    said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    version = said.get("redis_version", "")
+    if version and int(version.partition(".")[0]) < OLDEST_VERSION:
+        raise StoreRefused(
+            f"{connection.address} is Redis {version}; Keystead needs Redis {OLDEST_VERSION} or later, or Valkey"
+        )
+    durability: Literal["disk", "seconds", "memory"] = "memory"
+    if said.get("aof_enabled") == "1":
+        durability = "disk" if isinstance(sync, list) and b"always" in sync else "seconds"
+    evicts = said.get("maxmemory", "1") != "0" and said.get("maxmemory_policy") != "noeviction"
+    return Guarantees(
+        atomic=atomic,
+        durability=durability,
+        evicts=evicts,
+        key_max_bytes=MAX_BYTES,
+        value_max_bytes=MAX_BYTES,
+    )
+
+
+async def master_of(settings: Settings) -> Address:
+    """Where the sentinels say that the master is."""
+    problems: list[str] = []
+    for sentinel in settings.addresses:
+
+        async def greet(connection: Connection) -> None:
+            await sign_in(connection, settings.sentinel_user, settings.sentinel_password)
+
+        try:
+            connection = await dial(settings, sentinel, greet)
+        except StoreError as error:
+            problems.append(str(error))
+            continue
+        try:
+            [answer] = await call(connection, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", settings.service))
+        except ConnectionLost as lost:
+            problems.append(str(lost))
+            continue
+        finally:
+            connection.close("it was asked")
+        if isinstance(answer, list) and len(answer) == 2:
+            return Address(answer[0].decode(), int(answer[1]))
+        problems.append(f"{sentinel} knows no master {settings.service!r}")
+    raise StoreUnavailable(f"no sentinel names a master: {'; '.join(problems)}")
+
+
+def check_kind(kind: str | None) -> None:
+    if kind is not None and kind not in KINDS:
+        raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
+
+
+def scan_command(
+    cursor: bytes, match: str | bytes, kind: str | None, page: int
+) -> tuple[str | bytes | int, ...]:
+    of_kind = () if kind is None else ("TYPE", kind)
+    return ("SCAN", cursor, "MATCH", encode(match), "COUNT", page, *of_kind)

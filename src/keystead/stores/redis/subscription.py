@@ -1,0 +1,96 @@
+"""Messages from a Redis server, over a connection of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import hiredis
+
+from keystead.errors import StoreUnavailable
+from keystead.stores.base import Message
+from keystead.stores.mailbox import Mailbox
+from keystead.stores.redis.connection import Connection, ReplyError
+from keystead.stores.redis.link import dial, refusal, sign_in
+from keystead.stores.redis.settings import Address, Settings
+
+_PING = hiredis.pack_command((b"PING",))
+
+
+@asynccontextmanager
+async def subscription(
+    settings: Settings, address: Address, channels: tuple[str, ...]
+) -> AsyncIterator[Mailbox]:
+    """Subscribe, and be told if the connection is lost: then messages may have been missed."""
+    mailbox = Mailbox()
+
+    async def greet(connection: Connection) -> None:
+        await sign_in(connection, settings.user, settings.password)
+
+    connection = await dial(settings, address, greet)
+    listener = Listener(connection, mailbox, len(channels), settings.timeout)
+    try:
+        await listener.subscribe(channels)
+        yield mailbox
+    finally:
+        listener.stop()
+
+
+class Listener:
+    """Takes over a connection: from now on it carries messages, and answers to pings that show it is alive."""
+
+    def __init__(self, connection: Connection, mailbox: Mailbox, channels: int, timeout: float) -> None:
+        self._connection = connection
+        self._mailbox = mailbox
+        self._awaited = channels
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._subscribed: asyncio.Future[None] = self._loop.create_future()
+        self._heard_at = self._loop.time()
+        self._timer = self._loop.call_later(timeout / 2, self._ping)
+
+    async def subscribe(self, channels: tuple[str, ...]) -> None:
+        self._connection.listen(self._hear, self._lose)
+        self._connection.push(hiredis.pack_command(("SUBSCRIBE", *channels)))
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._subscribed
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{self._connection.address} did not answer within {self._timeout:g} s"
+            ) from None
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if not self._subscribed.done():
+            self._subscribed.cancel()
+        self._connection.close("the subscription ended")
+
+    def _hear(self, reply: Any) -> None:
+        self._heard_at = self._loop.time()
+        if isinstance(reply, ReplyError):
+            if not self._subscribed.done():
+                self._subscribed.set_exception(refusal(self._connection.address, reply))
+        elif reply[0] == b"message":
+            self._mailbox.put(Message(reply[1].decode("utf-8", "surrogateescape"), reply[2]))
+        elif reply[0] == b"subscribe":
+            self._awaited -= 1
+            if self._awaited == 0 and not self._subscribed.done():
+                self._subscribed.set_result(None)
+
+    def _ping(self) -> None:
+        if self._loop.time() - self._heard_at > self._timeout:
+            self._connection.close(f"{self._connection.address} did not answer within {self._timeout:g} s")
+            return
+        self._connection.push(_PING)
+        self._timer = self._loop.call_later(self._timeout / 2, self._ping)
+
+    def _lose(self, reason: str) -> None:
+        error = StoreUnavailable(
+            f"messages may have been missed: {reason}; subscribe again, and catch up from what is stored"
+        )
+        if not self._subscribed.done():
+            self._subscribed.set_exception(error)
+        self._mailbox.fail(error)

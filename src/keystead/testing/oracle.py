@@ -1,0 +1,131 @@
+"""What is right: a real server, asked without any of our stores in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keystead.errors import (
+    BadArgument,
+    BadLifetime,
+    BadOption,
+    CommandError,
+    NotANumber,
+    UnknownCommand,
+    WrongArity,
+    WrongKind,
+)
+from keystead.stores import Command, FieldHolds, Holds, Outcome, Required, Step
+from keystead.testing.wire import Wire, WireError
+
+# What the server says, in its own words, and what Keystead calls that. The first that fits counts.
+SAYINGS: tuple[tuple[str, type[CommandError]], ...] = (
+    ("WRONGTYPE", WrongKind),
+    ("unknown command", UnknownCommand),
+    ("wrong number of arguments", WrongArity),
+    ("invalid expire time", BadLifetime),
+    ("syntax error", BadOption),
+    ("not compatible", BadOption),
+    ("single increment-element", BadOption),
+    ("not an integer", NotANumber),
+    ("not a valid float", NotANumber),
+    ("not a float", NotANumber),
+    ("not a number", NotANumber),
+    ("would overflow", NotANumber),
+    ("out of range, must be", NotANumber),
+    ("no such key", BadArgument),
+    ("index out of range", BadArgument),
+    ("stream ID", BadArgument),
+    ("ID specified in XADD", BadArgument),
+)
+
+
+class Oracle:
+    """Runs commands on a server that nobody else uses. Time on it can be moved forward."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def now_ms(self) -> int:
+        seconds, micros = self._wire.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def run(self, commands: Sequence[Command]) -> list[Any]:
+        """One reply a command, a CommandError in the place of each that failed."""
+        return [_read(reply) for reply in self._wire.replies(commands)]
+
+    def atomically(self, steps: Sequence[Step]) -> Outcome | CommandError:
+        """What a store's `atomically` has to do, in the plainest way: a copy of everything first, put back on a stop."""
+        before = self._copy()
+        replies: list[Any] = []
+        for place, step in enumerate(steps):
+            reply = self._step(step)
+            if isinstance(reply, CommandError):
+                self._put_back(before)
+                return reply
+            replies.append(reply)
+            is_guard = not isinstance(step, Sequence)
+            if is_guard and (reply is None or (type(reply) is int and reply == 0)):
+                self._put_back(before)
+                return Outcome(replies, stopped_at=place)
+        return Outcome(replies)
+
+    def advance(self, ms: int) -> None:
+        """Time travel: every deadline comes nearer by this much, and what passes it is gone."""
+        keys = self.keys()
+        deadlines = self._wire.replies([("PEXPIRETIME", key) for key in keys])
+        self._wire.replies(
+            [
+                ("PEXPIREAT", key, deadline - ms)
+                for key, deadline in zip(keys, deadlines, strict=True)
+                if deadline > 0
+            ]
+        )
+
+    def keys(self, *options: str | bytes | int) -> list[bytes]:
+        """Every key that a walk with these options of SCAN finds."""
+        found: list[bytes] = []
+        cursor = b"0"
+        while True:
+            cursor, page = self._wire.call("SCAN", cursor, *options)
+            found += page
+            if cursor == b"0":
+                return found
+
+    def empty(self) -> None:
+        self._wire.call("FLUSHALL")
+
+    def _step(self, step: Step) -> Any:
+        match step:
+            case Required(command):
+                return self.run([command])[0]
+            case Holds(key, expected):
+                return self._guard(("GET", key), expected)
+            case FieldHolds(key, name, expected):
+                return self._guard(("HGET", key, name), expected)
+            case _:
+                return self.run([step])[0]
+
+    def _guard(self, command: Command, expected: object) -> Any:
+        reply = self.run([command])[0]
+        return reply if isinstance(reply, CommandError) else int(reply == expected)
+
+    def _copy(self) -> list[tuple[bytes, bytes, int]]:
+        keys = self.keys()
+        dumps = self._wire.replies([("DUMP", key) for key in keys])
+        deadlines = self._wire.replies([("PEXPIRETIME", key) for key in keys])
+        return list(zip(keys, dumps, deadlines, strict=True))
+
+    def _put_back(self, copy: list[tuple[bytes, bytes, int]]) -> None:
+        self.empty()
+        for key, dump, deadline in copy:
+            self._wire.call("RESTORE", key, max(deadline, 0), dump, "ABSTTL")
+
+
+def _read(reply: Any) -> Any:
+    if not isinstance(reply, WireError):
+        return reply
+    for words, error in SAYINGS:
+        if words in str(reply):
+            return error(str(reply))
+    raise reply

