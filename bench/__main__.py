@@ -31,7 +31,7 @@ class Subject(StrEnum):
 async def _redis(folder: Path, progress: Progress, quick: bool) -> list[Row]:
     from bench import on_redis
 
-    return await on_redis.run(folder, QUICK if quick else FULL, progress)
+    return await on_redis.run(QUICK if quick else FULL, progress)
 
 
 async def _sqlite(folder: Path, progress: Progress, quick: bool) -> list[Row]:

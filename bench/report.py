@@ -79,7 +79,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
             _value(row),
             "" if row.target is None else f"{_BOUNDS[row.target.bound]} {row.target.limit:g}",
             _MARKS[row.passed],
-            end_section=following is None or (following.subject, following.name) != (row.subject, row.name),
+            end_section=_ends_group(row, following),
         )
     console.print(table)
     for note in dict.fromkeys(row.note for row in rows if row.note):
@@ -87,6 +87,13 @@ def show(rows: Sequence[Row], console: Console) -> None:
     judged = [row for row in rows if row.passed is not None]
     missed = [row for row in judged if not row.passed]
     console.print(f"{len(judged) - len(missed)} of {len(judged)} targets met")
+
+
+def _ends_group(row: Row, following: Row | None) -> bool:
+    """A match and its peers stand together, and so do the plain figures of a subject."""
+    if following is None or following.subject != row.subject:
+        return True
+    return following.name != row.name and following.ours_us is not None
 
 
 def _per_operation(us: float | None) -> str:

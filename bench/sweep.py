@@ -1,8 +1,8 @@
 """A million keys that expire at once: how long the longest call waits while they are removed.
 
 The longest of some hundred thousand calls is also the longest pause of the machine. So that a reader can tell
-one from the other, the same calls are timed before anything expires, bare syncs of a file on the same disk are
-timed before and after, and the event loop's own delay is taken all along.
+one from the other, the same calls are timed before anything expires, bare syncs of a file on the same disk
+are timed before and after, and the event loop's own delay is taken all along.
 """
 
 from __future__ import annotations

@@ -46,13 +46,9 @@ def serve(
     """
     given = {"store": store, "host": host, "port": port}
     try:
-        settings = Settings.model_validate(
-            {name: value for name, value in given.items() if value is not None}
-        )
+        settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        _leave(
-            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()), ASKED_WRONGLY
-        )
+        _leave("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()), ASKED_WRONGLY)
     try:
         address = _free_address(settings)
     except OSError as error:

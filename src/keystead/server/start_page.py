@@ -71,6 +71,4 @@ def _commands_by_kind() -> list[tuple[str, list[Spec]]]:
     """The command table in groups, in the order in which the kinds first appear in it."""
     first_seen = {spec.kind: place for place, spec in reversed(list(enumerate(TABLE.values())))}
     specs = sorted(TABLE.values(), key=lambda spec: first_seen[spec.kind])
-    return [
-        (str(kind or "any key"), list(group)) for kind, group in groupby(specs, key=lambda spec: spec.kind)
-    ]
+    return [(str(kind or "any key"), list(group)) for kind, group in groupby(specs, key=lambda spec: spec.kind)]

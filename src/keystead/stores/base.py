@@ -37,20 +37,12 @@ class Guarantees:
     )
     durability: Literal["disk", "seconds", "memory"] = field(
         default="disk",
-        metadata={
-            "doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"
-        },
+        metadata={"doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"},
     )
     evicts: bool = field(default=False, metadata={"doc": "whether a key may vanish before its time"})
-    shortest_lifetime_ms: int = field(
-        default=1, metadata={"doc": "the shortest lifetime, and the step of all others"}
-    )
-    key_max_bytes: int | None = field(
-        default=None, metadata={"doc": "the longest key; none: no limit of its own"}
-    )
-    value_max_bytes: int | None = field(
-        default=None, metadata={"doc": "the largest value; none: no limit of its own"}
-    )
+    shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
+    key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit of its own"})
+    value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit of its own"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,32 +168,6 @@ class Store(ABC):
 
     async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
         """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
-        try:
-            calls = [read(command) for command in commands]
-        except CommandError:
-            replies = await self._some_replies(commands)
-        else:
-            replies = await self._replies(calls) if calls else []
-        for reply in replies:
-            if isinstance(reply, StoreError):
-                reply.replies = replies
-                raise reply
-        return replies
-
-    async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
-        """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
-        calls: list[Call | CommandError] = []
-        for command in commands:
-            try:
-                calls.append(read(command))
-            except CommandError as error:
-                calls.append(error)
-        good = [call for call in calls if isinstance(call, Call)]
-        answers = iter(await self._replies(good) if good else [])
-        return [call if isinstance(call, CommandError) else next(answers) for call in calls]
-
-    async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
-        """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
         calls: list[Call | CommandError] = []
         for command in commands:
             try:
@@ -227,30 +193,27 @@ class Store(ABC):
                     BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments")
                 )
             if step.required and step.call.spec.name == "PUBLISH":
-                raise step.call.blame(
-                    BadArgument("a message goes out when all else is done, so it cannot be required")
-                )
+                raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
             if step.call.spec.name in ("SCAN", "DBSIZE"):
                 raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
         return await self._atomically(planned) if planned else Outcome([])
 
     @abstractmethod
-    def scan(
-        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
-    ) -> AsyncIterator[list[bytes]]:
+    def scan(self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500) -> AsyncIterator[list[bytes]]:
         """Pages of the keys that match a glob pattern (`*`, `?`, `[a-z]`, `\\` to escape), of one kind or of all.
 
-        A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a key may
-        come twice on stores that move keys while they are read (Redis). Pages may be empty. The store goes on serving others.
+        A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a
+        key may come twice on stores that move keys while they are read (Redis). Pages may be empty. The store
+        goes on serving others.
         """
 
     @abstractmethod
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         """Messages published to these channels, from the moment the block is entered.
 
-        At most once: where the connection was lost, or the reader fell too far behind, messages may have been missed; the
-        iterator then raises StoreUnavailable rather than go on in silence. Subscribe again, and catch up from
-        what is stored.
+        At most once: where the connection was lost, or the reader fell too far behind, messages may have been
+        missed; the iterator then raises StoreUnavailable rather than go on in silence. Subscribe again, and catch
+        up from what is stored.
         """
 
     @abstractmethod

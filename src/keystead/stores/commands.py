@@ -83,7 +83,7 @@ class ZRangeOptions(NamedTuple):
     start: int  # without
     stop: int
     offset: int = 0
-    count: int = -1  # negative: all
+    limit: int = -1  # negative: all
 
 
 class XAddOptions(NamedTuple):
@@ -95,14 +95,14 @@ class XAddOptions(NamedTuple):
 class XRangeOptions(NamedTuple):
     low: int  # ids as one number: milliseconds << 64 | sequence
     high: int
-    count: int | None
+    limit: int | None
 
 
 class ScanOptions(NamedTuple):
     cursor: int
     match: bytes | None
     kind: str | None
-    count: int
+    page: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +195,7 @@ def _find(command: object) -> Spec:
 # --- numbers -----------------------------------------------------------------------------------------------
 
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-_FLOAT = re.compile(
-    rb"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?)"
-)
+_FLOAT = re.compile(rb"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?)")
 
 
 def integer(text: bytes) -> int:
@@ -232,9 +230,7 @@ def _deadline(word: bytes, text: bytes) -> Deadline:
     if number <= 0:
         raise BadLifetime(f"a lifetime must be more than zero, not {number}; to remove the key, write DEL")
     if number * unit_ms > LATEST_MS:
-        raise BadLifetime(
-            f"{number} ends after the year 9999; for a key that never dies, leave the lifetime out"
-        )
+        raise BadLifetime(f"{number} ends after the year 9999; for a key that never dies, leave the lifetime out")
     return Deadline(number * unit_ms, absolute)
 
 

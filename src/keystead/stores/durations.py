@@ -13,6 +13,4 @@ def seconds(name: str, text: str) -> float:
         number = text.removesuffix(unit)
         if number != text and number.replace(".", "", 1).isdigit() and float(number) > 0:
             return float(number) * factor
-    raise BadUrl(
-        f"{name}={text} is no duration; write a number with a unit, such as {name}=500ms or {name}=2s"
-    )
+    raise BadUrl(f"{name}={text} is no duration; write a number with a unit, such as {name}=500ms or {name}=2s")

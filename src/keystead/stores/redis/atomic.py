@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-import hiredis
-
 from keystead.stores.base import Outcome, Planned
 from keystead.stores.commands import Call
-from keystead.stores.redis.connection import ReplyError
+from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of
 from keystead.stores.redis.settings import Address
 
@@ -35,11 +33,11 @@ class Script:
 
     @property
     def by_digest(self) -> bytes:
-        return hiredis.pack_command((b"EVALSHA", DIGEST, *self._rest))
+        return pack_command((b"EVALSHA", DIGEST, *self._rest))
 
     @property
     def by_text(self) -> bytes:
-        return hiredis.pack_command((b"EVAL", SCRIPT, *self._rest))
+        return pack_command((b"EVAL", SCRIPT, *self._rest))
 
     def outcome(self, reply: list[Any], address: Address) -> Outcome:
         """What the script returned, shaped; raises the error of the step that failed."""

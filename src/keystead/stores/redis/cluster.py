@@ -1,7 +1,7 @@
 """A cluster: every key has a slot, and every slot a node that owns it for now.
 
-`run` sends each command to the node that owns its key, to all nodes it needs at once. `atomically` works within one slot:
-keys that must change together carry the same hash tag, as in `{user:42}:profile` and `{user:42}:sessions`.
+`run` sends each command to the node that owns its key, to all nodes it needs at once. `atomically` works within one
+slot: keys that must change together carry the same hash tag, as in `{user:42}:profile` and `{user:42}:sessions`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ import asyncio
 import binascii
 import secrets
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
-
-import hiredis
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreRefused, StoreUnavailable
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
 from keystead.stores.commands import Call, Reply
 from keystead.stores.redis.atomic import Script
-from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call
+from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, refusal, sign_in
 from keystead.stores.redis.replies import is_transient
 from keystead.stores.redis.settings import Address, Settings
@@ -37,7 +35,7 @@ from keystead.stores.redis.store import (
 from keystead.stores.redis.subscription import subscription
 
 SLOTS = 16_384
-_ASKING = hiredis.pack_command((b"ASKING",))
+_ASKING = pack_command((b"ASKING",))
 
 
 def slot_of(key: bytes) -> int:
@@ -52,7 +50,7 @@ def slot_of(key: bytes) -> int:
 
 @dataclass(slots=True)
 class Piece:
-    """A command for one slot, or for any node (`slot` is None): a whole call, or the part of one that names keys of that slot."""
+    """A command for one slot, or for any node (None): a whole call, or the part of one with keys of that slot."""
 
     call: Call
     slot: int | None
@@ -119,9 +117,7 @@ class ClusterStore(Store):
         problems: list[str] = []
         for address in dict.fromkeys([*self._masters(), *self._links, *self._settings.addresses]):
             try:
-                connection = await self._link_to(address).connected(
-                    self._loop.time() + self._settings.connect_timeout
-                )
+                connection = await self._link_to(address).connected(self._loop.time() + self._settings.connect_timeout)
                 async with asyncio.timeout(self._settings.connect_timeout):
                     [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
             except (StoreError, ConnectionLost, TimeoutError) as error:
@@ -177,9 +173,7 @@ class ClusterStore(Store):
         """What of this call goes where."""
         name = call.spec.name
         if name == "SCAN":
-            error = call.blame(
-                BadArgument("a cursor belongs to one node; use store.scan, which walks all of them")
-            )
+            error = call.blame(BadArgument("a cursor belongs to one node; use store.scan, which walks all of them"))
             return [Piece(call, None, reply=error)]
         if name == "DBSIZE":
             return [Piece(call, None, node=address) for address in self._masters()]
@@ -291,10 +285,8 @@ class ClusterStore(Store):
 
     async def _refresh_quietly(self) -> None:
         """One slot moved, so others did: learn of them before they are asked for."""
-        try:
+        with suppress(StoreError):  # the next command that needs it says so
             await self._refresh()
-        except StoreError:
-            pass  # the next command that needs it says so
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if not self._open:

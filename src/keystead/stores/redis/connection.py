@@ -16,6 +16,9 @@ import hiredis
 from keystead.stores.redis.settings import Address
 
 HIGH_WATER_BYTES = 1 << 20
+
+# hiredis states the type of a tuple with exactly one argument.
+pack_command = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)
 _MISSING = object()
 
 
@@ -166,9 +169,7 @@ class Connection(asyncio.Protocol):
         unsent = set(map(id, self._unsent))
         for expected in self._expected:
             if not expected.future.done():
-                expected.future.set_exception(
-                    ConnectionLost(reason, id(expected) not in unsent, expected.since)
-                )
+                expected.future.set_exception(ConnectionLost(reason, id(expected) not in unsent, expected.since))
         self._expected.clear()
         self.resume_writing()
         if self._lose is not None:
@@ -177,4 +178,4 @@ class Connection(asyncio.Protocol):
 
 async def call(connection: Connection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
     """Commands of the store itself, outside of the table."""
-    return await connection.send(b"".join(map(hiredis.pack_command, commands)), len(commands))
+    return await connection.send(b"".join(map(pack_command, commands)), len(commands))

@@ -69,9 +69,7 @@ class Link:
                 self._lost_at = self._loop.time()
                 self._reason = None
                 self._connecting = asyncio.create_task(self._reconnect())
-            await self._until(
-                {self._connecting}, min(deadline, self._lost_at + self._settings.connect_timeout)
-            )
+            await self._until({self._connecting}, min(deadline, self._lost_at + self._settings.connect_timeout))
             if not self._connecting.done():
                 raise StoreUnavailable(str(self._reason or f"no connection to {self._settings.url}"))
 

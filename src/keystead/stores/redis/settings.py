@@ -55,9 +55,7 @@ class Settings:
         )
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         durations = {
-            name: seconds(name, options.pop(name))
-            for name in ("timeout", "connect_timeout")
-            if name in options
+            name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options
         }
         path = unquote(parts.path)
         if form == "unix":
@@ -71,15 +69,11 @@ class Settings:
             service = segments.pop(0) if topology == "sentinel" else ""
             database = "/".join(segments) or "0"
         if topology == "sentinel" and not service:
-            raise BadUrl(
-                "redis+sentinel:// needs the name of the master: redis+sentinel://host:26379/mymaster"
-            )
+            raise BadUrl("redis+sentinel:// needs the name of the master: redis+sentinel://host:26379/mymaster")
         if topology == "single" and len(addresses) > 1:
             raise BadUrl("redis:// takes one host; write redis+cluster:// or redis+sentinel:// for several")
         if not database.isdigit():
-            raise BadUrl(
-                f"the database must be a number, as in {parts.scheme}://host:port/0, not {database!r}"
-            )
+            raise BadUrl(f"the database must be a number, as in {parts.scheme}://host:port/0, not {database!r}")
         if topology == "cluster" and database != "0":
             raise BadUrl("a cluster has only database 0; leave the number out")
         secure = scheme in ("rediss", "valkeys")

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-import hiredis
-
 from keystead.errors import (
     BadArgument,
     StoreClosed,
@@ -21,7 +19,7 @@ from keystead.errors import (
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
 from keystead.stores.commands import KINDS, Call, Reply, encode
 from keystead.stores.redis.atomic import Script
-from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call
+from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address, Settings
@@ -90,9 +88,7 @@ class RedisStore(Store):
                 replies[i] = shape(calls[i], reply)
         return replies
 
-    async def _exchange_again(
-        self, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost
-    ) -> list[Reply]:
+    async def _exchange_again(self, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost) -> list[Reply]:
         """After a lost connection: again if that is safe, until the deadline of the first attempt."""
         deadline = lost.since + self._settings.timeout
         while True:
@@ -107,13 +103,11 @@ class RedisStore(Store):
                 continue
             return await self._mend(link, connection, calls, replies)
 
-    async def _mend(
-        self, link: Link, connection: Connection, calls: list[Call], replies: list[Any]
-    ) -> list[Reply]:
+    async def _mend(self, link: Link, connection: Connection, calls: list[Call], replies: list[Any]) -> list[Reply]:
         """Shape the replies; where the server could not serve now, ask again for what did not run."""
         deadline = self._loop.time() + self._settings.timeout
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
-            # A server that stops being the master answers reads still, but with what may be old. Ask again for those, too.
+            # A server that stops being the master still answers reads, but with what may be old: those again, too.
             again = [i for i in range(len(calls)) if i in waiting or not calls[i].spec.writes]
             if "READONLY" in str(replies[waiting[0]]):
                 link.drop(connection, "it is no longer the master")
@@ -124,11 +118,7 @@ class RedisStore(Store):
                 connection = await link.connected(deadline)
                 some = await connection.send(pack([calls[i] for i in again]), len(again))
             except (ConnectionLost, StoreUnavailable) as error:
-                if (
-                    isinstance(error, ConnectionLost)
-                    and error.sent
-                    and any(calls[i].spec.writes for i in again)
-                ):
+                if isinstance(error, ConnectionLost) and error.sent and any(calls[i].spec.writes for i in again):
                     outcome: Literal["unknown", "not-sent"] = "unknown"
                 else:
                     outcome = "not-sent"
@@ -168,8 +158,8 @@ class RedisStore(Store):
 
 def pack(calls: list[Call]) -> bytes:
     if len(calls) == 1:
-        return hiredis.pack_command((calls[0].spec.name, *calls[0].args))
-    return b"".join([hiredis.pack_command((call.spec.name, *call.args)) for call in calls])
+        return pack_command((calls[0].spec.name, *calls[0].args))
+    return b"".join([pack_command((call.spec.name, *call.args)) for call in calls])
 
 
 def shaped(call: Call, reply: Any, address: Address) -> Reply:
@@ -182,15 +172,13 @@ def shaped(call: Call, reply: Any, address: Address) -> Reply:
 def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
     """Raise where asking again could do a thing twice."""
     if lost.sent and any(call.spec.writes for call in calls):
-        raise StoreUnavailable(
-            f"{lost}; what was being written may or may not have been", "unknown"
-        ) from None
+        raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
 
 
-async def run_script(link: Link, script: Script, timeout: float) -> Outcome:
+async def run_script(link: Link, script: Script, within: float) -> Outcome:
     """Run it where the link leads, again only if it did not run there."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
+    deadline = loop.time() + within
     payload = script.by_digest
     while True:
         connection = await link.connected(deadline)
@@ -198,18 +186,14 @@ async def run_script(link: Link, script: Script, timeout: float) -> Outcome:
             [reply] = await connection.send(payload, 1)
         except ConnectionLost as lost:
             if lost.sent and not script.reads_only:
-                raise StoreUnavailable(
-                    f"{lost}; what was being written may or may not have been", "unknown"
-                ) from None
+                raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
             if loop.time() >= deadline:
                 raise StoreUnavailable(str(lost)) from None
             continue
         if not isinstance(reply, ReplyError):
             return script.outcome(reply, connection.address)
         if str(reply).startswith("NOSCRIPT"):
-            payload = (
-                script.by_text
-            )  # a new server, or one that was restarted: this also makes it known there
+            payload = script.by_text  # a new server, or one that was restarted: this also makes it known there
         elif is_transient(reply) and loop.time() + PAUSE_S < deadline:
             if str(reply).startswith("READONLY"):
                 link.drop(connection, "it is no longer the master")
@@ -219,7 +203,7 @@ async def run_script(link: Link, script: Script, timeout: float) -> Outcome:
 
 
 async def require_writable(connection: Connection, key: bytes) -> None:
-    """Say at the start, not at the first write, that a server or its user is read-only. Removes a key that nobody has."""
+    """Say at the start that a server or its user is read-only, by removing a key that nobody has."""
     [reply, seen] = await call(connection, ("DEL", key), ("EXISTS", key))
     if not isinstance(reply, ReplyError):
         return
@@ -287,8 +271,6 @@ def check_kind(kind: str | None) -> None:
         raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
 
 
-def scan_command(
-    cursor: bytes, match: str | bytes, kind: str | None, page: int
-) -> tuple[str | bytes | int, ...]:
+def scan_command(cursor: bytes, match: str | bytes, kind: str | None, page: int) -> tuple[str | bytes | int, ...]:
     of_kind = () if kind is None else ("TYPE", kind)
     return ("SCAN", cursor, "MATCH", encode(match), "COUNT", page, *of_kind)

@@ -7,22 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import hiredis
-
 from keystead.errors import StoreUnavailable
 from keystead.stores.base import Message
 from keystead.stores.mailbox import Mailbox
-from keystead.stores.redis.connection import Connection, ReplyError
+from keystead.stores.redis.connection import Connection, ReplyError, pack_command
 from keystead.stores.redis.link import dial, refusal, sign_in
 from keystead.stores.redis.settings import Address, Settings
 
-_PING = hiredis.pack_command((b"PING",))
+_PING = pack_command((b"PING",))
 
 
 @asynccontextmanager
-async def subscription(
-    settings: Settings, address: Address, channels: tuple[str, ...]
-) -> AsyncIterator[Mailbox]:
+async def subscription(settings: Settings, address: Address, channels: tuple[str, ...]) -> AsyncIterator[Mailbox]:
     """Subscribe, and be told if the connection is lost: then messages may have been missed."""
     mailbox = Mailbox()
 
@@ -53,14 +49,12 @@ class Listener:
 
     async def subscribe(self, channels: tuple[str, ...]) -> None:
         self._connection.listen(self._hear, self._lose)
-        self._connection.push(hiredis.pack_command(("SUBSCRIBE", *channels)))
+        self._connection.push(pack_command(("SUBSCRIBE", *channels)))
         try:
             async with asyncio.timeout(self._timeout):
                 await self._subscribed
         except TimeoutError:
-            raise StoreUnavailable(
-                f"{self._connection.address} did not answer within {self._timeout:g} s"
-            ) from None
+            raise StoreUnavailable(f"{self._connection.address} did not answer within {self._timeout:g} s") from None
 
     def stop(self) -> None:
         self._timer.cancel()

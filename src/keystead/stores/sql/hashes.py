@@ -11,7 +11,10 @@ from keystead.stores.sql.tables import HASH, Tables
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PUT = "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?) ON CONFLICT (owner, field) DO UPDATE SET value = excluded.value"
+_PUT = (
+    "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?)"
+    " ON CONFLICT (owner, field) DO UPDATE SET value = excluded.value"
+)
 _GET = "SELECT value FROM fields WHERE owner = ? AND field = ?"
 _ADD = "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?) ON CONFLICT (owner, field) DO NOTHING"
 
@@ -30,8 +33,7 @@ def hset(tables: Tables, call: Call) -> Reply:
         entry = (owner, pairs[at], pairs[at + 1])
         if (
             size == 0
-            or tables.execute("UPDATE fields SET value = ?3 WHERE owner = ?1 AND field = ?2", entry).rowcount
-            == 0
+            or tables.execute("UPDATE fields SET value = ?3 WHERE owner = ?1 AND field = ?2", entry).rowcount == 0
         ):
             tables.execute(_PUT, entry)
             new += 1
@@ -81,8 +83,7 @@ def hdel(tables: Tables, call: Call) -> Reply:
 def remove_fields(tables: Tables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
     """Remove fields of a hash or members of a set; the key goes with the last."""
     gone = sum(
-        tables.execute("DELETE FROM fields WHERE owner = ? AND field = ?", (owner, field)).rowcount
-        for field in fields
+        tables.execute("DELETE FROM fields WHERE owner = ? AND field = ?", (owner, field)).rowcount for field in fields
     )
     if gone:
         tables.resize(owner, key, size - gone)

@@ -68,7 +68,7 @@ def scan(tables: Tables, call: Call) -> Reply:
     options: ScanOptions = call.options
     rows = tables.execute(
         "SELECT id, key, kind, expires_at FROM keys WHERE id > ? ORDER BY id LIMIT ?",
-        (min(options.cursor, 2**63 - 1), options.count),
+        (min(options.cursor, 2**63 - 1), options.page),
     ).fetchall()
     glob = None if options.match is None else compile_glob(options.match)
     found = [
@@ -78,7 +78,7 @@ def scan(tables: Tables, call: Call) -> Reply:
         and (options.kind is None or KIND_NAMES[kind] == options.kind)
         and (glob is None or glob.fullmatch(key))
     ]
-    cursor = rows[-1][0] if len(rows) == options.count else 0
+    cursor = rows[-1][0] if len(rows) == options.page else 0
     return [b"%d" % cursor, found]
 
 
@@ -100,9 +100,7 @@ def publish(tables: Tables, call: Call) -> Reply:
         "SELECT count(*) FROM subscribers WHERE channel = ? AND expires_at > ?", (channel, now_ms)
     ).fetchone()
     if listening:
-        tables.execute(
-            "INSERT INTO messages (channel, data, sent_at) VALUES (?, ?, ?)", (channel, data, now_ms)
-        )
+        tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES (?, ?, ?)", (channel, data, now_ms))
         tables.published = True
     return listening
 

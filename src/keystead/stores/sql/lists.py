@@ -76,7 +76,7 @@ def _slice(tables: Tables, row: Row, first: int, count: int) -> list[tuple[int, 
 
 def lrange(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], LIST)
-    return [] if row is None else [item for _, item in _slice(tables, row, *span(*call.options, row.size))]
+    return [] if row is None else [item for _, item in _slice(tables, row, *span(call.options, row.size))]
 
 
 def llen(tables: Tables, call: Call) -> Reply:
@@ -89,7 +89,7 @@ def ltrim(tables: Tables, call: Call) -> Reply:
     row = tables.holding(key, LIST)
     if row is None:
         return b"OK"
-    first, count = span(*call.options, row.size)
+    first, count = span(call.options, row.size)
     if count == 0:
         tables.delete(key)
     elif count < row.size:

@@ -45,9 +45,7 @@ def sismember(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], SET)
     if row is None:
         return 0
-    found = tables.execute(
-        "SELECT 1 FROM fields WHERE owner = ? AND field = ?", (row.id, call.args[1])
-    ).fetchone()
+    found = tables.execute("SELECT 1 FROM fields WHERE owner = ? AND field = ?", (row.id, call.args[1])).fetchone()
     return int(found is not None)
 
 

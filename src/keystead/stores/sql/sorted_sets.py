@@ -32,14 +32,10 @@ def zadd(tables: Tables, call: Call) -> Reply:
         if owner is None:
             owner = tables.create(key, ZSET)
         if found is None:
-            tables.execute(
-                "INSERT INTO scored (owner, member, score) VALUES (?, ?, ?)", (owner, member, score)
-            )
+            tables.execute("INSERT INTO scored (owner, member, score) VALUES (?, ?, ?)", (owner, member, score))
             added += 1
         else:
-            tables.execute(
-                "UPDATE scored SET score = ? WHERE owner = ? AND member = ?", (score, owner, member)
-            )
+            tables.execute("UPDATE scored SET score = ? WHERE owner = ? AND member = ?", (score, owner, member))
             changed += 1
     if added and owner is not None:
         tables.resize(owner, key, size + added)
@@ -97,7 +93,7 @@ def zcard(tables: Tables, call: Call) -> Reply:
     return 0 if row is None else row.size
 
 
-def _between(low: Bound, high: Bound) -> tuple[str, tuple[float, float]]:
+def _between(low: Bound, high: Bound) -> tuple[str, tuple[float, ...]]:
     """A condition on scores, in constant words only, and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
     return f"owner = ? AND score {above} ? AND score {below} ?", (low.score, high.score)
@@ -139,22 +135,18 @@ def zrange(tables: Tables, call: Call) -> Reply:
         return []
     if options.by_score:
         where, bounds = _between(options.low, options.high)
-        offset, count = options.offset, options.count
+        offset, count = options.offset, options.limit
         if offset < 0:
             return []
     else:
         where, bounds = "owner = ?", ()
-        offset, count = span(options.start, options.stop, row.size)
+        offset, count = span((options.start, options.stop), row.size)
     order = "score DESC, member DESC" if options.reverse else "score, member"
     found = tables.execute(
         f"SELECT member, score FROM scored WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608
         (row.id, *bounds, count, offset),
     )
-    return (
-        [[member, score] for member, score in found]
-        if options.with_scores
-        else [member for member, _ in found]
-    )
+    return [[member, score] for member, score in found] if options.with_scores else [member for member, _ in found]
 
 
 def zremrangebyscore(tables: Tables, call: Call) -> Reply:
@@ -182,7 +174,7 @@ def zremrangebyrank(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
-    offset, count = span(*call.options, row.size)
+    offset, count = span(call.options, row.size)
     return len(_remove_lowest(tables, call.args[0], row, offset, count))
 
 

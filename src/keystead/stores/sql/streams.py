@@ -66,7 +66,8 @@ def _trim(tables: Tables, owner: int, size: int, max_len: int) -> int:
     if surplus <= 0:
         return 0
     tables.execute(
-        "DELETE FROM entries WHERE owner = ?1 AND entry IN (SELECT entry FROM entries WHERE owner = ?1 ORDER BY entry LIMIT ?2)",
+        "DELETE FROM entries WHERE owner = ?1 AND entry IN"
+        " (SELECT entry FROM entries WHERE owner = ?1 ORDER BY entry LIMIT ?2)",
         (owner, surplus),
     )
     tables.execute("UPDATE keys SET size = ? WHERE id = ?", (max_len, owner))
@@ -108,13 +109,13 @@ def _range(tables: Tables, call: Call, order: str) -> Reply:
     row = tables.holding(call.args[0], STREAM)
     if row is None:
         return []
-    if options.count == 0:
+    if options.limit == 0:
         return None  # as Redis does
     if not 0 <= options.low <= options.high < 1 << 128:
         return []
     found = tables.execute(
         f"SELECT entry, body FROM entries WHERE owner = ? AND entry BETWEEN ? AND ? ORDER BY {order} LIMIT ?",  # noqa: S608
-        (row.id, _bytes(options.low), _bytes(options.high), -1 if options.count is None else options.count),
+        (row.id, _bytes(options.low), _bytes(options.high), -1 if options.limit is None else options.limit),
     )
     ids = ((int.from_bytes(entry, "big"), body) for entry, body in found)
     return [[b"%d-%d" % (entry >> 64, entry & UINT64_MAX), _unpack(body)] for entry, body in ids]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sqlite3
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
@@ -37,12 +36,7 @@ def mget(tables: Tables, call: Call) -> Reply:
 def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
     """Set a string, whatever was there. One statement for a key that is there: an upsert costs half as much again."""
     row = (key, value, expires_at)
-    if (
-        tables.execute(
-            "UPDATE keys SET value = ?2, expires_at = ?3 WHERE key = ?1 AND kind = 1", row
-        ).rowcount
-        == 0
-    ):
+    if tables.execute("UPDATE keys SET value = ?2, expires_at = ?3 WHERE key = ?1 AND kind = 1", row).rowcount == 0:
         try:
             tables.execute("INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?)", row)
         except sqlite3.IntegrityError:  # a collection is in its place

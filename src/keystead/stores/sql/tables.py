@@ -35,7 +35,9 @@ CREATE INDEX scored_in_order ON scored (owner, score, member);
 CREATE TABLE items (owner INTEGER, place INTEGER, item BLOB, PRIMARY KEY (owner, place)) WITHOUT ROWID;
 CREATE TABLE entries (owner INTEGER, entry BLOB, body BLOB, PRIMARY KEY (owner, entry)) WITHOUT ROWID;
 CREATE TABLE garbage (owner INTEGER PRIMARY KEY, kind INTEGER NOT NULL);
-CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, channel BLOB NOT NULL, data BLOB NOT NULL, sent_at INTEGER NOT NULL);
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, channel BLOB NOT NULL, data BLOB NOT NULL, sent_at INTEGER NOT NULL
+);
 CREATE TABLE subscribers (id TEXT, channel BLOB, expires_at INTEGER NOT NULL, PRIMARY KEY (id, channel)) WITHOUT ROWID;
 """
 
@@ -69,9 +71,7 @@ class Tables:
 
     def live(self, key: bytes) -> Row | None:
         """The row of a key that is there and has not expired."""
-        found = self.execute(
-            "SELECT id, kind, expires_at, size, value FROM keys WHERE key = ?", (key,)
-        ).fetchone()
+        found = self.execute("SELECT id, kind, expires_at, size, value FROM keys WHERE key = ?", (key,)).fetchone()
         if found is None or (found[2] is not None and found[2] <= self.now_ms):
             return None
         if self.width is not None and found[3] > self.width:
@@ -96,9 +96,7 @@ class Tables:
 
     def delete(self, key: bytes) -> bool:
         """Remove a key, expired or not; True where it was there and had not expired."""
-        found = self.execute(
-            "DELETE FROM keys WHERE key = ? RETURNING id, kind, size, expires_at", (key,)
-        ).fetchone()
+        found = self.execute("DELETE FROM keys WHERE key = ? RETURNING id, kind, size, expires_at", (key,)).fetchone()
         if found is None:
             return False
         owner, kind, size, expires_at = found
@@ -129,8 +127,9 @@ def wrong_kind(held: int, wanted: int) -> WrongKind:
     return WrongKind(f"the key holds a {KIND_NAMES[held]}, not a {KIND_NAMES[wanted]}")
 
 
-def span(start: int, stop: int, size: int) -> tuple[int, int]:
+def span(indexes: tuple[int, int], size: int) -> tuple[int, int]:
     """An index range as Redis counts it (negative: from the end), as the first place and how many."""
+    start, stop = indexes
     first = max(start + size if start < 0 else start, 0)
     last = min(stop + size if stop < 0 else stop, size - 1)
     return (first, last - first + 1) if first <= last else (0, 0)

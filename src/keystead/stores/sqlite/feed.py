@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.stores.base import Message
@@ -70,10 +70,8 @@ class Feed:
             yield subscriber.mailbox
         finally:
             self._subscribers.discard(subscriber)
-            try:
+            with suppress(KeysteadError, asyncio.CancelledError):  # otherwise its lease runs out by itself
                 await self._write(lambda: self._sign_off(subscriber))
-            except (KeysteadError, asyncio.CancelledError):
-                pass  # its lease runs out by itself
 
     def wake(self) -> None:
         """A message was committed by this process."""
@@ -105,18 +103,14 @@ class Feed:
     def _renew(self, subscribers: list[Subscriber]) -> None:
         until_ms = self._writer.wall_ms() + LEASE_MS
         for subscriber in subscribers:
-            self._writer.execute(
-                "UPDATE subscribers SET expires_at = ? WHERE id = ?", (until_ms, subscriber.name)
-            )
+            self._writer.execute("UPDATE subscribers SET expires_at = ? WHERE id = ?", (until_ms, subscriber.name))
             subscriber.leased_until_ms = until_ms
 
     # --- looking -------------------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
         if self._timer is None and self._subscribers:
-            self._timer = self._loop.call_later(
-                LOOK_EVERY_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick
-            )
+            self._timer = self._loop.call_later(LOOK_EVERY_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

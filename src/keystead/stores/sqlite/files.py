@@ -35,9 +35,7 @@ def prepare(path: str, wait_ms: int) -> sqlite3.Connection:
         if path != ":memory:":
             _refuse_others(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(
-            "BEGIN IMMEDIATE"
-        )  # a file that cannot be written is found here, not at the first write
+        connection.execute("BEGIN IMMEDIATE")  # a file that cannot be written is found here, not at the first write
         if _pragma(connection, "user_version") == 0:
             for statement in SCHEMA.split(";")[:-1]:
                 connection.execute(statement)
@@ -61,9 +59,7 @@ def _refuse_others(connection: sqlite3.Connection, path: str) -> None:
             f"{path} is a SQLite database of another program; choose another file. Nothing in it was changed"
         )
     if version > SCHEMA_VERSION:
-        raise StoreDamaged(
-            f"{path} was written by a later Keystead (schema {version}); upgrade this one to use it"
-        )
+        raise StoreDamaged(f"{path} was written by a later Keystead (schema {version}); upgrade this one to use it")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
@@ -79,17 +75,11 @@ def explain(error: sqlite3.Error, path: str) -> StoreError:
     """What SQLite said, as an error a person can act on."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_locked(error):
-        return StoreUnavailable(
-            f"{path} is locked by another process that does not finish; find it and end it"
-        )
+        return StoreUnavailable(f"{path} is locked by another process that does not finish; find it and end it")
     if code == sqlite3.SQLITE_READONLY:
-        return StoreReadOnly(
-            f"{path} cannot be written ({error}); check the rights of the file and of its folder"
-        )
+        return StoreReadOnly(f"{path} cannot be written ({error}); check the rights of the file and of its folder")
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull(
-            f"no room left for {path}; free some space on its disk. What was stored is untouched"
-        )
+        return StoreFull(f"no room left for {path}; free some space on its disk. What was stored is untouched")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreDamaged(
             f"{path} is no SQLite database, or is damaged ({error}); choose another file or restore a copy"

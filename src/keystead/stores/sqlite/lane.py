@@ -13,11 +13,10 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
-from keystead.stores.commands import Call
-from keystead.stores.sql import Interpreter
 from keystead.stores.commands import Call
 from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite.files import explain, is_locked
@@ -205,9 +204,7 @@ class Lane:
         except Exception as error:
             self._finish(group, None, error)
             return
-        self._worker.submit(
-            lambda: self._commit(results), lambda done, error: self._finish(group, done, error)
-        )
+        self._worker.submit(lambda: self._commit(results), lambda done, error: self._finish(group, done, error))
 
     def _run(self, group: list[Batch]) -> list[Any]:
         """Do the work of each batch; a CommandError is the result of that batch and of no other."""
@@ -246,10 +243,8 @@ class Lane:
 
     def _roll_back(self, group: list[Batch], error: BaseException) -> None:
         if self._connection.in_transaction:
-            try:
+            with suppress(sqlite3.Error):  # otherwise it was rolled back already
                 self._connection.execute("ROLLBACK")
-            except sqlite3.Error:
-                pass  # it was rolled back already
         if len(group) > 1 and not (isinstance(error, sqlite3.Error) and is_locked(error)):
             # Nothing of the group took effect. One batch may be at fault: each gets a group of its own.
             self._queue.extendleft(reversed(group))
@@ -274,7 +269,8 @@ class Lane:
             _fail(
                 batch.future,
                 StoreUnavailable(
-                    f"{self._path} did not take a write within {self._timeout:g} s; its disk is slow or another process holds it",
+                    f"{self._path} did not take a write within {self._timeout:g} s;"
+                    " its disk is slow or another process holds it",
                     "unknown" if batch.started else "not-sent",
                 ),
             )

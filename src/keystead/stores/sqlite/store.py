@@ -23,15 +23,13 @@ from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
 from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
-from keystead.stores.sqlite.lane import Lane, Work, Work
+from keystead.stores.sqlite.lane import Lane, Work
 from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
 CHECKPOINT_ROWS = 8_000  # rows written between two checkpoints, at most
-CHECKPOINT_FRAMES = (
-    4_000  # a log longer than this starts over: writing over it syncs faster than making it longer
-)
+CHECKPOINT_FRAMES = 4_000  # a log longer than this starts over: writing over it syncs faster than making it longer
 READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
 READS_A_TURN = 32  # reads in a row after which other tasks get a turn
 
@@ -46,9 +44,7 @@ class SqliteStore(Store):
     def __init__(self, path: str, *, timeout: float = 5.0, clock: Callable[[], int] = wall_ms) -> None:
         self.path = path
         self.url = "memory://" if path == MEMORY else f"sqlite:///{path}"
-        self.guarantees = Guarantees(
-            durability="memory" if path == MEMORY else "disk", value_max_bytes=900_000_000
-        )
+        self.guarantees = Guarantees(durability="memory" if path == MEMORY else "disk", value_max_bytes=900_000_000)
         self._timeout = timeout
         self._clock = clock
         self._open = False
@@ -82,16 +78,12 @@ class SqliteStore(Store):
                 timeout=self._timeout,
                 committed=self._committed,
             )
-        self._reading = (
-            self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
-        )
+        self._reading = self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
         self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
         self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
         self._checkpointing = False
         self._checkpointed_rows = 0
-        self._feed = Feed(
-            self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory
-        )
+        self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory)
         self._sweep_limit = 64
         self._open = True
         self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
@@ -125,9 +117,7 @@ class SqliteStore(Store):
         if getattr(self, "_open", False):
             import warnings
 
-            warnings.warn(
-                f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1
-            )
+            warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1)
 
     # --- the four verbs ------------------------------------------------------------------------------------
 
@@ -282,9 +272,7 @@ class SqliteStore(Store):
             self._swept(self._sweep_step())
         else:
             self._lane.between(self._sweep_step).add_done_callback(
-                lambda future: self._swept(
-                    not future.cancelled() and future.exception() is None and future.result()
-                )
+                lambda future: self._swept(not future.cancelled() and future.exception() is None and future.result())
             )
 
     def _sweep_step(self) -> bool:
