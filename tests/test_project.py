@@ -176,3 +176,10 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         "keystead/server/pages/static/start.css",
     } <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+
+
+def test_the_reference_pages_are_what_the_code_says() -> None:
+    checked = subprocess.run(
+        [sys.executable, "scripts/reference.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr

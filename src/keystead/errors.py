@@ -95,18 +95,26 @@ class CommandError(StoreError):
 
 
 class UnknownCommand(CommandError):
+    """There is no such command here."""
+
     code = "unknown-command"
 
 
 class WrongArity(CommandError):
+    """A command with too few or too many arguments."""
+
     code = "wrong-arity"
 
 
 class BadOption(CommandError):
+    """An option that the command does not have, or that excludes another."""
+
     code = "bad-option"
 
 
 class BadArgument(CommandError):
+    """An argument of the wrong type, or one that makes no sense where it stands."""
+
     code = "bad-argument"
 
 

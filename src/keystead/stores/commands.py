@@ -173,8 +173,10 @@ def encode(argument: Argument) -> bytes:
         return argument.encode()
     if isinstance(argument, bytes | bytearray | memoryview):
         return bytes(argument)
-    if isinstance(argument, int | float) and not isinstance(argument, bool):
-        return repr(argument).encode() if isinstance(argument, float) else b"%d" % argument
+    if isinstance(argument, float):
+        return repr(argument).encode()
+    if type(argument) is not bool and isinstance(argument, int):
+        return b"%d" % argument
     raise BadArgument(f"an argument is text, bytes, an int or a float, not {type(argument).__name__}")
 
 

@@ -47,12 +47,9 @@ class Interpreter:
         replies = []
         try:
             for call in calls:
-                if call.spec.wide:
-                    tables.width = INLINE_WIDTH
-                    if not call.spec.keys:
-                        raise TooWide
-                else:
-                    tables.width = None
+                if len(call.args) > INLINE_WIDTH or (call.spec.wide and not call.spec.keys):
+                    raise TooWide
+                tables.width = INLINE_WIDTH if call.spec.wide else None
                 replies.append(self._reply(call))
         finally:
             tables.width = None

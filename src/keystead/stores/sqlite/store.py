@@ -30,6 +30,7 @@ MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
 CHECKPOINT_ROWS = 8_000  # rows written between two checkpoints, at most
 CHECKPOINT_FRAMES = 4_000  # a log longer than this starts over: writing over it syncs faster than making it longer
+HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
 READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
 READS_A_TURN = 32  # reads in a row after which other tasks get a turn
 
@@ -126,7 +127,7 @@ class SqliteStore(Store):
         for call in calls:
             if call.spec.writes:
                 writes = True
-                heavy = heavy or call.spec.wide
+                heavy = heavy or is_heavy(call)
         return self._change(calls, heavy) if writes else self._look_up(calls)
 
     async def _look_up(self, calls: list[Call]) -> list[Reply]:
@@ -151,7 +152,7 @@ class SqliteStore(Store):
         return replies
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
-        heavy = any(step.call.spec.wide and step.call.spec.writes for step in steps)
+        heavy = any(step.call.spec.writes and is_heavy(step.call) for step in steps)
         if any(step.call.spec.writes for step in steps):
             outcome: Outcome = await self._change(lambda: self._writing.atomically(steps), heavy)
         else:
@@ -313,6 +314,11 @@ class SqliteStore(Store):
             self._lane.between(lambda: _move_log(self._writer)).add_done_callback(
                 lambda future: future.cancelled() or future.exception()
             )
+
+
+def is_heavy(call: Call) -> bool:
+    """Whether a write takes so long that the event loop should not wait for it."""
+    return call.spec.wide or len(call.args) > HEAVY_ARGUMENTS or (bool(call.args) and len(call.args[-1]) > HEAVY_BYTES)
 
 
 def _move_log(connection: sqlite3.Connection) -> int:

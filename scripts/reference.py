@@ -1,0 +1,71 @@
+"""Writes docs/commands.md and docs/errors.md from the code. `--check` only says whether they are up to date."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from keystead import errors
+from keystead.stores.commands import TABLE
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def commands() -> str:
+    lines = [
+        "# Commands",
+        "",
+        "Every command a store takes, with Redis 7's meaning. This page is made from the table in",
+        "`keystead.stores.commands` by `scripts/reference.py`.",
+        "",
+    ]
+    for kind, group in groupby(TABLE.values(), key=lambda spec: spec.kind or "any key, or none"):
+        lines += [f"## {kind}", "", "| command | reply | |", "|---|---|---|"]
+        for spec in group:
+            usage = spec.usage.replace("|", "\\|")
+            lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")
+        lines.append("")
+    lines += [
+        "A lifetime of zero or less is an error everywhere, also for `EXPIRE`: to remove a key, write `DEL`. `SCAN` works on",
+        "one server only; `store.scan` works everywhere.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def error_list() -> str:
+    lines = [
+        "# Errors",
+        "",
+        "Every error of Keystead, with the `code` that never changes. This page is made from `keystead.errors` by",
+        "`scripts/reference.py`.",
+        "",
+        "| code | class | is a | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, cls in inspect.getmembers(errors, inspect.isclass):
+        if cls.__module__ == errors.__name__:
+            meaning = " ".join((cls.__dict__.get("__doc__") or "").split("\n\n")[0].split())
+            lines.append(f"| `{cls.code}` | `{name}` | `{cls.__base__.__name__}` | {meaning} |")
+    return "\n".join([*lines, ""])
+
+
+PAGES = {"commands.md": commands, "errors.md": error_list}
+
+
+def main() -> int:
+    stale = [name for name, page in PAGES.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != page()]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/{name} is stale; run: python scripts/reference.py", file=sys.stderr)
+        return 1 if stale else 0
+    for name in stale:
+        (DOCS / name).write_text(PAGES[name]())
+        print(f"wrote docs/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
