@@ -1,0 +1,30 @@
+"""For whoever writes a store, or tests with real servers.
+
+Hold your own store to the contract that all stores of Keystead keep: one class, in a test module of yours.
+
+    import pytest
+    from keystead.testing import StoreContract
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        async def store(self):
+            async with MyStore() as store:      # empty when the test begins
+                yield store
+
+        @pytest.fixture
+        async def other(self):                  # a second connection to the same data, or None
+            return None
+
+A kind of value or an atomic step that `store.guarantees` does not promise must be refused, and the contract demands
+that. `machine_of` plays random commands on your store and on a real server, and demands equal replies.
+Needs `pip install "keystead[testing]"`.
+"""
+
+import pytest
+
+# Before they are imported, so that a promise that is broken shows what was said instead.
+pytest.register_assert_rewrite("keystead.testing.contract", "keystead.testing.state_machine")
+
+from keystead.testing.contract import StoreContract, needs  # noqa: E402
+
+__all__ = ["StoreContract", "needs"]

@@ -1,0 +1,56 @@
+"""The contract every store keeps, as one pytest class."""
+
+from __future__ import annotations
+
+from keystead.stores import Guarantees, Store
+from keystead.stores.commands import KINDS
+from keystead.testing.contract.atomic import Atomic
+from keystead.testing.contract.collections import Hashes, Lists, Sets, SortedSets, Streams
+from keystead.testing.contract.lifetimes import Lifetimes
+from keystead.testing.contract.messages import Messages
+from keystead.testing.contract.promises import Promises, needs
+from keystead.testing.contract.races import Cancellation, Races
+from keystead.testing.contract.scans import Scans
+from keystead.testing.contract.strings import Errors, Keys, Strings
+from keystead.testing.contract.texts import Texts
+
+__all__ = ["StoreContract", "needs"]
+
+
+class Honesty(Promises):
+    async def test_a_store_states_its_guarantees(self, store: Store) -> None:
+        guarantees = store.guarantees
+        assert isinstance(guarantees, Guarantees)
+        assert guarantees.kinds <= KINDS | {"channel"}
+        assert "string" in guarantees.kinds
+        assert guarantees.shortest_lifetime_ms >= 1
+
+    async def test_the_url_of_a_store_holds_no_secret(self, store: Store) -> None:
+        before, at, _ = store.url.partition("@")
+        assert not at or ":" not in before.partition("://")[2]
+
+    async def test_closing_twice_is_no_error(self, store: Store) -> None:
+        await store.run([("SET", self.key("a"), "1")])
+        await store.close()
+        await store.close()
+
+
+class StoreContract(
+    Honesty,
+    Strings,
+    Keys,
+    Errors,
+    Hashes,
+    Sets,
+    SortedSets,
+    Lists,
+    Streams,
+    Lifetimes,
+    Atomic,
+    Races,
+    Cancellation,
+    Texts,
+    Scans,
+    Messages,
+):
+    """Every promise of `keystead.stores.base.Store`. Subclass it, and give it a `url`, or a `store` and an `other`."""

@@ -1,0 +1,254 @@
+"""Atomic steps: everything takes effect, or nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
+from keystead.stores import Store, field_holds, holds, required
+from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
+from keystead.testing.contract.strings import Strings
+
+
+class Atomic(Promises):
+    async def contents(self, store: Store) -> dict[bytes, Any]:
+        """Everything under the test's prefix, with kinds and deadlines."""
+        keys = sorted({key async for page in store.scan() for key in page})
+        readers: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
+            b"string": ("GET", ()),
+            b"hash": ("HGETALL", ()),
+            b"set": ("SMEMBERS", ()),
+            b"zset": ("ZRANGE", (0, -1, "WITHSCORES")),
+            b"list": ("LRANGE", (0, -1)),
+            b"stream": ("XRANGE", ("-", "+")),
+        }
+        found = {}
+        for key in keys:
+            kind, left, now_ms = await store.run([("TYPE", key), ("PTTL", key), ("TIME",)])
+            name, rest = readers[kind]
+            [value] = await store.run([(name, key, *rest)])
+            # Deadlines in this class are whole hours apart.
+            deadline = None if left < 0 else round((int(now_ms[0]) * 1000 + left) / 60_000)
+            found[key] = (kind, value, deadline)
+        return found
+
+    @needs("atomic")
+    async def test_all_steps_take_effect_and_answer_in_order(self, store: Store) -> None:
+        a, b = self.key("a"), self.key("b")
+        outcome = await store.atomically([("SET", a, "1"), ("INCRBY", b, 5), ("GET", a), ("MGET", a, b)])
+        assert outcome
+        assert outcome.stopped_at is None
+        assert outcome.replies == [b"OK", 5, b"1", [b"1", b"5"]]
+
+    @needs("atomic")
+    async def test_no_steps_are_no_work(self, store: Store) -> None:
+        outcome = await store.atomically([])
+        assert outcome
+        assert outcome.replies == []
+
+    @needs("atomic", "hash", "set", "zset", "list", "stream")
+    async def test_replies_have_the_shapes_that_run_gives(self, store: Store) -> None:
+        h, s, z, q, x = (self.key(name) for name in ("h", "s", "z", "q", "x"))
+        await store.run(
+            [
+                *(("HSET", h, "f", "v"), ("SADD", s, "m"), ("ZADD", z, 1.5, "m", "inf", "n"), ("RPUSH", q, "i")),
+                ("XADD", x, "1-1", "f", "v"),
+            ]
+        )
+        reads: list[tuple[str | bytes | int | float, ...]] = [
+            *(("HGETALL", h), ("HGETALL", self.key("none")), ("HMGET", h, "f", "none"), ("SMEMBERS", s)),
+            *(("SMEMBERS", self.key("none")), ("ZSCORE", z, "m"), ("ZSCORE", z, "none"), ("ZMSCORE", z, "n", "none")),
+            *(("ZRANGE", z, 0, -1, "WITHSCORES"), ("ZRANGE", z, 0, -1), ("LRANGE", q, 0, -1), ("TYPE", z)),
+            *(("XRANGE", x, "-", "+"), ("GET", self.key("none")), ("MGET", self.key("none")), ("PTTL", q)),
+            *(("ZADD", z, "INCR", 0.1, "m"), ("ZADD", z, "NX", "INCR", 1, "m"), ("ZPOPMIN", z), ("ZPOPMIN", z, 1)),
+            *(("LPOP", q, 1), ("LPOP", q), ("LPOP", q, 1), ("EXISTS", q), ("XADD", x, "2-1", "f", "v")),
+        ]
+        outcome = await store.atomically(reads)
+        nothing = self.key("none")
+        assert outcome.replies == [
+            *({b"f": b"v"}, {}, [b"v", None], {b"m"}),
+            *(set(), 1.5, None, [float("inf"), None]),
+            *([[b"m", 1.5], [b"n", float("inf")]], [b"m", b"n"], [b"i"], b"zset"),
+            *([[b"1-1", [b"f", b"v"]]], None, [None], -1),
+            *(1.6, None, [b"m", 1.6], [[b"n", float("inf")]]),
+            *([b"i"], None, None, 0, b"2-1"),
+        ]
+        assert [type(reply) for reply in outcome.replies[5:6]] == [float]
+        await expect(store, (("EXISTS", nothing, z, q), 0))
+
+    @needs("atomic")
+    async def test_a_required_step_with_nil_or_zero_stops_the_rest(self, store: Store) -> None:
+        a, total = self.key("a"), self.key("total")
+        visit = [required(("SET", a, "1", "NX")), ("INCRBY", total, 1)]
+        first, second = await store.atomically(visit), await store.atomically(visit)
+        assert (bool(first), first.stopped_at, first.replies) == (True, None, [b"OK", 1])
+        assert (bool(second), second.stopped_at, second.replies) == (False, 0, [None])
+        zero = await store.atomically([("INCRBY", total, 1), required(("EXISTS", self.key("none"))), ("DEL", total)])
+        assert (bool(zero), zero.stopped_at, zero.replies) == (False, 1, [2, 0])
+        await expect(store, (("GET", total), b"1"))
+
+    @needs("atomic", "set", "list")
+    async def test_a_required_step_goes_on_with_anything_but_nil_and_zero(self, store: Store) -> None:
+        a, none = self.key("a"), self.key("none")
+        outcome = await store.atomically(
+            [
+                *(required(("SET", a, "")), required(("GET", a)), required(("INCRBY", self.key("n"), -1))),
+                *(required(("SMEMBERS", none)), required(("LRANGE", none, 0, -1)), required(("MGET", none))),
+            ]
+        )
+        assert outcome.replies == [b"OK", b"", -1, set(), [], [None]]
+        assert outcome
+
+    @needs("atomic", "hash", "set", "zset", "list", "stream")
+    async def test_a_stop_after_writes_undoes_every_one_of_them(self, store: Store) -> None:
+        at_ms = await clock_ms(store) // 3_600_000 * 3_600_000 + 2 * 3_600_000
+        kinds = ("string", "hash", "set", "zset", "list", "stream")
+        for kind in kinds:
+            key, dying = self.key(kind), self.key(f"dying {kind}")
+            await store.run(
+                [Strings.of_kind(kind, key), Strings.of_kind(kind, dying), ("PEXPIREAT", dying, at_ms)],
+            )
+        s, h, m, z, q, x = (self.key(kind) for kind in kinds)
+        before = await self.contents(store)
+        writes: list[list[tuple[str | bytes | int, ...]]] = [
+            [("SET", s, "changed")],
+            [("SET", s, "changed", "PX", 10)],
+            [("INCRBY", self.key("new"), 1), ("EXPIRE", self.key("new"), 10)],
+            [("DEL", *(self.key(kind) for kind in kinds))],
+            [("DEL", *(self.key(f"dying {kind}") for kind in kinds)), ("HSET", self.key("dying list"), "f", "v")],
+            [("PERSIST", self.key(f"dying {kind}")) for kind in kinds],
+            [("PEXPIREAT", self.key(kind), at_ms + 3_600_000) for kind in kinds],
+            [("PEXPIREAT", self.key(kind), 1) for kind in kinds],
+            [("GETDEL", s), ("RPUSH", s, "now a list")],
+            [("GETEX", self.key("dying string"), "PERSIST")],
+            [("SET", self.key("dying string"), "changed", "KEEPTTL")],
+            [("SET", h, "no hash any more"), ("SET", m, "no set"), ("SET", z, "-"), ("SET", q, "-"), ("SET", x, "-")],
+            [("HSET", h, "f", "changed", "g", "new"), ("HDEL", h, "f"), ("HINCRBY", h, "n", 5)],
+            [("HDEL", h, "f")],
+            [("SADD", m, "y"), ("SREM", m, "x", "y")],
+            [("ZADD", z, 9, "x", 8, "y"), ("ZPOPMIN", z, 2), ("ZADD", z, 1, "z")],
+            [("ZREMRANGEBYSCORE", z, "-inf", "inf")],
+            [("LPUSH", q, "a"), ("RPUSH", q, "b"), ("LSET", q, 0, "c"), ("LPOP", q), ("LREM", q, 0, "x"), ("RPOP", q)],
+            [("LTRIM", q, 1, 0)],
+            [("XADD", x, "9-9", "f", "v"), ("XDEL", x, "1-1"), ("XTRIM", x, "MAXLEN", 0)],
+        ]
+        for steps in writes:
+            outcome = await store.atomically([*steps, required(("GET", self.key("none")))])
+            assert outcome.stopped_at == len(steps), steps
+            assert len(outcome.replies) == len(steps) + 1
+            assert await self.contents(store) == before, steps
+        # An id that was taken back may be given again.
+        assert await store.atomically([("XADD", x, "1-2", "f", "v")])
+
+    @needs("atomic", "hash")
+    async def test_an_error_of_any_step_undoes_all_and_names_it(self, store: Store) -> None:
+        a, b, text = self.key("a"), self.key("b"), self.key("text")
+        await store.run([("SET", text, "x"), ("SET", b, "kept", "EX", 7200)])
+        before = await self.contents(store)
+        for bad, error in (
+            (("INCRBY", text, 1), NotANumber),
+            (("HSET", text, "f", "v"), WrongKind),
+            (required(("HGET", text, "f")), WrongKind),
+            (field_holds(text, "f", "v"), WrongKind),
+            (("NOPE", text), UnknownCommand),
+        ):
+            with pytest.raises(error) as caught:
+                await store.atomically([("SET", a, "1"), ("SET", b, "lost"), ("DEL", b), bad, ("SET", a, "2")])
+            assert isinstance(caught.value, CommandError)
+            if error is not UnknownCommand:
+                assert caught.value.key == text
+                assert caught.value.command
+            assert await self.contents(store) == before
+
+    @needs("atomic")
+    async def test_a_guard_goes_on_only_if_the_key_still_holds_the_value(self, store: Store) -> None:
+        lock = self.key("lock")
+        await store.run([("SET", lock, "mine")])
+        theirs = await store.atomically([holds(lock, "theirs"), ("DEL", lock)])
+        assert (bool(theirs), theirs.stopped_at, theirs.replies) == (False, 0, [0])
+        await expect(store, (("GET", lock), b"mine"))
+        mine = await store.atomically([holds(lock, b"mine"), ("DEL", lock)])
+        assert (bool(mine), mine.replies) == (True, [1, 1])
+        await expect(store, (("EXISTS", lock), 0))
+
+    @needs("atomic")
+    async def test_a_guard_for_absence_goes_on_only_if_nothing_is_there(self, store: Store) -> None:
+        a = self.key("a")
+        assert await store.atomically([holds(a, None), ("SET", a, "")])
+        assert not await store.atomically([holds(a, None), ("SET", a, "2")])
+        assert await store.atomically([holds(a, ""), ("SET", a, "3")])
+        await expect(store, (("GET", a), b"3"))
+
+    @needs("atomic")
+    async def test_a_guard_compares_bytes_and_nothing_else(self, store: Store) -> None:
+        a = self.key("a")
+        for held, close in ((b"1", b"1.0"), (b"10", b"1e1"), (b"a", b"a\x00"), (b"", b"\x00"), (b"\xff", b"\xc3\xbf")):
+            await store.run([("SET", a, held)])
+            assert not await store.atomically([holds(a, close)])
+            assert await store.atomically([holds(a, held)])
+        await store.run([("SET", a, "10")])
+        assert await store.atomically([holds(a, 10)])
+
+    @needs("atomic", "hash")
+    async def test_a_guard_of_a_field_compares_that_field(self, store: Store) -> None:
+        h = self.key("h")
+        assert await store.atomically([field_holds(h, "version", None), ("HSET", h, "version", 1)])
+        assert not await store.atomically([field_holds(h, "version", None), ("HSET", h, "version", 1)])
+        assert not await store.atomically([field_holds(h, "version", 2), ("HSET", h, "version", 3)])
+        assert await store.atomically([field_holds(h, "version", 1), ("HSET", h, "version", 2)])
+        assert await store.atomically([field_holds(h, "other", None), ("HSET", h, "other", "x")])
+        await expect(store, (("HGETALL", h), {b"version": b"2", b"other": b"x"}))
+
+    @needs("atomic", "hash")
+    async def test_a_guard_that_fails_late_undoes_what_came_before(self, store: Store) -> None:
+        a, h = self.key("a"), self.key("h")
+        await store.run([("SET", a, "1"), ("HSET", h, "f", "1")])
+        before = await self.contents(store)
+        assert (await store.atomically([("SET", a, "2"), holds(a, "1"), ("DEL", a)])).stopped_at == 1
+        assert (await store.atomically([("DEL", a, h), field_holds(h, "f", "1")])).replies == [2, 0]
+        assert await self.contents(store) == before
+        assert await store.atomically([("SET", a, "2"), holds(a, "2"), ("HDEL", h, "f"), field_holds(h, "f", None)])
+
+    @needs("atomic")
+    async def test_walking_the_whole_store_is_no_atomic_step(self, store: Store) -> None:
+        for command in (("SCAN", "0"), ("DBSIZE",)):
+            with pytest.raises(BadArgument):
+                await store.atomically([("SET", self.key("a"), "1"), command])
+        await expect(store, (("EXISTS", self.key("a")), 0))
+
+    @needs("atomic", "list")
+    async def test_an_atomic_step_may_be_large(self, store: Store) -> None:
+        q = self.key("q")
+        outcome = await store.atomically([("RPUSH", q, *(f"item {n}" for n in range(6000))), ("LLEN", q)])
+        assert outcome.replies == [6000, 6000]
+        many = await store.atomically([("INCRBY", self.key("n"), 1) for _ in range(2000)])
+        assert many.replies == list(range(1, 2001))
+
+    @needs("atomic")
+    async def test_nobody_sees_a_state_in_between(self, store: Store, other: Store | None) -> None:
+        a, b = self.key("a"), self.key("b")
+        await store.run([("SET", a, 0), ("SET", b, 0)])
+        seen: list[list[bytes]] = []
+        done = asyncio.Event()
+
+        async def look() -> None:
+            while not done.is_set():
+                [pair] = await (other or store).run([("MGET", a, b)])
+                seen.append(pair)
+                await asyncio.sleep(0)
+
+        async def move() -> None:
+            for n in range(100):
+                stop = [required(("GET", self.key("none")))] if n % 3 == 0 else []
+                await store.atomically([("INCRBY", a, 1), ("INCRBY", b, 1), *stop])
+                await asyncio.sleep(0)  # so that those who look get a turn on a store that never waits
+            done.set()
+
+        async with asyncio.timeout(30):
+            await asyncio.gather(look(), look(), move())
+        assert [pair for pair in seen if pair[0] != pair[1]] == []
+        assert len(set(map(tuple, seen))) > 2
+        await expect(store, (("MGET", a, b), [b"66", b"66"]))

@@ -1,0 +1,52 @@
+"""Every store keeps the contract. A new store is a class of a line or two here."""
+
+from pathlib import Path
+
+import pytest
+
+from keystead.testing import StoreContract
+from keystead.testing.servers import Cluster, Server
+
+
+class TestMemory(StoreContract):
+    @pytest.fixture
+    def url(self) -> str:
+        return "memory://"
+
+    @pytest.fixture
+    async def other(self) -> None:
+        """Each connection to memory has a store of its own."""
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/keystead.db"
+
+
+class TestValkey(StoreContract):
+    @pytest.fixture
+    def url(self, valkey: Server) -> str:
+        return valkey.url
+
+
+class TestRedis(StoreContract):
+    @pytest.fixture
+    def url(self, redis: Server) -> str:
+        return redis.url
+
+
+class TestRedisSocket(StoreContract):
+    @pytest.fixture
+    def url(self, redis: Server) -> str:
+        return f"redis+unix://{redis.socket_path}"
+
+
+class TestCluster(StoreContract):
+    prefix = b"{t}"
+    counts_listeners = False
+
+    @pytest.fixture
+    def url(self, valkey_cluster: Cluster) -> str:
+        valkey_cluster.flush()
+        return valkey_cluster.url

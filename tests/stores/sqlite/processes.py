@@ -1,0 +1,117 @@
+"""Runs the functions of `programs.py` as processes of their own, and waits on conditions."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 20.0
+
+# A mount namespace of its own: what the program mounts nobody else sees, and it is gone with the program.
+OWN_MOUNTS = ("unshare", "--map-root-user", "--mount")
+
+
+def command(program: str, *arguments: object, under: Sequence[str] = ()) -> list[str]:
+    return [*under, sys.executable, "-m", "tests.stores.sqlite.programs", program, *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def started(program: str, *arguments: object, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """A program whose input and output are pipes. It is gone when the block is left."""
+    with subprocess.Popen(
+        command(program, *arguments, under=under),
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finished(
+    program: str, *arguments: object, under: Sequence[str] = (), seconds: float = PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
+    """A program that ran to its end; one that hangs fails the test."""
+    try:
+        return subprocess.run(
+            command(program, *arguments, under=under),
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"{program} did not end within {seconds:g} s: {error.stdout!r} {error.stderr!r}")
+
+
+def succeeded(program: str, *arguments: object, under: Sequence[str] = ()) -> list[str]:
+    """The lines a program printed. It has to end well."""
+    result = finished(program, *arguments, under=under)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def all_succeeded(programs: Sequence[Sequence[object]]) -> list[list[str]]:
+    """The lines of programs that ran at the same time: each waits until all have started."""
+    processes = [
+        subprocess.Popen(
+            command(*map(str, program)),  # type: ignore[arg-type]
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for program in programs
+    ]
+    try:
+        for process in processes:
+            assert line_of(process) == "ready"
+        for process in processes:
+            say(process, "go")
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0] * len(processes), [err for _, err in outputs]
+    return [out.splitlines() for out, _ in outputs]
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """The next line the program prints, or nothing if it has ended."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def say(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+    """Let the event loop run until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds:g} s in vain until {what}")
+        await asyncio.sleep(0.002)
