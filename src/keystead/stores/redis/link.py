@@ -124,7 +124,7 @@ async def dial(settings: Settings, address: Address, greet: Greet) -> Connection
         raise StoreRefused(
             f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
         ) from None
-    except (OSError, ConnectionLost) as error:
+    except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
         connection.close("it failed")
         raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
     except BaseException:
@@ -136,8 +136,9 @@ async def dial(settings: Settings, address: Address, greet: Greet) -> Connection
 async def sign_in(connection: Connection, user: str | None, password: str | None, database: int = 0) -> None:
     """The first words on every connection."""
     commands: list[tuple[str | bytes | int, ...]] = [("PING",)]
-    if password is not None:
-        commands.insert(0, ("AUTH", user or "default", password))
+    if user is not None or password is not None:
+        # A user without a password is asked for, too: without AUTH this would go on as another one, the default.
+        commands.insert(0, ("AUTH", user or "default", password or ""))
     if database:
         commands.append(("SELECT", database))
     for reply in await call(connection, *commands):

@@ -49,6 +49,9 @@ class Settings:
             raise BadUrl(f"the store URL cannot be read: {error}") from None
         scheme, _, form = parts.scheme.partition("+")
         userinfo, at, hosts = parts.netloc.rpartition("@")
+        # Said before anything else: what looks like a port or a database may be the second half of a password.
+        if parts.fragment or ("@" in parts.path and form != "unix") or ("@" in parts.query and not at):
+            raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         user, _, password = userinfo.partition(":")
         topology: Literal["single", "sentinel", "cluster"] = (
             "sentinel" if form == "sentinel" else "cluster" if form == "cluster" else "single"

@@ -22,6 +22,9 @@ HANDLERS: dict[str, Handler] = {
     **streams.HANDLERS,
 }
 
+# Reads of one key's row alone. All others look more than once, and must see the same state each time.
+ONE_LOOK = frozenset({"GET", "PTTL", "TYPE", "HLEN", "SCARD", "ZCARD", "LLEN", "XLEN"})
+
 # A read of more entries than this leaves the event loop for a thread.
 INLINE_WIDTH = 256
 
@@ -45,6 +48,9 @@ class Interpreter:
         tables = self.tables
         tables.now_ms = self.clock()
         replies = []
+        snapshot = any(call.spec.name not in ONE_LOOK for call in calls)
+        if snapshot:
+            tables.execute("BEGIN")
         try:
             for call in calls:
                 if len(call.args) > INLINE_WIDTH or (call.spec.wide and not call.spec.keys):
@@ -53,6 +59,8 @@ class Interpreter:
                 replies.append(self._reply(call))
         finally:
             tables.width = None
+            if snapshot:
+                tables.execute("ROLLBACK")
         return replies
 
     def atomically(self, steps: list[Planned]) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
@@ -17,15 +16,18 @@ if TYPE_CHECKING:
 
 def get(tables: Tables, call: Call) -> Reply:
     # The hottest read of all: the row is looked at here, not through `holding`.
-    found = tables.execute("SELECT kind, expires_at, value FROM keys WHERE key = ?", call.args).fetchone()
-    if found is None:
+    key = call.args[0]
+    known = tables.string_ids.get(key)
+    if known is not None:
+        found = tables.execute("SELECT expires_at, value FROM keys WHERE id = ?", (known,)).fetchone()
+        if found is not None:
+            expires_at, value = found
+            return value if expires_at is None or expires_at > tables.now_ms else None
+    row = tables.holding(key, STRING)
+    if row is None:
         return None
-    kind, expires_at, value = found
-    if expires_at is not None and expires_at <= tables.now_ms:
-        return None
-    if kind != STRING:
-        raise wrong_kind(kind, STRING)
-    return value
+    tables.remember(key, row.id)
+    return row.value
 
 
 def mget(tables: Tables, call: Call) -> Reply:
@@ -34,13 +36,15 @@ def mget(tables: Tables, call: Call) -> Reply:
 
 
 def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
-    """Set a string, whatever was there. One statement for a key that is there: an upsert costs half as much again."""
-    row = (key, value, expires_at)
-    if tables.execute("UPDATE keys SET value = ?2, expires_at = ?3 WHERE key = ?1 AND kind = 1", row).rowcount == 0:
-        try:
-            tables.execute("INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?)", row)
-        except sqlite3.IntegrityError:  # a collection is in its place
-            tables.create(key, STRING, value, expires_at)
+    """Set a string, whatever was there."""
+    known = tables.string_ids.get(key)
+    if known is not None:
+        change = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ?"
+        if tables.execute(change, (value, expires_at, known)).rowcount:
+            return
+    change = "UPDATE keys SET value = ?, expires_at = ? WHERE key = ? AND kind = 1 RETURNING id"
+    found = tables.execute(change, (value, expires_at, key)).fetchone()
+    tables.remember(key, tables.create(key, STRING, value, expires_at) if found is None else found[0])
 
 
 def set_(tables: Tables, call: Call) -> Reply:

@@ -41,6 +41,8 @@ CREATE TABLE messages (
 CREATE TABLE subscribers (id TEXT, channel BLOB, expires_at INTEGER NOT NULL, PRIMARY KEY (id, channel)) WITHOUT ROWID;
 """
 
+REMEMBERED = 50_000  # ids of strings, a few megabytes
+
 # Up to this many entries are deleted with their key; more are left to the sweep.
 DELETE_AT_ONCE = 64
 
@@ -64,8 +66,18 @@ class Tables:
         self.execute = connection.execute
         self.wall_ms = wall_ms
         self.now_ms = 0
+        self.string_ids: dict[bytes, int] = {}
         self.width: int | None = None
         self.published = False
+
+    def remember(self, key: bytes, row_id: int) -> None:
+        """Keep the id of a string's row: found by it, the row costs one search instead of two.
+
+        An id belongs to one key for ever, in all processes, so what is remembered is right or gone.
+        """
+        if len(self.string_ids) >= REMEMBERED:
+            self.string_ids.clear()
+        self.string_ids[key] = row_id
 
     # --- whole keys ----------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Lane:
                 if is_locked(error):
                     self._worker.submit(self._wait_for_lock, self._locked)
                 else:
-                    self._finish(self._take(), None, error)
+                    self._finish(self._take()[0], None, error)
             else:
                 self._fill()
         else:
@@ -172,31 +172,30 @@ class Lane:
         if error is None:
             self._fill()
         else:
-            self._finish(self._take(), None, error)
+            self._finish(self._take()[0], None, error)
 
-    def _take(self) -> list[Batch]:
-        """The batches of the next group."""
+    def _take(self) -> tuple[list[Batch], bool]:
+        """The batches of the next group, and whether it is one for the worker."""
         group: list[Batch] = []
-        commands = 0
-        while self._queue and (not group or commands + self._queue[0].commands <= GROUP_COMMANDS):
-            batch = self._queue.popleft()
-            if self._alone:
-                self._alone -= 1
-                group.append(batch)
-                break
+        commands, heavy, queue = 0, False, self._queue
+        while queue and (not group or commands + queue[0].commands <= GROUP_COMMANDS):
+            batch = queue.popleft()
             if batch.future.done():
                 self._drop(batch)
                 continue
             group.append(batch)
             commands += batch.commands
-        return group
+            heavy = heavy or batch.heavy
+            if self._alone:
+                self._alone -= 1
+                break
+        return group, heavy or commands > INLINE_COMMANDS
 
     def _fill(self) -> None:
-        group = self._take()
-        if any(batch.heavy for batch in group) or sum(batch.commands for batch in group) > INLINE_COMMANDS:
+        group, heavy = self._take()
+        if heavy:
             self._worker.submit(
-                lambda: self._commit(self._run(group)),
-                lambda results, error: self._finish(group, results, error),
+                lambda: self._commit(self._run(group)), lambda results, error: self._finish(group, results, error)
             )
             return
         try:
@@ -230,11 +229,12 @@ class Lane:
             self._roll_back(group, error or RuntimeError("the group has no results"))
         else:
             for batch, result in zip(group, results, strict=True):
-                if not batch.future.done():
-                    if isinstance(result, KeysteadError):
-                        batch.future.set_exception(result)
+                future = batch.future
+                if not future.done():
+                    if type(result) is not list and isinstance(result, KeysteadError):
+                        future.set_exception(result)
                     else:
-                        batch.future.set_result(result)
+                        future.set_result(result)
             self._committed()
         while self._waiting and self._waiting[0].future.done():
             self._waiting.popleft()

@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from keystead.errors import BadArgument, CommandError, StoreClosed, StoreUnavailable
@@ -28,8 +27,8 @@ from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
-CHECKPOINT_ROWS = 8_000  # rows written between two checkpoints, at most
-CHECKPOINT_FRAMES = 4_000  # a log longer than this starts over: writing over it syncs faster than making it longer
+CHECKPOINT_ROWS = 16_000  # rows written between two checkpoints, at most
+CHECKPOINT_FRAMES = 8_000  # a log longer than this starts over: writing over it syncs faster than making it longer
 HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
 READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
 READS_A_TURN = 32  # reads in a row after which other tasks get a turn
@@ -251,6 +250,7 @@ class SqliteStore(Store):
         try:
             result = self._writing.replies(work) if isinstance(work, list) else work()
             self._writer.execute("COMMIT")
+            self._committed()
             return result
         except BaseException as error:
             if self._writer.in_transaction:
@@ -346,8 +346,3 @@ def _beyond(prefix: bytes) -> bytes | None:
 
 def _ignore(result: object, error: BaseException | None) -> None:
     """For work whose end nobody waits for."""
-
-
-def path_of(url_path: str) -> str:
-    """`sqlite:///relative` and `sqlite:////absolute`, as other tools write them."""
-    return str(Path(url_path))

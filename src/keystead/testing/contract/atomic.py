@@ -9,6 +9,7 @@ import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
 from keystead.stores import Store, field_holds, holds, required
+from keystead.stores.commands import INT64_MAX
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
 
@@ -162,6 +163,66 @@ class Atomic(Promises):
                 assert caught.value.key == text
                 assert caught.value.command
             assert await self.contents(store) == before
+
+    @needs("atomic", "hash", "set", "zset", "list", "stream")
+    async def test_an_error_that_shows_only_when_a_step_runs_undoes_all(self, store: Store) -> None:
+        a, none = self.key("a"), self.key("none")
+        s, h, m, z, q, x = (self.key(name) for name in ("s", "h", "m", "z", "q", "x"))
+        await store.run(
+            [
+                *(
+                    ("SET", s, "01"),
+                    ("HSET", h, "f", "-0", "max", INT64_MAX),
+                    ("SADD", m, "x"),
+                    ("ZADD", z, "inf", "x"),
+                ),
+                *(("RPUSH", q, "x"), ("XADD", x, "5-5", "f", "v"), ("SET", a, INT64_MAX, "EX", 7200)),
+            ]
+        )
+        before = await self.contents(store)
+        failing: list[list[tuple[str | bytes | int, ...]]] = [
+            [("INCRBY", s, 1)],
+            [("INCRBY", a, 1)],
+            [("HINCRBY", h, "f", 1)],
+            [("HINCRBY", h, "max", 1)],
+            [("ZADD", z, "INCR", "-inf", "x")],
+            [("LSET", none, 0, "x")],
+            [("LSET", q, 5, "x")],
+            [("XADD", x, "5-5", "f", "v")],
+            [("XADD", x, "4-*", "f", "v")],
+            [("SET", m, "x", "GET")],
+            [("SET", none, "x"), ("HSET", none, "f", "v")],
+            [("SET", none, "x"), ("INCRBY", none, 1)],
+            [("HSET", none, "f", "x"), ("HINCRBY", none, "f", 1)],
+            [("RPUSH", none, "x"), ("INCRBY", none, 1)],
+            [("DEL", m), ("RPUSH", m, "x"), ("SADD", m, "y")],
+            [("DEL", q), ("LSET", q, 0, "x")],
+            [("LTRIM", q, 1, 0), ("LSET", q, 0, "x")],
+            [("XADD", none, "5-5", "f", "v"), ("XADD", none, "5-5", "f", "v")],
+            [("INCRBY", self.key("n"), INT64_MAX), ("INCRBY", self.key("n"), 1)],
+        ]
+        for steps in failing:
+            with pytest.raises(CommandError) as caught:
+                await store.atomically([("SET", self.key("first"), "1"), ("PERSIST", a), *steps, ("SET", none, "last")])
+            assert (caught.value.command, caught.value.key) == (steps[-1][0], steps[-1][1])
+            assert await self.contents(store) == before, steps
+
+    @needs("atomic", "hash", "zset")
+    async def test_a_required_step_that_wrote_before_it_stopped_is_undone_too(self, store: Store) -> None:
+        n, h, z, s = (self.key(name) for name in ("n", "h", "z", "s"))
+        await store.run([("SET", n, 1), ("HSET", h, "f", "1", "n", 1), ("ZADD", z, 1, "m")])
+        before = await self.contents(store)
+        for command in (
+            ("DECRBY", n, 1),
+            ("INCRBY", n, -1),
+            ("HSET", h, "f", "2"),
+            ("HINCRBY", h, "n", -1),
+            ("ZADD", z, 2, "m"),
+            ("SET", s, "new", "GET"),
+        ):
+            outcome = await store.atomically([required(command)])
+            assert outcome.stopped_at == 0, command
+            assert await self.contents(store) == before, command
 
     @needs("atomic")
     async def test_a_guard_goes_on_only_if_the_key_still_holds_the_value(self, store: Store) -> None:

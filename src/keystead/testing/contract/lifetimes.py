@@ -35,7 +35,9 @@ class Lifetimes(Promises):
 
     @pytest.mark.parametrize(("word", "unit_ms"), [("EX", 1000), ("PX", 1)])
     @pytest.mark.parametrize("make", ["SET", "GETEX"])
-    async def test_a_relative_lifetime_is_what_was_asked(self, store: Store, make: str, word: str, unit_ms: int) -> None:
+    async def test_a_relative_lifetime_is_what_was_asked(
+        self, store: Store, make: str, word: str, unit_ms: int
+    ) -> None:
         a = self.key("a")
         await store.run([("SET", a, "1")])
         value = ("1",) if make == "SET" else ()
@@ -184,7 +186,9 @@ class Lifetimes(Promises):
         )
 
     @settings(
-        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+        max_examples=60,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
     )
     @given(ms=st.one_of(st.integers(-1, 3), st.integers(1, 2000), st.integers(-1, TEN_YEARS_MS)))
     async def test_no_duration_is_rounded_and_none_means_for_ever(self, store: Store, ms: int) -> None:

@@ -112,7 +112,9 @@ class Races(Promises):
     @needs("hash")
     async def test_different_fields_never_overwrite_each_other(self, store: Store, other: Store | None) -> None:
         h = self.key("h")
-        await asyncio.gather(*(by.run([("HSET", h, f"f{n}", n)]) for n, by in enumerate(self.connections(store, other))))
+        await asyncio.gather(
+            *(by.run([("HSET", h, f"f{n}", n)]) for n, by in enumerate(self.connections(store, other)))
+        )
         await expect(store, (("HGETALL", h), {b"f%d" % n: b"%d" % n for n in range(CALLERS)}))
 
     async def test_a_caller_reads_what_it_wrote(self, store: Store) -> None:

@@ -9,7 +9,23 @@ from keystead.stores import Store
 from keystead.testing.contract.promises import Promises, needs
 from keystead.testing.contract.strings import Strings
 
-NAMES = ("user:1", "user:2", "user:10", "User:1", "user:", "use", "a*b", "a[b]", "a\\b", "a?b", "axb", "a^b", "a-b", "ü", "")
+NAMES = (
+    "user:1",
+    "user:2",
+    "user:10",
+    "User:1",
+    "user:",
+    "use",
+    "a*b",
+    "a[b]",
+    "a\\b",
+    "a?b",
+    "axb",
+    "a^b",
+    "a-b",
+    "ü",
+    "",
+)
 
 # pattern -> what it finds among NAMES
 PATTERNS = {
@@ -91,7 +107,9 @@ class Scans(Promises):
         async for keys in store.scan(page=20):
             found.update(keys)
             come = [self.key(f"come:{turn}:{n}") for n in range(40)]
-            await store.run([*(("SET", key, "") for key in come), ("DEL", self.key("none"), *go[turn * 10 : turn * 10 + 10])])
+            await store.run(
+                [*(("SET", key, "") for key in come), ("DEL", self.key("none"), *go[turn * 10 : turn * 10 + 10])]
+            )
             turn += 1
             assert turn < 5000, "the scan has no end"
             if turn > 100:
@@ -111,7 +129,9 @@ class Scans(Promises):
         found: set[bytes] = set()
         cursor = b"0"
         for _ in range(1000):
-            [[cursor, page]] = await store.run([("SCAN", cursor, "MATCH", self.pattern("k*"), "COUNT", 7, "TYPE", "string")])
+            [[cursor, page]] = await store.run(
+                [("SCAN", cursor, "MATCH", self.pattern("k*"), "COUNT", 7, "TYPE", "string")]
+            )
             assert isinstance(cursor, bytes)
             found.update(page)
             if cursor == b"0":

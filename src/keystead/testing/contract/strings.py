@@ -221,9 +221,15 @@ class Errors(Promises):
         a, b = self.key("string"), self.key("hash")
         await store.run([("SET", a, "kept"), ("HSET", b, "f", "kept")])
         wrong: list[tuple[str | bytes | int, ...]] = [
-            *((name, b) for name in ("GET", "GETDEL", "GETEX", "SMEMBERS", "SCARD", "ZCARD", "ZPOPMIN", "LPOP", "XLEN")),
+            *(
+                (name, b)
+                for name in ("GET", "GETDEL", "GETEX", "SMEMBERS", "SCARD", "ZCARD", "ZPOPMIN", "LPOP", "XLEN")
+            ),
             *((name, b, 1) for name in ("INCRBY", "DECRBY", "SADD", "RPUSH", "LPUSH", "ZSCORE", "ZRANK", "LINDEX")),
-            *((name, b, 0, -1) for name in ("LRANGE", "LTRIM", "ZRANGE", "ZCOUNT", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE")),
+            *(
+                (name, b, 0, -1)
+                for name in ("LRANGE", "LTRIM", "ZRANGE", "ZCOUNT", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE")
+            ),
             *(("SET", b, "x", "GET"), ("ZADD", b, 1, "m"), ("XADD", b, "1-1", "f", "v"), ("XRANGE", b, "-", "+")),
             *(("SREM", b, "x"), ("SISMEMBER", b, "x"), ("ZREM", b, "x"), ("ZMSCORE", b, "x"), ("ZREVRANK", b, "x")),
             *(("LREM", b, 0, "x"), ("LSET", b, 0, "x"), ("LLEN", b), ("RPOP", b, 2), ("XDEL", b, "1-1")),

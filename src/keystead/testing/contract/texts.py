@@ -73,7 +73,9 @@ class Texts(Promises):
     @needs("atomic")
     async def test_an_atomic_step_takes_any_bytes(self, store: Store, text: bytes) -> None:
         key = self.key(text)
-        assert (await store.atomically([holds(key, None), ("SET", key, text), holds(key, text), ("GET", key)])).replies == [
+        assert (
+            await store.atomically([holds(key, None), ("SET", key, text), holds(key, text), ("GET", key)])
+        ).replies == [
             *(1, b"OK", 1, text),
         ]
 
