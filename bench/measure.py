@@ -122,9 +122,7 @@ async def compare(subject: str, match: Match, effort: Effort, progress: Progress
     contenders = [match.ours, *(peer.contender for peer in match.peers)]
     with progress.activity(f"{subject} · {match.name}", effort.rounds * len(contenders)) as advance:
         ours, *theirs = await _rounds(contenders, effort, advance)
-    return [
-        _row(subject, match.name, peer, ours, times) for peer, times in zip(match.peers, theirs, strict=True)
-    ]
+    return [_row(subject, match.name, peer, ours, times) for peer, times in zip(match.peers, theirs, strict=True)]
 
 
 async def _rounds(contenders: Sequence[Contender], effort: Effort, advance: Advance) -> list[list[float]]:
@@ -180,6 +178,16 @@ def random_keys(among: int, seed: int = 7) -> Iterator[str]:
     """The same endless sequence of keys for whoever asks."""
     chance = random.Random(seed)
     return itertools.cycle([key(chance.randrange(among)) for _ in range(20_000)])
+
+
+def new_keys(name: str) -> Iterator[str]:
+    """Keys that were never used, in no order that would help an index."""
+    return (f"bench:{name}:{_scattered(number):08x}" for number in itertools.count())
+
+
+def _scattered(number: int) -> int:
+    """A different 32-bit number for each number, far from its neighbours."""
+    return number * 2_654_435_761 & 0xFFFF_FFFF
 
 
 def values() -> Iterator[bytes]:

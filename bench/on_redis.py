@@ -87,9 +87,7 @@ def _matches(store: Store, client: Any) -> list[Match]:
 
     async def step(name: str) -> None:
         visit = f"bench:visit:{next(visits)}"
-        await store.atomically(
-            [required(("SET", visit, "1", "NX", "EX", 3600)), ("INCRBY", "bench:total", 1)]
-        )
+        await store.atomically([required(("SET", visit, "1", "NX", "EX", 3600)), ("INCRBY", "bench:total", 1)])
 
     async def peer_put(name: str) -> None:
         await client.set(name, VALUE, ex=3600)

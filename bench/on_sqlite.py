@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ import diskcache
 import lmdb
 
 from bench.measure import (
+    TASKS,
     VALUE,
     Advance,
     Contender,
     Effort,
     Match,
     Peer,
+    Play,
     Progress,
     Row,
     Target,
@@ -30,6 +32,7 @@ from bench.measure import (
     blocking,
     compare,
     key,
+    new_keys,
     random_keys,
     together,
     values,
@@ -51,10 +54,24 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
             with progress.activity("sqlite · loading", keys) as advance:
                 await load(store, range(keys), advance)
                 _load_peers(raw, cache, env, keys)
+            await _same_value(store, raw, cache, env)
             rows: list[Row] = []
             for match in _matches(store, raw, cache, env, keys):
                 rows += await compare(SUBJECT, match, effort, progress)
             return rows
+
+
+async def _same_value(store: Store, raw: sqlite3.Connection, cache: Any, env: Any) -> None:
+    """A benchmark of reads that find nothing would be fast, and worth nothing."""
+    with env.begin() as transaction:
+        found = [
+            *await store.run([("GET", key(1))]),
+            *raw.execute("SELECT value FROM kv WHERE key = ?", (key(1),)).fetchone(),
+            cache.get(key(1)),
+            transaction.get(key(1).encode()),
+        ]
+    if found != [VALUE] * len(found):
+        raise RuntimeError("the value that was loaded is not the value that is read")
 
 
 def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among: int) -> list[Match]:
@@ -109,12 +126,21 @@ def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among:
             Contender("keystead", together(put, random_keys(among))),
             [
                 Peer(sync("sqlite3, one at a time", raw_put), target=Target("at least", 10)),
+                Peer(Contender("sqlite3, 32 to a commit by hand", _batches(raw, random_keys(among)))),
                 Peer(
                     Contender("diskcache in threads", together(cache_put_in_thread, random_keys(among))),
                     target=Target("at least", 1),
                 ),
                 Peer(sync("diskcache, blocking", cache_put)),
                 Peer(sync("lmdb, one at a time", lmdb_put)),
+            ],
+        ),
+        Match(
+            "32 tasks, SET durable, new keys",
+            Contender("keystead", together(put, new_keys("ours"))),
+            [
+                Peer(Contender("sqlite3, one at a time", blocking(raw_put, new_keys("theirs")))),
+                Peer(Contender("sqlite3, 32 to a commit by hand", _batches(raw, new_keys("by hand")))),
             ],
         ),
         Match(
@@ -126,6 +152,20 @@ def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among:
             ],
         ),
     ]
+
+
+def _batches(raw: sqlite3.Connection, keys: Iterator[str]) -> Play:
+    """What sharing commits can give at most: somebody who has 32 writes at hand, and no event loop."""
+    fresh = values()
+
+    async def play(operations: int) -> None:
+        for _ in range(operations // TASKS):
+            raw.execute("BEGIN IMMEDIATE")
+            for _ in range(TASKS):
+                raw.execute(UPSERT, (next(keys), next(fresh)))
+            raw.execute("COMMIT")
+
+    return play
 
 
 UPSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"

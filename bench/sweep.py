@@ -70,9 +70,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
         bare_s = max(bare_s, longest_sync(folder / "bare", 0.2 if quick else 5))
     note = ""
     if bare_s > LONGEST.limit / 1000:
-        note = (
-            f"a bare fsync took up to {bare_s * 1000:.0f} ms on this disk in this run: no SET can be shorter"
-        )
+        note = f"a bare fsync took up to {bare_s * 1000:.0f} ms on this disk in this run: no SET can be shorter"
     return [
         Row(SUBJECT, "longest GET during it", during.get * 1000, "ms", LONGEST),
         Row(SUBJECT, "longest SET during it", during.put * 1000, "ms", LONGEST, note=note),

@@ -323,6 +323,14 @@ def _indexes(args: Sequence[bytes]) -> tuple[int, int]:
     return integer(args[1]), integer(args[2])
 
 
+def _place(args: Sequence[bytes]) -> int:
+    """One index, or a count with a sign. Servers differ on what comes after turning the sign of the least integer."""
+    place = integer(args[1])
+    if place == INT64_MIN:
+        raise NotANumber(f"{place} is outside of every list")
+    return place
+
+
 _NO_BOUND = Bound(0.0)
 
 
@@ -589,12 +597,12 @@ TABLE: dict[str, Spec] = {
             (
                 "LREM key count item",
                 "how many are gone: the first, the last (count < 0) or all (0)",
-                *(WRITE, 1, 3, 3, lambda args: integer(args[1]), True),
+                *(WRITE, 1, 3, 3, _place, True),
             ),
             (
                 "LINDEX key index",
                 "one item, or nil",
-                *(READ, 1, 2, 2, lambda args: integer(args[1]), True),
+                *(READ, 1, 2, 2, _place, True),
             ),
             (
                 "LSET key index item",
@@ -603,7 +611,7 @@ TABLE: dict[str, Spec] = {
                 1,
                 3,
                 3,
-                lambda args: integer(args[1]),
+                _place,
             ),
         ),
         *_rows(

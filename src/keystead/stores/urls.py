@@ -66,7 +66,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
         engine + topology: _redis
         for engine in ("redis", "rediss", "valkey", "valkeys")
         for topology in ("", "+unix", "+sentinel", "+cluster")
-        if (engine[-1], topology) != ("s", "+unix")
+        if not (engine in ("rediss", "valkeys") and topology == "+unix")
     },
 }
 

@@ -26,5 +26,6 @@ import pytest
 pytest.register_assert_rewrite("keystead.testing.contract", "keystead.testing.state_machine")
 
 from keystead.testing.contract import StoreContract, needs  # noqa: E402
+from keystead.testing.state_machine import Subject, machine_of, oracle_on  # noqa: E402
 
-__all__ = ["StoreContract", "needs"]
+__all__ = ["StoreContract", "Subject", "machine_of", "needs", "oracle_on"]

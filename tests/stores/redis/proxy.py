@@ -26,6 +26,7 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._replies_left: int | None = None
+        self._replies_until_held: int | None = None
         self._requests_left: int | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,6 +47,10 @@ class Proxy:
         run what it answers to. With 0, no byte of the next reply passes."""
         self._replies_left = count
 
+    def hold_replies_after(self, count: int) -> None:
+        """When this many bytes of replies have passed, nothing more does until `resume`."""
+        self._replies_until_held = count
+
     def cut_requests_after(self, count: int) -> None:
         """Reset the connection once: when this many bytes of requests have passed and more would."""
         self._requests_left = count
@@ -60,13 +65,17 @@ class Proxy:
         await self._stop_listening()
         self.reset()
 
+    async def accept(self) -> None:
+        """Let connections in again after `refuse`. Other faults stay."""
+        if self._listener is None:
+            await self._listen()
+
     async def resume(self) -> None:
         """Let everything pass again, also what was held back."""
         self.delay = lambda: 0.0
-        self._replies_left = self._requests_left = None
+        self._replies_left = self._requests_left = self._replies_until_held = None
         self._flows.set()
-        if self._listener is None:
-            await self._listen()
+        await self.accept()
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -146,6 +155,11 @@ class Proxy:
         return None
 
     def _passing_replies(self, data: bytes) -> bytes | None:
+        if self._replies_until_held is not None:
+            self._replies_until_held -= len(data)
+            if self._replies_until_held <= 0:
+                self._flows.clear()
+                self._replies_until_held = None
         if self._replies_left is not None:
             if self._replies_left < len(data):
                 allowed, self._replies_left = data[: self._replies_left], None

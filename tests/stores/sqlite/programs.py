@@ -8,9 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from keystead import connect
@@ -234,31 +232,41 @@ async def open_without_rights(path: str) -> None:
         tell(str(error))
 
 
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def leave_room(ballast: str, room_bytes: int) -> None:
+    """Fill the disk but for this much."""
+    with open(ballast, "wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+        file.truncate(file.tell() - room_bytes)
+
+
 async def open_on_a_read_only_mount(folder: str) -> None:
     """Needs a mount namespace of its own."""
     async with SqliteStore(f"{folder}/store.db") as store:
         await store.run([("SET", "a", "1")])
-    subprocess.run(["mount", "--bind", folder, folder], check=True)
-    subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+    mount("--bind", folder, folder)
+    mount("-o", "remount,ro,bind", folder)
     tell(await code_of(SqliteStore(f"{folder}/store.db").open()))
     tell(await code_of(SqliteStore(f"{folder}/new.db").open()))
 
 
 async def fill_the_disk(folder: str) -> None:
     """Needs a mount namespace of its own. Tells facts as JSON."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", folder], check=True)
+    mount("-t", "tmpfs", "-o", "size=6m", "tmpfs", folder)
     facts: dict[str, Any] = {}
     path = f"{folder}/store.db"
-    ballast = Path(folder, "ballast")
+    ballast = f"{folder}/ballast"
     async with SqliteStore(path) as store:
         acknowledged = []
         for number in range(100):
             await store.run([("SET", f"before:{number}", "x" * 1000)])
             acknowledged.append(f"before:{number}")
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 4096)
-        ballast.open("r+b").truncate(ballast.stat().st_size - 700_000)  # room for small writes, none for large
+        leave_room(ballast, 700_000)  # for small writes, not for large ones
 
         # One batch that does not fit, among others that do, all in one group.
         big = "x" * 3_000_000
@@ -286,7 +294,7 @@ async def fill_the_disk(folder: str) -> None:
         [halves] = await store.run([("EXISTS", "left", "right", "big")])
         facts["halves"] = halves
 
-        ballast.unlink()
+        os.unlink(ballast)
         facts["after room was made"] = await code_of(store.run([("SET", "after", "1"), ("SET", "big", big)]))
     async with SqliteStore(path) as store:
         facts["missing after reopening"] = await missing(store, [*acknowledged, "after", "big"])

@@ -5,7 +5,8 @@
 -- ARGV[2…] for each step: flags, the kind it works on, how many keys it has, how many arguments, the arguments
 --          (the command first, its keys next)
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
---          argument ("=") or nil ("~"); "#" it adds to a number; "p" it publishes
+--          argument ("=") or nil ("~"); "k" it may have written although that is its reply; "#" it adds to a number;
+--          "p" it publishes
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
 
@@ -26,33 +27,30 @@ local function has(step, flag)
   return string.find(step.flags, flag, 1, true) ~= nil
 end
 
--- A step fails after others have written only on a key of another kind or a number that is none. Where what is there
--- now excludes both, nothing needs to be kept for undoing.
+-- A step fails after others have written only on a key of another kind, or on a number that is none or grows too
+-- large. Where what is there now excludes all that, nothing needs to be kept for undoing.
 local function is_small_integer(text)
-  return not text or (#text <= 15 and string.find(text, '^%-?%d+$') ~= nil)
+  return not text or text == '0' or (#text <= 12 and string.find(text, '^%-?[1-9]%d*$') ~= nil)
 end
 
-local written = false
-for _, step in ipairs(steps) do
-  if written and last < #steps then
-    for k = 2, step.keys + 1 do
-      local held = redis.call('TYPE', step.args[k])['ok']
-      if step.kind ~= '' and held ~= 'none' and held ~= step.kind then
-        last = #steps
-      elseif has(step, '#') and held ~= 'none' then
-        local value
-        if step.kind == 'hash' then
-          value = redis.call('HGET', step.args[2], step.args[3])
-        else
-          value = redis.call('GET', step.args[2])
-        end
-        if not is_small_integer(value) or not is_small_integer(step.args[#step.args]) then
-          last = #steps
-        end
-      end
-    end
+local function number_in(step)
+  if step.kind == 'hash' then
+    return redis.call('HGET', step.args[2], step.args[3])
   end
-  written = written or has(step, 'w')
+  return redis.call('GET', step.args[2])
+end
+
+local function may_fail(step)
+  for k = 2, step.keys + 1 do
+    local held = redis.call('TYPE', step.args[k])['ok']
+    if step.kind ~= '' and held ~= 'none' and held ~= step.kind then return true end
+  end
+  return has(step, '#') and not (is_small_integer(step.args[#step.args]) and is_small_integer(number_in(step)))
+end
+
+for i, step in ipairs(steps) do
+  if last == #steps or #steps == 1 then break end
+  if may_fail(step) then last = #steps end
 end
 
 local kept = {}
@@ -94,10 +92,13 @@ for i, step in ipairs(steps) do
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = (not reply) and 1 or 0 end
   else
-    if i < last and has(step, 'w') then
+    if has(step, 'w') and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
     end
     reply = redis.pcall(unpack(step.args))
+    if has(step, '#') and type(reply) == 'number' and math.abs(reply) >= 2 ^ 53 then
+      reply = number_in(step) -- a number of Lua's has no room for it: as text
+    end
   end
   replies[i] = reply
   local failed = type(reply) == 'table' and reply.err

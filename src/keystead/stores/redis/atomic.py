@@ -10,13 +10,15 @@ from typing import Any
 from keystead.stores.base import Outcome, Planned
 from keystead.stores.commands import Call
 from keystead.stores.redis.connection import ReplyError, pack_command
-from keystead.stores.redis.replies import SHAPES, error_of
+from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address
 
 SCRIPT = files(__package__).joinpath("atomic.lua").read_bytes()
 DIGEST = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()  # what Redis names scripts by
 
 _COUNTERS = frozenset({"INCRBY", "DECRBY", "HINCRBY"})
+# Their reply may be nil or 0 although they wrote.
+_SILENT_WRITERS = _COUNTERS | {"SET", "HSET", "ZADD"}
 
 
 class Script:
@@ -39,6 +41,16 @@ class Script:
     def by_text(self) -> bytes:
         return pack_command((b"EVAL", SCRIPT, *self._rest))
 
+    def failure(self, reply: Any) -> ReplyError | None:
+        """The reason why the whole may be asked for again: a step that the server could not serve now.
+
+        A server that has become a replica says so of the first step that writes, from within the script.
+        """
+        if isinstance(reply, list) and reply[0] and is_transient(reply[1][-1]):
+            failed: ReplyError = reply[1][-1]
+            return failed
+        return None
+
     def outcome(self, reply: list[Any], address: Address) -> Outcome:
         """What the script returned, shaped; raises the error of the step that failed."""
         stopped, replies = reply
@@ -46,6 +58,9 @@ class Script:
             raise error_of(self.steps[stopped - 1].call, replies[-1], address)
         shaped = []
         for step, raw in zip(self.steps, replies, strict=False):
+            if step.call.spec.name in _COUNTERS:
+                shaped.append(int(raw))  # large ones come as text
+                continue
             shape = None if step.guard else SHAPES.get(step.call.spec.name)
             shaped.append(raw if shape is None else shape(step.call, raw))
         return Outcome(shaped, stopped_at=stopped - 1 if stopped else None)
@@ -60,9 +75,15 @@ def _packed(step: Planned) -> list[bytes]:
         flags = b"p"
     else:
         flags = (b"w" if call.spec.writes else b"") + (b"!" if step.required else b"")
+        flags += b"k" if step.required and call.spec.name in _SILENT_WRITERS and not _only_if(call) else b""
         flags += b"#" if call.spec.name in _COUNTERS else b""
     arguments = [call.spec.name.encode(), *call.args, *extra]
     return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
+
+
+def _only_if(call: Call) -> bool:
+    """A SET whose nil says that it did not write: NX or XX, without GET."""
+    return call.spec.name == "SET" and bool(call.options.only_if) and not call.options.get
 
 
 def _kind(call: Call) -> str:

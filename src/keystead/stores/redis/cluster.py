@@ -32,7 +32,7 @@ from keystead.stores.redis.store import (
     shaped,
     stated_guarantees,
 )
-from keystead.stores.redis.subscription import subscription
+from keystead.stores.redis.subscription import Listener, subscription
 
 SLOTS = 16_384
 _ASKING = pack_command((b"ASKING",))
@@ -68,6 +68,7 @@ class ClusterStore(Store):
         )
         self._settings = settings
         self._links: dict[Address, Link] = {}
+        self._listeners: set[Listener] = set()
         self._owners: list[Address] = []
         self._refreshing: asyncio.Task[None] | None = None
         self._open = False
@@ -90,6 +91,8 @@ class ClusterStore(Store):
 
     async def close(self) -> None:
         self._open = False
+        for listener in self._listeners:
+            listener.stop(f"{self.url} was closed")
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.wait({self._refreshing})
@@ -222,7 +225,7 @@ class ClusterStore(Store):
             connection = link.connection
             if connection is None or connection.lost is not None or connection.congested is not None:
                 connection = await link.connected(deadline)
-            replies = await self._round_trip(connection, group)
+            replies = await self._round_trip(deadline, connection, group)
         except StoreClosed as error:
             if self._open:
                 return group, str(error)  # only this link was given up
@@ -253,11 +256,12 @@ class ClusterStore(Store):
                 piece.reply = shaped(piece.call, reply, address)
         return again, failure
 
-    async def _round_trip(self, connection: Connection, group: list[Piece]) -> list[Any]:
+    async def _round_trip(self, deadline: float, connection: Connection, group: list[Piece]) -> list[Any]:
         if not any(piece.asking for piece in group):
-            return await connection.send(pack([piece.call for piece in group]), len(group))
+            return await connection.send_until(deadline, pack([piece.call for piece in group]), len(group))
         payload = b"".join((_ASKING if piece.asking else b"") + pack([piece.call]) for piece in group)
-        replies = iter(await connection.send(payload, len(group) + sum(piece.asking for piece in group)))
+        count = len(group) + sum(piece.asking for piece in group)
+        replies = iter(await connection.send_until(deadline, payload, count))
         return [(next(replies), next(replies))[1] if piece.asking else next(replies) for piece in group]
 
     def _elsewhere(self, pieces: list[Piece]) -> list[Piece]:
@@ -312,7 +316,7 @@ class ClusterStore(Store):
             try:
                 connection = await self._link_to(address).connected(deadline)
                 payload = (_ASKING if piece.asking else b"") + (script.by_text if text else script.by_digest)
-                reply = (await connection.send(payload, 1 + piece.asking))[-1]
+                reply = (await connection.send_until(deadline, payload, 1 + piece.asking))[-1]
             except StoreClosed:
                 if not self._open:
                     raise
@@ -327,6 +331,7 @@ class ClusterStore(Store):
                 failure = str(lost)
             else:
                 piece.address = address
+                reply = script.failure(reply) or reply
                 if not isinstance(reply, ReplyError):
                     return script.outcome(reply, address)
                 if str(reply).startswith("NOSCRIPT"):
@@ -374,7 +379,7 @@ class ClusterStore(Store):
         problem: StoreError | None = None
         for address in self._masters():
             try:
-                entered = subscription(self._settings, address, channels)
+                entered = subscription(self._settings, address, channels, self._listeners)
                 mailbox = await entered.__aenter__()
             except StoreUnavailable as error:
                 problem = error

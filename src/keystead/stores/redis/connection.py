@@ -16,6 +16,7 @@ import hiredis
 from keystead.stores.redis.settings import Address
 
 HIGH_WATER_BYTES = 1 << 20
+SPARED_S = 0.005  # a caller that is late by less than this needs no timer of its own
 
 # hiredis states the type of a tuple with exactly one argument.
 pack_command = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)
@@ -56,19 +57,23 @@ class Connection(asyncio.Protocol):
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
         self._expected: deque[_Expected] = deque()
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._unsent: list[_Expected] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
+        self._transport_is_full = False
         self._transport: asyncio.Transport | None = None
         self._hear: Callable[[Any], None] | None = None
         self._lose: Callable[[str], None] | None = None
 
     # --- for callers ---------------------------------------------------------------------------------------
 
-    def send(self, payload: bytes, count: int) -> asyncio.Future[list[Any]]:
-        """Send packed commands and get as many replies. Raises ConnectionLost through the future."""
+    def send(self, payload: bytes, count: int, now: float) -> asyncio.Future[list[Any]]:
+        """Send packed commands and get as many replies. Raises ConnectionLost through the future.
+
+        `now` is the time of the event loop, which most callers need themselves.
+        """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
-        now = self._loop.time()
         if self.lost is not None:
             future.set_exception(ConnectionLost(self.lost, False, now))
             return future
@@ -79,9 +84,29 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._out.append(payload)
         self._unsent.append(expected)
+        self._out_bytes += len(payload)
+        if self._out_bytes > HIGH_WATER_BYTES and self._writable is None:
+            # Many large values in one turn: the rest waits, or all of them would be copied into one write.
+            self._writable = self._loop.create_future()
         if self._timer is None:
             self._timer = self._loop.call_at(now + self._timeout, self._overdue)
         return future
+
+    async def send_until(self, deadline: float, payload: bytes, count: int) -> list[Any]:
+        """As `send`, for a caller that has used up some of its time already: it waits until the deadline only.
+
+        Whoever leaves keeps its place in the queue, and the others their connection.
+        """
+        now = self._loop.time()
+        if now >= deadline:
+            raise ConnectionLost(f"there was no time left to ask {self.address}", False, now)
+        if deadline - now > self._timeout - SPARED_S:
+            return await self.send(payload, count, now)  # the timer of the connection ends it, at no extra cost
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self.send(payload, count, now)
+        except TimeoutError:
+            raise ConnectionLost(f"{self.address} did not answer in time", True, now) from None
 
     @property
     def congested(self) -> asyncio.Future[None] | None:
@@ -117,9 +142,12 @@ class Connection(asyncio.Protocol):
         self._end(f"{self.address} closed the connection" + (f" ({error})" if error else ""))
 
     def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
+        self._transport_is_full = True
+        if self._writable is None:
+            self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
+        self._transport_is_full = False
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
@@ -147,7 +175,10 @@ class Connection(asyncio.Protocol):
         if self.lost is None and self._transport is not None:
             self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
         self._out.clear()
+        self._out_bytes = 0
         self._unsent.clear()
+        if self._writable is not None and not self._transport_is_full:
+            self.resume_writing()
 
     def _overdue(self) -> None:
         """Whoever stands first decides, even if cancelled: replies come in order, so nobody is served before it."""
@@ -178,4 +209,5 @@ class Connection(asyncio.Protocol):
 
 async def call(connection: Connection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
     """Commands of the store itself, outside of the table."""
-    return await connection.send(b"".join(map(pack_command, commands)), len(commands))
+    now = asyncio.get_running_loop().time()
+    return await connection.send(b"".join(map(pack_command, commands)), len(commands), now)

@@ -23,7 +23,7 @@ from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyEr
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address, Settings
-from keystead.stores.redis.subscription import subscription
+from keystead.stores.redis.subscription import Listener, subscription
 
 OLDEST_VERSION = 7
 PAUSE_S = 0.02  # before asking again a server that cannot serve now
@@ -36,6 +36,7 @@ class RedisStore(Store):
         self.guarantees = Guarantees(durability="memory", key_max_bytes=MAX_BYTES, value_max_bytes=MAX_BYTES)
         self._settings = settings
         self._link: Link | None = None
+        self._listeners: set[Listener] = set()
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -43,13 +44,19 @@ class RedisStore(Store):
         self._loop = asyncio.get_running_loop()
         link = Link(self._settings, self._locate, self._greet)
         await link.open()
+        try:
+            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            self.guarantees = await stated_guarantees(connection, "any keys")
+        except BaseException:
+            await link.close()
+            raise
         self._link = link
-        if link.connection is not None:
-            self.guarantees = await stated_guarantees(link.connection, "any keys")
 
     async def close(self) -> None:
         if self._link is not None:
             link, self._link = self._link, None
+            for listener in self._listeners:
+                listener.stop(f"{self.url} was closed")
             await link.close()
 
     async def _locate(self) -> Address:
@@ -71,41 +78,45 @@ class RedisStore(Store):
         link = self._link
         if link is None:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        now = self._loop.time()
         connection = link.connection
         if connection is None or connection.lost is not None or connection.congested is not None:
-            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            return await self._exchange_until(now + self._settings.timeout, link, calls, payload)
         try:
-            replies = await connection.send(payload, len(calls))
+            replies = await connection.send(payload, len(calls), now)
         except ConnectionLost as lost:
-            if link is not self._link:
-                raise StoreClosed(f"{self.url} was closed") from None
-            return await self._exchange_again(link, calls, payload, lost)
-        for i, reply in enumerate(replies):
+            return await self._exchange_until(now + self._settings.timeout, link, calls, payload, lost)
+        answers: list[Reply] = []
+        for call_, reply in zip(calls, replies, strict=True):
             if type(reply) is ReplyError:
-                return await self._mend(link, connection, calls, replies)
-            shape = SHAPES.get(calls[i].spec.name)
-            if shape is not None:
-                replies[i] = shape(calls[i], reply)
-        return replies
+                return await self._mend(now + self._settings.timeout, link, connection, calls, replies)
+            shape = SHAPES.get(call_.spec.name)
+            answers.append(reply if shape is None else shape(call_, reply))
+        return answers
 
-    async def _exchange_again(self, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost) -> list[Reply]:
-        """After a lost connection: again if that is safe, until the deadline of the first attempt."""
-        deadline = lost.since + self._settings.timeout
+    async def _exchange_until(
+        self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None
+    ) -> list[Reply]:
+        """Where there is no connection, or no longer: wait for one, and ask again if that is safe."""
         while True:
-            refuse_unsafe(lost, calls)
-            if self._loop.time() >= deadline:
-                raise StoreUnavailable(str(lost))
+            if lost is not None:
+                if link is not self._link:
+                    raise StoreClosed(f"{self.url} was closed")
+                refuse_unsafe(lost, calls)
+                if self._loop.time() >= deadline:
+                    raise StoreUnavailable(str(lost))
             connection = await link.connected(deadline)
             try:
-                replies = await connection.send(payload, len(calls))
+                replies = await connection.send_until(deadline, payload, len(calls))
             except ConnectionLost as again:
-                lost = again
+                lost = again.with_traceback(None)  # which leads back here, and would keep the payload in memory
                 continue
-            return await self._mend(link, connection, calls, replies)
+            return await self._mend(deadline, link, connection, calls, replies)
 
-    async def _mend(self, link: Link, connection: Connection, calls: list[Call], replies: list[Any]) -> list[Reply]:
+    async def _mend(
+        self, deadline: float, link: Link, connection: Connection, calls: list[Call], replies: list[Any]
+    ) -> list[Reply]:
         """Shape the replies; where the server could not serve now, ask again for what did not run."""
-        deadline = self._loop.time() + self._settings.timeout
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
             # A server that stops being the master still answers reads, but with what may be old: those again, too.
             again = [i for i in range(len(calls)) if i in waiting or not calls[i].spec.writes]
@@ -116,7 +127,7 @@ class RedisStore(Store):
             await asyncio.sleep(PAUSE_S)
             try:
                 connection = await link.connected(deadline)
-                some = await connection.send(pack([calls[i] for i in again]), len(again))
+                some = await connection.send_until(deadline, pack([calls[i] for i in again]), len(again))
             except (ConnectionLost, StoreUnavailable) as error:
                 if isinstance(error, ConnectionLost) and error.sent and any(calls[i].spec.writes for i in again):
                     outcome: Literal["unknown", "not-sent"] = "unknown"
@@ -149,7 +160,9 @@ class RedisStore(Store):
     async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
         if self._link is None:
             raise StoreClosed(f"{self.url} is not open")
-        async with subscription(self._settings, await self._locate(), channels) as mailbox:
+        async with subscription(self._settings, await self._locate(), channels, self._listeners) as mailbox:
+            if self._link is None:
+                raise StoreClosed(f"{self.url} was closed")
             yield mailbox
 
 
@@ -183,13 +196,14 @@ async def run_script(link: Link, script: Script, within: float) -> Outcome:
     while True:
         connection = await link.connected(deadline)
         try:
-            [reply] = await connection.send(payload, 1)
+            [reply] = await connection.send_until(deadline, payload, 1)
         except ConnectionLost as lost:
             if lost.sent and not script.reads_only:
                 raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
             if loop.time() >= deadline:
                 raise StoreUnavailable(str(lost)) from None
             continue
+        reply = script.failure(reply) or reply
         if not isinstance(reply, ReplyError):
             return script.outcome(reply, connection.address)
         if str(reply).startswith("NOSCRIPT"):
@@ -209,7 +223,8 @@ async def require_writable(connection: Connection, key: bytes) -> None:
         return
     text = str(reply)
     if text.startswith("NOPERM"):
-        if "key" in text.lower() and isinstance(seen, ReplyError):
+        # Not "key" alone: the sentence may hold the name of the user, which may be keystead.
+        if "access" in text and "key" in text.partition("access")[2] and isinstance(seen, ReplyError):
             return  # this user has keys of its own, and the probe is none of them
         raise StoreReadOnly(
             f"the user of {connection.address} may not write ({text}); give it the rights of @write and its keys"
@@ -219,7 +234,10 @@ async def require_writable(connection: Connection, key: bytes) -> None:
 
 async def stated_guarantees(connection: Connection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
     """What this server says of itself; where it does not say, the weaker is assumed."""
-    [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
+    try:
+        [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
+    except ConnectionLost as lost:
+        raise StoreUnavailable(str(lost)) from None
     text = "" if isinstance(info, ReplyError) else info.decode("utf-8", "replace")
     said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     version = said.get("redis_version", "")

@@ -18,8 +18,13 @@ _PING = pack_command((b"PING",))
 
 
 @asynccontextmanager
-async def subscription(settings: Settings, address: Address, channels: tuple[str, ...]) -> AsyncIterator[Mailbox]:
-    """Subscribe, and be told if the connection is lost: then messages may have been missed."""
+async def subscription(
+    settings: Settings, address: Address, channels: tuple[str, ...], listeners: set[Listener]
+) -> AsyncIterator[Mailbox]:
+    """Subscribe, and be told if the connection is lost: then messages may have been missed.
+
+    It is among `listeners` while it lasts, so that its store can end it.
+    """
     mailbox = Mailbox()
 
     async def greet(connection: Connection) -> None:
@@ -27,11 +32,13 @@ async def subscription(settings: Settings, address: Address, channels: tuple[str
 
     connection = await dial(settings, address, greet)
     listener = Listener(connection, mailbox, len(channels), settings.timeout)
+    listeners.add(listener)
     try:
         await listener.subscribe(channels)
         yield mailbox
     finally:
-        listener.stop()
+        listeners.discard(listener)
+        listener.stop("the subscription ended")
 
 
 class Listener:
@@ -56,11 +63,10 @@ class Listener:
         except TimeoutError:
             raise StoreUnavailable(f"{self._connection.address} did not answer within {self._timeout:g} s") from None
 
-    def stop(self) -> None:
+    def stop(self, reason: str) -> None:
+        """Whoever still reads, or waits to, gets an error with this reason."""
         self._timer.cancel()
-        if not self._subscribed.done():
-            self._subscribed.cancel()
-        self._connection.close("the subscription ended")
+        self._connection.close(reason)
 
     def _hear(self, reply: Any) -> None:
         self._heard_at = self._loop.time()

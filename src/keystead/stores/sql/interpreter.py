@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 from keystead.errors import CommandError
@@ -64,12 +65,15 @@ class Interpreter:
         return replies
 
     def atomically(self, steps: list[Planned]) -> Outcome:
-        """Run the steps inside a savepoint: where one stops or fails, the tables are as they were before."""
+        """Run the steps inside a savepoint: where one stops or fails, the tables are as they were before.
+
+        After an error of the database itself the transaction is the caller's to roll back: SQLite may have done it.
+        """
         tables = self.tables
         tables.now_ms = self.clock()
-        published = tables.published
+        published, unsettled = tables.published, len(tables.unsettled)
         tables.execute("SAVEPOINT step")
-        done = False
+        undo = True
         replies: list[Reply] = []
         try:
             for place, step in enumerate(steps):
@@ -79,15 +83,20 @@ class Interpreter:
                 replies.append(reply)
                 if step.stops(reply):
                     return Outcome(replies, stopped_at=place)
-            done = True
+            undo = False
+            tables.execute("RELEASE step")
             return Outcome(replies)
         except CommandError as error:
             raise step.call.blame(error) from None
+        except sqlite3.Error:
+            undo = False
+            raise
         finally:
-            if not done:
+            if undo:
                 tables.published = published
+                tables.forget(unsettled)
                 tables.execute("ROLLBACK TO step")
-            tables.execute("RELEASE step")
+                tables.execute("RELEASE step")
 
     def _reply(self, call: Call) -> Reply:
         try:

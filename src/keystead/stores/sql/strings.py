@@ -35,6 +35,12 @@ def mget(tables: Tables, call: Call) -> Reply:
     return [row.value if row is not None and row.kind == STRING else None for row in rows]
 
 
+_PUT = (
+    "INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE"
+    " SET value = excluded.value, expires_at = excluded.expires_at WHERE kind = 1 RETURNING id"
+)
+
+
 def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
     """Set a string, whatever was there."""
     known = tables.string_ids.get(key)
@@ -42,8 +48,9 @@ def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> Non
         change = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ?"
         if tables.execute(change, (value, expires_at, known)).rowcount:
             return
-    change = "UPDATE keys SET value = ?, expires_at = ? WHERE key = ? AND kind = 1 RETURNING id"
-    found = tables.execute(change, (value, expires_at, key)).fetchone()
+    tables.unsettled.append(key)
+    found = tables.execute(_PUT, (key, value, expires_at)).fetchone()
+    # Nothing is found where a collection is in its place.
     tables.remember(key, tables.create(key, STRING, value, expires_at) if found is None else found[0])
 
 

@@ -67,17 +67,24 @@ class Tables:
         self.wall_ms = wall_ms
         self.now_ms = 0
         self.string_ids: dict[bytes, int] = {}
+        self.unsettled: list[bytes] = []  # strings that may have got their ids since the last commit
         self.width: int | None = None
         self.published = False
 
     def remember(self, key: bytes, row_id: int) -> None:
         """Keep the id of a string's row: found by it, the row costs one search instead of two.
 
-        An id belongs to one key for ever, in all processes, so what is remembered is right or gone.
+        An id that was committed belongs to one key for ever, in all processes, so what is remembered is right or gone.
         """
         if len(self.string_ids) >= REMEMBERED:
             self.string_ids.clear()
         self.string_ids[key] = row_id
+
+    def forget(self, since: int = 0) -> None:
+        """After a rollback: ids that were given in what is undone are given again, to other keys."""
+        for key in self.unsettled[since:]:
+            self.string_ids.pop(key, None)
+        del self.unsettled[since:]
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
@@ -122,7 +129,11 @@ class Tables:
         if size <= DELETE_AT_ONCE:
             self.execute(f"DELETE FROM {ENTRY_TABLES[kind]} WHERE owner = ?", (owner,))  # noqa: S608 - a constant
         else:
-            self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
+            self.postpone(owner, kind)
+
+    def postpone(self, owner: int, kind: int) -> None:
+        """Leave the entries of a key whose row is gone to the sweep."""
+        self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
     def resize(self, row_id: int, key: bytes, size: int) -> None:
         """Write down how many entries there are now. A collection without entries is no key (a stream is)."""

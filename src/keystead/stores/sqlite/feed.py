@@ -70,8 +70,11 @@ class Feed:
             yield subscriber.mailbox
         finally:
             self._subscribers.discard(subscriber)
-            with suppress(KeysteadError, asyncio.CancelledError):  # otherwise its lease runs out by itself
-                await self._write(lambda: self._sign_off(subscriber))
+            signed_off = self._write(lambda: self._sign_off(subscriber))
+            signed_off.add_done_callback(_looked_at)
+            with suppress(KeysteadError):  # its lease runs out by itself
+                # Shielded: whoever is cancelled here goes at once, and is still signed off.
+                await asyncio.shield(signed_off)
 
     def wake(self) -> None:
         """A message was committed by this process."""
@@ -101,10 +104,14 @@ class Feed:
         self._writer.execute("DELETE FROM subscribers WHERE id = ?", (subscriber.name,))
 
     def _renew(self, subscribers: list[Subscriber]) -> None:
-        until_ms = self._writer.wall_ms() + LEASE_MS
+        now_ms = self._writer.wall_ms()
         for subscriber in subscribers:
-            self._writer.execute("UPDATE subscribers SET expires_at = ? WHERE id = ?", (until_ms, subscriber.name))
-            subscriber.leased_until_ms = until_ms
+            held = self._writer.execute(
+                "UPDATE subscribers SET expires_at = ? WHERE id = ? AND expires_at > ?",
+                (now_ms + LEASE_MS, subscriber.name, now_ms),
+            ).rowcount
+            # A lease that ran out while its renewal waited is not revived: others may have published to nobody.
+            subscriber.leased_until_ms = now_ms + LEASE_MS if held == len(subscriber.channels) else 0
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -126,8 +133,7 @@ class Feed:
         due = [s for s in self._subscribers if s.leased_until_ms - now_ms < LEASE_MS - RENEW_EVERY_MS]
         if due and (self._renewing is None or self._renewing.done()):
             self._renewing = self._write(lambda: self._renew(due))
-            # A renewal that fails shows as a lease that ran out.
-            self._renewing.add_done_callback(lambda future: future.cancelled() or future.exception())
+            self._renewing.add_done_callback(_looked_at)  # a renewal that fails shows as a lease that ran out
 
     def _look(self) -> None:
         if not self._subscribers:
@@ -157,6 +163,12 @@ class Feed:
                 f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
             )
         )
+
+
+def _looked_at(future: asyncio.Future[object]) -> None:
+    """For work whose failure shows in another way."""
+    if not future.cancelled():
+        future.exception()
 
 
 assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives every lease it was written for

@@ -163,7 +163,7 @@ class Lane:
                 self._connection.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.Error as error:
-                if not is_locked(error) or time.monotonic() > end:
+                if not is_locked(error) or time.monotonic() > end or self._closed:
                     raise
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes apart, guards nothing
             pause = min(pause * 1.5, 0.005)
@@ -171,6 +171,9 @@ class Lane:
     def _locked(self, result: None, error: BaseException | None) -> None:
         if error is None:
             self._fill()
+        elif isinstance(error, sqlite3.Error) and is_locked(error):
+            # Whose time is up was told so by `_overdue`. Whoever came later has time left, and tries on.
+            self._loop.call_soon(self._next)
         else:
             self._finish(self._take()[0], None, error)
 
@@ -242,6 +245,7 @@ class Lane:
         self._loop.call_soon(self._next)
 
     def _roll_back(self, group: list[Batch], error: BaseException) -> None:
+        self._interpreter.tables.forget()
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # otherwise it was rolled back already
                 self._connection.execute("ROLLBACK")

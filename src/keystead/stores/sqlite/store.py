@@ -53,6 +53,9 @@ class SqliteStore(Store):
     # --- opening and closing -------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        """As every store's. Opening a store that is open does nothing."""
+        if self._open:
+            return
         self._loop = asyncio.get_running_loop()
         wait_ms = int(self._timeout * 1000)
         self._memory = self.path == MEMORY
@@ -62,11 +65,10 @@ class SqliteStore(Store):
             self._committer = Worker("keystead-commit", self._loop)
             try:
                 self._writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
-                self._reader = connect(self.path)
-            except BaseException:
+                self._reader = self._second_connection()
+            except BaseException as error:
                 self._committer.stop()
-                raise
-            self._reader.execute("PRAGMA query_only = ON")
+                raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
         self._writing = Interpreter(Tables(self._writer, wall_ms), self._clock)
         if not self._memory:
             self._lane = Lane(
@@ -97,27 +99,37 @@ class SqliteStore(Store):
         if self._memory:
             self._writer.close()
             return
+        # The writer last: the last connection to a file moves the log into it and removes the log.
+        helpers = [(helper[0], helper[1]) for helper in (self._wide, self._checkpointer) if helper is not None]
+        helpers.append((self._committer, self._writer))
         try:
             await self._lane.close()
         finally:
             self._reader.close()
-            for helper in (self._wide, self._checkpointer):
-                if helper is not None:
-                    helper[0].submit(helper[1].close, _ignore)
-                    helper[0].stop()
             try:
                 async with asyncio.timeout(self._timeout):
-                    await self._committer.call(self._writer.close)
+                    for worker, connection in helpers:
+                        await worker.call(connection.close)
             except TimeoutError:
-                pass  # the disk hangs; the thread is no reason to wait for it
+                pass  # the disk hangs; the threads are no reason to wait for it
             finally:
-                self._committer.stop()
+                for worker, _ in helpers:
+                    worker.stop()
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):
             import warnings
 
             warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1)
+            if not self._memory:
+                for helper in ((self._committer,), self._wide, self._checkpointer):
+                    if helper is not None:
+                        helper[0].stop()
+
+    def _second_connection(self, *, wait_ms: int = 0) -> sqlite3.Connection:
+        connection = connect(self.path, wait_ms=wait_ms)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
 
     # --- the four verbs ------------------------------------------------------------------------------------
 
@@ -195,16 +207,8 @@ class SqliteStore(Store):
         if not self._open:
             raise self._not_open()
         if self._memory:
+            await asyncio.sleep(0)
             return job(self._reading)
-        if self._wide is None:
-            connection = connect(self.path, wait_ms=int(self._timeout * 1000))
-            connection.execute("PRAGMA query_only = ON")
-            self._wide = (
-                Worker("keystead-read", self._loop),
-                connection,
-                Interpreter(Tables(connection, wall_ms), self._clock),
-            )
-        worker, connection, reading = self._wide
 
         def in_one_snapshot() -> Any:
             connection.execute("BEGIN")
@@ -214,6 +218,11 @@ class SqliteStore(Store):
                 connection.execute("ROLLBACK")
 
         try:
+            if self._wide is None:
+                connection = self._second_connection(wait_ms=int(self._timeout * 1000))
+                reading = Interpreter(Tables(connection, wall_ms), self._clock)
+                self._wide = Worker("keystead-read", self._loop), connection, reading
+            worker, connection, reading = self._wide
             async with asyncio.timeout(self._timeout):
                 return await worker.call(in_one_snapshot)
         except sqlite3.Error as error:
@@ -229,13 +238,21 @@ class SqliteStore(Store):
         try:
             if not self._open:
                 raise self._not_open()
-            future.set_result(self._change_memory(work))
+            result = self._change_memory(work)
         except Exception as error:
             future.set_exception(error)
+            return future
+        self._reads += 1
+        if self._reads >= READS_A_TURN:  # nothing here waits for a disk, so a turn for others has to be given
+            self._reads = 0
+            self._loop.call_soon(_answer, future, result)
+        else:
+            future.set_result(result)
         return future
 
     def _committed(self) -> None:
         """After each commit, before those who waited for it go on."""
+        self._writing.tables.unsettled.clear()
         if self._writing.tables.published:
             self._writing.tables.published = False
             self._feed.wake()
@@ -253,6 +270,8 @@ class SqliteStore(Store):
             self._committed()
             return result
         except BaseException as error:
+            if not isinstance(error, CommandError):
+                self._writing.tables.forget()
             if self._writer.in_transaction:
                 self._writer.execute("COMMIT" if isinstance(error, CommandError) else "ROLLBACK")
             raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
@@ -300,10 +319,14 @@ class SqliteStore(Store):
         """Move what is in the log into the file, beside the writers. SQLite's own way stalls the commit it falls on."""
         if self._checkpointing or not self._open:
             return
-        self._checkpointing = True
         self._checkpointed_rows = self._writer.total_changes
-        if self._checkpointer is None:
-            self._checkpointer = Worker("keystead-checkpoint", self._loop), connect(self.path)
+        try:
+            if self._checkpointer is None:
+                connection = connect(self.path)
+                self._checkpointer = Worker("keystead-checkpoint", self._loop), connection
+        except (sqlite3.Error, RuntimeError):  # no file or thread to be had: the next commit but some tries again
+            return
+        self._checkpointing = True
         worker, connection = self._checkpointer
         worker.submit(lambda: _move_log(connection), self._checkpointed)
 
@@ -344,5 +367,6 @@ def _beyond(prefix: bytes) -> bytes | None:
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
 
-def _ignore(result: object, error: BaseException | None) -> None:
-    """For work whose end nobody waits for."""
+def _answer(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)

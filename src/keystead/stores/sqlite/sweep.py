@@ -16,44 +16,65 @@ _ENTRY_KEYS = {"fields": "field", "scored": "member", "items": "place", "entries
 
 
 def is_due(tables: Tables, now_ms: int) -> bool:
-    """Whether there is anything to remove: two looks into indexes."""
+    """Whether there is anything to remove: a look at the end of each index, however much there is."""
+    wall_ms = tables.wall_ms()
     found = tables.execute(
         "SELECT EXISTS (SELECT 1 FROM keys WHERE expires_at <= ?) OR EXISTS (SELECT 1 FROM garbage)"
-        " OR EXISTS (SELECT 1 FROM messages WHERE sent_at < ?)",
-        (now_ms, tables.wall_ms() - MESSAGES_KEPT_MS),
+        " OR EXISTS (SELECT 1 FROM subscribers WHERE expires_at < ?)"
+        " OR EXISTS (SELECT 1 FROM (SELECT sent_at FROM messages ORDER BY id LIMIT 1)"
+        " WHERE sent_at NOT BETWEEN ? AND ?)",
+        (now_ms, wall_ms, *_kept(wall_ms)),
     ).fetchone()
     return bool(found[0])
 
 
+def _kept(wall_ms: int) -> tuple[int, int]:
+    """When a message was sent that is kept. One from the future was sent before the clock was set back."""
+    return wall_ms - MESSAGES_KEPT_MS, wall_ms + MESSAGES_KEPT_MS
+
+
 def sweep(tables: Tables, now_ms: int, limit: int) -> bool:
-    """Remove up to `limit` expired keys and entries, inside a transaction. True where there may be more."""
+    """Remove up to `limit` expired keys, as many entries and as many messages, inside a transaction.
+
+    True where there may be more.
+    """
     dead = tables.execute(
         "DELETE FROM keys WHERE id IN (SELECT id FROM keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
         " RETURNING id, kind, size",
         (now_ms, limit),
     ).fetchall()
+    entries = limit
     for owner, kind, size in dead:
-        tables.discard(owner, kind, size)
-    more = len(dead) == limit
-    garbage = tables.execute("SELECT owner, kind FROM garbage LIMIT 1").fetchone()
-    if garbage is not None:
-        more = True
+        if size <= entries:
+            tables.discard(owner, kind, size)
+        else:
+            tables.postpone(owner, kind)
+        entries = max(entries - size, 0)
+    while entries and (garbage := tables.execute("SELECT owner, kind FROM garbage LIMIT 1").fetchone()):
         owner, kind = garbage
-        table = ENTRY_TABLES[kind]
-        key = _ENTRY_KEYS[table]
-        gone = tables.execute(
-            f"DELETE FROM {table} WHERE owner = ?1 AND {key} IN (SELECT {key} FROM {table} WHERE owner = ?1 LIMIT ?2)",  # noqa: S608 - constants
-            (owner, limit),
-        ).rowcount
-        if gone < limit:
-            tables.execute("DELETE FROM garbage WHERE owner = ?", (owner,))
+        entries = max(entries - _remove_entries(tables, owner, kind, entries), 0)
     wall_ms = tables.wall_ms()
-    tables.execute(
-        "DELETE FROM messages WHERE id IN (SELECT id FROM messages WHERE sent_at < ? LIMIT ?)",
-        (wall_ms - MESSAGES_KEPT_MS, limit),
-    )
+    messages = tables.execute(
+        "DELETE FROM messages WHERE id IN (SELECT id FROM messages ORDER BY id LIMIT ?)"
+        " AND sent_at NOT BETWEEN ? AND ?",
+        (limit, *_kept(wall_ms)),
+    ).rowcount
     tables.execute("DELETE FROM subscribers WHERE expires_at < ?", (wall_ms,))
-    return more
+    return len(dead) == limit or entries == 0 or messages == limit
+
+
+def _remove_entries(tables: Tables, owner: int, kind: int, limit: int) -> int:
+    """Remove up to `limit` entries of a key that is gone; how many steps of the limit that took."""
+    table = ENTRY_TABLES[kind]
+    key = _ENTRY_KEYS[table]
+    gone = tables.execute(
+        f"DELETE FROM {table} WHERE owner = ?1 AND {key} IN (SELECT {key} FROM {table} WHERE owner = ?1 LIMIT ?2)",  # noqa: S608 - constants
+        (owner, limit),
+    ).rowcount
+    if gone == limit:
+        return limit
+    tables.execute("DELETE FROM garbage WHERE owner = ?", (owner,))
+    return gone + 1
 
 
 def next_limit(limit: int, took_s: float) -> int:

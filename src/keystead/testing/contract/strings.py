@@ -195,6 +195,34 @@ class Errors(Promises):
         codes = [getattr(reply, "code", reply) for reply in caught.value.replies]
         assert codes == [b"OK", "not-a-number", "wrong-arity", 2, "unknown-command", b"2"]
 
+    @needs("hash", "set", "zset", "list", "stream")
+    async def test_a_command_that_fails_leaves_replies_of_every_shape_alone(self, store: Store) -> None:
+        s, h, m, z, x = (self.key(name) for name in ("s", "h", "m", "z", "x"))
+        await store.run(
+            [
+                ("SET", s, "x"),
+                ("HSET", h, "f", "v"),
+                ("SADD", m, "a"),
+                ("ZADD", z, 1, "a"),
+                ("XADD", x, "1-1", "f", "v"),
+            ]
+        )
+        await expect(
+            store,
+            (("HGETALL", h), {b"f": b"v"}),
+            (("HGETALL", self.key("none")), {}),
+            (("SMEMBERS", m), {b"a"}),
+            (("INCRBY", s, 1), NotANumber),
+            (("ZSCORE", z, "a"), 1.0),
+            (("ZMSCORE", z, "a", "b"), [1.0, None]),
+            (("ZRANGE", z, 0, -1, "WITHSCORES"), [[b"a", 1.0]]),
+            (("ZADD", z, "INCR", 1, "a"), 2.0),
+            (("RPOP", s), WrongKind),
+            (("ZPOPMIN", z), [b"a", 2.0]),
+            (("XRANGE", x, "-", "+"), [[b"1-1", [b"f", b"v"]]]),
+            (("HGETALL", s), WrongKind),
+        )
+
     async def test_a_batch_that_is_only_wrong_has_no_effect(self, store: Store) -> None:
         with pytest.raises(UnknownCommand):
             await store.run([("NOPE", self.key("a"))])

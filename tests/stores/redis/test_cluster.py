@@ -1,0 +1,332 @@
+"""A real cluster of three masters and three replicas: every slot, moving slots, dying masters."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+import keystead
+from keystead import field_holds, holds, required
+from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
+from keystead.stores import Store
+from keystead.stores.redis.cluster import slot_of
+from keystead.testing import servers
+from keystead.testing.servers import Cluster, Server
+from tests.stores.redis.load import Load
+from tests.stores.redis.waits import replies_of, takes_at_most, until, works_again
+
+pytestmark = pytest.mark.xdist_group("redis-cluster")
+
+FAST = "?timeout=600ms&connect_timeout=200ms"
+KEYS = [f"key:{i}" for i in range(60)]  # more than enough for all three masters
+
+
+@pytest.fixture(scope="module", params=["valkey", "redis"])
+def nodes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    program = servers.valkey_program() if request.param == "valkey" else servers.redis_program()
+    with servers.cluster(program=program) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(nodes: Cluster) -> Cluster:
+    nodes.flush()
+    return nodes
+
+
+@pytest.fixture
+async def store(cluster: Cluster) -> AsyncIterator[Store]:
+    async with keystead.connect(cluster.url + FAST) as store:
+        yield store
+
+
+def owner_of(cluster: Cluster, key: str) -> Server:
+    return cluster.owner(key)
+
+
+async def restored(cluster: Cluster) -> None:
+    """Until all six run again, and each master has its replica."""
+    for node in cluster.nodes:
+        node.resume()
+        if node._process is None:
+            node.start()
+
+    def is_restored() -> bool:
+        return all(shape_of(node) == [1, 1, 1] for node in cluster.nodes) and cluster.is_whole()
+
+    await until(is_restored, "the cluster has three masters with a replica each", 30)
+
+
+def shape_of(node: Server) -> list[int]:
+    """How many replicas each master has in the eyes of this node; -1 stands for a replica that does not follow yet."""
+    followers = {master[1]: len(rest) for _, _, master, *rest in node.ask("CLUSTER", "SLOTS")}
+    role = node.ask("ROLE")
+    return [-1] if role[0] == b"slave" and role[3] != b"connected" else list(followers.values())
+
+
+# --- the verbs --------------------------------------------------------------------------------------------------
+
+
+async def test_one_batch_reaches_all_nodes_and_keeps_its_order(cluster: Cluster, store: Store) -> None:
+    assert len({cluster.owner(key).port for key in KEYS}) == 3
+    batch = [command for key in KEYS for command in (("SET", key, key), ("GET", key), ("INCRBY", f"n:{key}", 2))]
+    assert await store.run(batch) == [reply for key in KEYS for reply in (b"OK", key.encode(), 2)]
+
+
+async def test_an_error_of_one_command_leaves_the_others_their_replies(store: Store) -> None:
+    await store.run([("SET", key, key) for key in KEYS])
+    replies = await replies_of(store, [("HGET", key, "f") if i % 7 == 0 else ("GET", key) for i, key in enumerate(KEYS)])
+    for i, (key, reply) in enumerate(zip(KEYS, replies, strict=True)):
+        if i % 7 == 0:
+            assert isinstance(reply, WrongKind)
+            assert key in str(reply)
+        else:
+            assert reply == key.encode()
+
+
+async def test_commands_with_many_keys_cross_the_slots(store: Store) -> None:
+    await store.run([("SET", key, key) for key in KEYS])
+    mixed = [KEYS[3], "no:1", KEYS[40], KEYS[3], "no:2", KEYS[21]]
+    [values, there, twice] = await store.run([("MGET", *mixed), ("EXISTS", *mixed), ("EXISTS", KEYS[5], KEYS[5])])
+    assert values == [KEYS[3].encode(), None, KEYS[40].encode(), KEYS[3].encode(), None, KEYS[21].encode()]
+    assert (there, twice) == (4, 2)
+    assert await store.run([("DBSIZE",)]) == [len(KEYS)]
+    assert await store.run([("DEL", *KEYS, "no:1"), ("DBSIZE",)]) == [len(KEYS), 0]
+
+
+async def test_a_cursor_is_refused_and_scan_walks_every_node(store: Store) -> None:
+    await store.run([("SET", key, key) for key in KEYS])
+    await store.run([("HSET", f"h:{key}", "f", "v") for key in KEYS])
+    with pytest.raises(BadArgument, match=r"use store\.scan"):
+        await store.run([("SCAN", 0)])
+    found = [key async for page in store.scan("key:*", page=10) for key in page]
+    assert sorted(found) == sorted(key.encode() for key in KEYS)
+    hashes = [key async for page in store.scan(kind="hash") for key in page]
+    assert sorted(hashes) == sorted(f"h:{key}".encode() for key in KEYS)
+
+
+async def test_an_atomic_step_works_within_each_hash_tag(cluster: Cluster, store: Store) -> None:
+    for key in KEYS:
+        visit, total, user = f"{{{key}}}:visit", f"{{{key}}}:total", f"{{{key}}}:user"
+        steps = [required(("SET", visit, "1", "NX")), ("INCRBY", total, 1), ("HSET", user, "seen", "1")]
+        assert await store.atomically(steps)
+        again = await store.atomically(steps)
+        assert (bool(again), again.stopped_at) == (False, 0)
+        assert await store.atomically([holds(visit, "1"), field_holds(user, "seen", "1"), ("DEL", visit)])
+        assert await store.run([("GET", total), ("EXISTS", visit)]) == [b"1", 0]
+
+
+async def test_an_atomic_step_across_slots_is_refused_with_both_keys_named(store: Store) -> None:
+    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots.*hash tag") as error:
+        await store.atomically([("SET", "key:1", "v"), ("SET", "key:2", "v")])
+    assert error.value.code == "cross-slot"
+    assert await store.run([("EXISTS", "key:1", "key:2")]) == [0]
+    assert store.guarantees.atomic == "one slot"
+
+
+async def test_messages_reach_subscribers_on_other_nodes(cluster: Cluster, store: Store) -> None:
+    async with store.subscribe("news", "more") as messages:
+        for node in cluster.masters():
+            node.ask("PUBLISH", "news", f"{node.port}")
+        got = {(await anext(messages)).data for _ in range(3)}
+        assert got == {b"%d" % node.port for node in cluster.masters()}
+        await store.run([("PUBLISH", "more", "last")])
+        assert (await anext(messages)).data == b"last"
+
+
+async def test_one_living_node_of_the_url_is_enough(cluster: Cluster) -> None:
+    dead, living = servers.free_port(), cluster.nodes[-1].port
+    url = f"redis+cluster://127.0.0.1:{dead},127.0.0.1:{living}{FAST}"
+    async with keystead.connect(url) as store:
+        assert await store.run([("SET", key, key) for key in KEYS]) == [b"OK"] * len(KEYS)
+    with takes_at_most(1.0), pytest.raises(StoreUnavailable, match=f"no node of .* answers: .*{dead}"):
+        await keystead.connect(f"redis+cluster://127.0.0.1:{dead}{FAST}").open()
+
+
+async def test_a_cluster_has_one_database() -> None:
+    with pytest.raises(BadUrl, match="only database 0"):
+        keystead.connect("redis+cluster://127.0.0.1:1/1")
+
+
+async def test_nodes_that_name_no_host_are_found_where_they_were_asked(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        node.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
+    try:
+        async with keystead.connect(cluster.url + FAST) as store:
+            assert await store.run([("SET", key, key) for key in KEYS]) == [b"OK"] * len(KEYS)
+    finally:
+        for node in cluster.nodes:
+            node.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "ip")
+
+
+# --- slots that move ----------------------------------------------------------------------------------------------
+
+
+class Move:
+    """A slot on its way from its owner to the next master, in the steps of `redis-cli --cluster reshard`."""
+
+    def __init__(self, cluster: Cluster, key: str) -> None:
+        self.slot = slot_of(key.encode())
+        self.source = cluster.owner(key)
+        self.others = [node for node in cluster.masters() if node is not self.source]
+        self.target = self.others[0]
+
+    def begin(self) -> None:
+        source_id, target_id = self.source.ask("CLUSTER", "MYID"), self.target.ask("CLUSTER", "MYID")
+        self.target.ask("CLUSTER", "SETSLOT", self.slot, "IMPORTING", source_id)
+        self.source.ask("CLUSTER", "SETSLOT", self.slot, "MIGRATING", target_id)
+
+    def carry(self, count: int) -> int:
+        """Move up to so many keys; returns how many."""
+        keys = self.source.ask("CLUSTER", "GETKEYSINSLOT", self.slot, count)
+        if keys:
+            self.source.ask("MIGRATE", "127.0.0.1", self.target.port, "", 0, 5000, "KEYS", *keys)
+        return len(keys)
+
+    def finish(self) -> None:
+        target_id = self.target.ask("CLUSTER", "MYID")
+        while self.carry(100):
+            pass
+        for node in (self.target, self.source, *self.others[1:]):
+            node.ask("CLUSTER", "SETSLOT", self.slot, "NODE", target_id)
+
+    def redirections(self, word: str) -> int:
+        """How often the source has sent somebody elsewhere."""
+        stats = self.source.ask("INFO", "errorstats").decode()
+        return sum(int(line.partition("count=")[2]) for line in stats.split() if line.startswith(f"errorstat_{word}:"))
+
+
+async def test_a_moving_slot_is_followed_key_by_key(cluster: Cluster, store: Store) -> None:
+    names = [f"{{move}}:{i}" for i in range(20)]
+    await store.run([("SET", name, name) for name in names])
+    move = Move(cluster, "{move}")
+    asked, moved = move.redirections("ASK"), move.redirections("MOVED")
+    move.begin()
+    assert move.carry(10) == 10
+    assert await store.run([("GET", name) for name in names]) == [name.encode() for name in names]
+    assert await store.run([("INCRBY", "{move}:new", 5), ("GET", "{move}:new")]) == [5, b"5"]
+    for name in names:
+        assert (await store.atomically([holds(name, name), ("SET", name, name + "!")])).replies == [1, b"OK"]
+    assert move.redirections("ASK") > asked
+    move.finish()
+    assert await store.run([("GET", name) for name in names]) == [(name + "!").encode() for name in names]
+    assert move.redirections("MOVED") > moved
+    after = move.redirections("MOVED")
+    assert await store.run([("MGET", *names)]) == [[(name + "!").encode() for name in names]]
+    assert await store.atomically([("INCRBY", "{move}:new", 1), ("INCRBY", names[0] + ":n", 1)])
+    assert move.redirections("MOVED") == after  # it has learnt the new owner
+
+
+async def test_slots_that_move_under_load_cost_nothing(cluster: Cluster, store: Store) -> None:
+    load = Load(store, named="{{busy}}:{}".format)
+    async with load.running():
+        await until(lambda: len(load.acknowledged) > 300, "there is something to move")
+        for _ in range(3):  # on to the next master, and back in the end
+            move = Move(cluster, "{busy}")
+            await asyncio.to_thread(move.begin)
+            before = len(load.acknowledged)
+            await asyncio.to_thread(move.carry, 100)
+            await until(lambda before=before: len(load.acknowledged) > before + 100, "work goes on in between")  # type: ignore[misc]
+            await asyncio.to_thread(move.finish)
+            before = len(load.acknowledged)
+            await until(lambda before=before: len(load.acknowledged) > before + 100, "work goes on after it")  # type: ignore[misc]
+    assert load.sentences == set()
+    assert await load.verify(store, 0, 0, lambda key: False) == 0
+
+
+async def test_many_keys_of_a_slot_in_the_middle_of_its_move_are_waited_for(cluster: Cluster, store: Store) -> None:
+    """The cluster says TRYAGAIN while some keys of one command are here and others there."""
+    names = [f"{{split}}:{i}" for i in range(4)]
+    await store.run([("SET", name, name) for name in names])
+    move = Move(cluster, "{split}")
+    move.begin()
+    move.carry(2)
+    reading = asyncio.create_task(store.run([("MGET", *names)]))
+    step = asyncio.create_task(store.atomically([("DEL", *names[:2]), ("DEL", *names[2:])]))
+    await asyncio.wait({reading, step}, timeout=0.1)
+    assert not step.done()
+    await asyncio.to_thread(move.finish)
+    assert (await step).replies == [2, 2]
+    assert await reading in ([[name.encode() for name in names]], [[None] * 4])
+
+
+# --- masters that die ---------------------------------------------------------------------------------------------
+
+
+def serves_without(cluster: Cluster, gone: Server, key: str) -> bool:
+    """Every living node says that all is well, and names another owner for the slots of the one that is gone."""
+    for node in cluster.nodes:
+        if node is gone:
+            continue
+        with node.wire() as wire:
+            if b"cluster_state:ok" not in wire.call("CLUSTER", "INFO"):
+                return False
+            owners = {master[1] for _, _, master, *_ in wire.call("CLUSTER", "SLOTS")}
+            if gone.port in owners:
+                return False
+    return True
+
+
+@pytest.mark.parametrize("end", ["killed", "hung"])
+@pytest.mark.parametrize("options", [FAST, ""], ids=["short timeouts", "default timeouts"])
+async def test_a_master_that_dies_under_load_costs_nothing_but_time(
+    cluster: Cluster, end: str, options: str, record_property: Callable[[str, object], None]
+) -> None:
+    async with keystead.connect(cluster.url + options) as store:
+        load = Load(store)
+        # The master of slot 0 is the first that a store asks who owns what: the worst to lose.
+        with cluster.nodes[0].wire() as wire:
+            port = next(master[1] for first, _, master, *_ in wire.call("CLUSTER", "SLOTS") if first == 0)
+        victim = cluster.node(port)
+        ranges = [(a, b) for a, b, master, *_ in victim.ask("CLUSTER", "SLOTS") if master[1] == port]
+
+        def of_victim(key: str) -> bool:
+            return any(first <= slot_of(key.encode()) <= last for first, last in ranges)
+
+        probe = next(f"probe:{i}" for i in range(100) if of_victim(f"probe:{i}"))
+        try:
+            async with load.running():
+                began = time.monotonic()
+                await until(lambda: time.monotonic() - began > 1.3, "more than a second's worth is written")
+                dead = time.monotonic()
+                victim.kill() if end == "killed" else victim.pause()
+                engine_s = None
+                while engine_s is None or not back(load, of_victim, dead, engine_s):
+                    if engine_s is None and await asyncio.to_thread(serves_without, cluster, victim, probe):
+                        engine_s = time.monotonic() - dead
+                    assert time.monotonic() - dead < 20, "the service did not come back"
+                    await asyncio.sleep(0.005)
+                back_at = time.monotonic()
+                await until(lambda: time.monotonic() - back_at > 0.3, "it goes on after that")
+            first = min(load.acknowledged[key][1] for key in load.acknowledged_since(dead + 0.2) if of_victim(key)) - dead
+            record_property("engine_s", round(engine_s, 3))
+            record_property("keystead_s", round(first, 3))
+            print(f"\nFAILOVER cluster {end} {options or 'default'}: engine {engine_s:.2f} s, keystead {first:.2f} s")
+            assert first - engine_s < 1.5
+            lost = await load.verify(store, dead - 1.0, dead + 0.2, of_victim)
+            print(f"acknowledged {len(load.acknowledged)}, lost {lost}, doubtful {len(load.doubtful)}")
+            assert load.acknowledged_since(back_at)
+        finally:
+            await restored(cluster)
+
+
+def back(load: Load, of_victim: object, dead: float, engine_s: float) -> bool:
+    return any(of_victim(key) for key in load.acknowledged_since(dead + 0.2))  # type: ignore[operator]
+
+
+async def test_what_other_nodes_hold_is_served_while_one_is_down(cluster: Cluster, store: Store) -> None:
+    await store.run([("SET", key, key) for key in KEYS])
+    victim = cluster.owner(KEYS[0])
+    others = [key for key in KEYS if cluster.owner(key) is not victim]
+    try:
+        victim.pause()
+        with takes_at_most(0.1):
+            assert await store.run([("GET", key) for key in others]) == [key.encode() for key in others]
+        with takes_at_most(0.6 + 0.15):
+            replies = await replies_of(store, [("GET", key) for key in KEYS])
+        assert [reply for key, reply in zip(KEYS, replies, strict=True) if key in others] == [k.encode() for k in others]
+    finally:
+        victim.resume()
+        await restored(cluster)
+    await works_again(lambda: store.run([("GET", key) for key in KEYS]))
