@@ -1,18 +1,18 @@
 """Replies have the values and the types that a RESP3 connection gives: redis-py's raw replies are the measure."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.asyncio
 from redis.exceptions import ResponseError
 
-from keystead import StoreError, connect
+from keystead import Store, StoreError, connect
 from keystead.stores.commands import TABLE
-from keystead.testing.oracle import Oracle
+from keystead.testing.oracle import named
 from keystead.testing.replies import shown
 from keystead.testing.servers import Server
-from keystead.testing.wire import Wire
 
 # Every command of the table, in every form whose reply has a shape of its own. They run in this order.
 SESSION: list[tuple[str | bytes | int | float, ...]] = [
@@ -130,7 +130,7 @@ OF_THE_MOMENT = {"TIME"}
 URLS = ["redis", "valkey", "sqlite", "memory"]
 
 
-class Raw(redis.asyncio.Redis):  # type: ignore[misc]
+class Raw(redis.asyncio.Redis):
     """redis-py without what it makes of the replies."""
 
     async def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
@@ -152,15 +152,18 @@ def test_the_session_has_every_command() -> None:
 
 
 @pytest.fixture(params=URLS)
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     match request.param:
         case "sqlite":
             yield f"sqlite:///{tmp_path}/keystead.db"
         case "memory":
             yield "memory://"
-        case name:
-            # The measure has the other server to itself.
-            server: Server = request.getfixturevalue("second_redis" if name == "redis" else "valkey")
+        case "redis":
+            # The measure has database 0 of the same server.
+            server: Server = request.getfixturevalue("redis")
+            yield f"redis://127.0.0.1:{server.port}/1"
+        case _:
+            server = request.getfixturevalue("valkey")
             yield server.url
 
 
@@ -197,7 +200,7 @@ async def test_the_clock_has_the_shape_of_resp3(raw: Raw, url: str) -> None:
     assert [type(part) for part in clock] == [type(part) for part in await theirs(raw, ("TIME",))]
 
 
-async def ours(store: Any, command: tuple[Any, ...]) -> Any:
+async def ours(store: Store, command: tuple[Any, ...]) -> Any:
     try:
         return (await store.run([command]))[0]
     except StoreError as error:
@@ -206,15 +209,8 @@ async def ours(store: Any, command: tuple[Any, ...]) -> Any:
 
 async def theirs(raw: Raw, command: tuple[Any, ...]) -> Any:
     try:
-        return await raw.execute_command(*command)
+        reply = await raw.execute_command(*command)  # type: ignore[no-untyped-call]
+        # redis-py reads a set of RESP3 into a list, for members that cannot be hashed.
+        return set(reply) if command[0] == "SMEMBERS" else reply
     except ResponseError as error:
-        return Oracle.named(str(error))
-
-
-def test_the_oracle_hears_what_redis_py_hears(redis: Server) -> None:
-    """The wire that the oracle asks through has a reader of its own."""
-    with redis.wire() as wire, redis.wire() as second:
-        assert isinstance(wire, Wire)
-        replies = wire.replies(SESSION)
-        second.call("FLUSHALL")
-        assert [str(reply) for reply in replies[:3]] == ["b'OK'", "None", "b'1'"]
+        return named(str(error))

@@ -1,7 +1,7 @@
 """Whatever is played on it, a store answers as a real server does."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
 

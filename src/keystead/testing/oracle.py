@@ -55,7 +55,7 @@ class Oracle:
         return [_read(reply) for reply in self._wire.replies(commands)]
 
     def atomically(self, steps: Sequence[Step]) -> Outcome | CommandError:
-        """What a store's `atomically` has to do, in the plainest way: a copy of everything first, put back on a stop."""
+        """What a store's `atomically` has to do, in the plainest way: copy everything first, put it back on a stop."""
         before = self._copy()
         replies: list[Any] = []
         for place, step in enumerate(steps):
@@ -118,10 +118,13 @@ class Oracle:
             self._wire.call("RESTORE", key, max(deadline, 0), dump, "ABSTTL")
 
 
+def named(words: str) -> CommandError:
+    """The error that Keystead has for what a server says. A saying that is not known is a fault of this table."""
+    for saying, error in SAYINGS:
+        if saying in words:
+            return error(words)
+    raise LookupError(f"add to SAYINGS what Keystead calls this: {words}")
+
+
 def _read(reply: Any) -> Any:
-    if not isinstance(reply, WireError):
-        return reply
-    for words, error in SAYINGS:
-        if words in str(reply):
-            return error(str(reply))
-    raise reply
+    return named(str(reply)) if isinstance(reply, WireError) else reply

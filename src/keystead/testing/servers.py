@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +148,8 @@ class Server:
         """End it as an operator does (SIGTERM), and wait for it."""
         if self._process is not None:
             self._process.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):  # it is killed below
                 self._process.wait(READY_S)
-            except subprocess.TimeoutExpired:
-                pass  # it is killed below
         self.kill()
 
     def restart(self) -> None:
@@ -172,7 +170,7 @@ class Server:
         if self._process is None or self._process.poll() is not None:
             return True
         try:
-            return self.ask("PING") == b"PONG"
+            return bool(self.ask("PING") == b"PONG")
         except OSError:
             return False
         except WireError as error:
@@ -367,7 +365,7 @@ def cluster(
     node_timeout_ms: int = 500,
     program: str | None = None,
 ) -> Iterator[Cluster]:
-    """A cluster with this many replicas of each master. `program`: `valkey_program()` (default) or `redis_program()`."""
+    """A cluster with this many replicas of each master. `program`: `valkey_program()`, or `redis_program()`."""
     cli = _program("redis-cli", "apt-get install redis-tools")
     options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(node_timeout_ms), *arguments)
     with ExitStack() as stack:

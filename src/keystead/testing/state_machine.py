@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -211,8 +211,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
     "LLEN": words(keys_for("list")),
     "LTRIM": words(keys_for("list"), INDEX, INDEX),
     "LREM": words(keys_for("list"), st.integers(-3, 3), MEMBER),
-    "LINDEX": words(keys_for("list"), INDEX),
-    "LSET": words(keys_for("list"), INDEX, MEMBER),
+    "LINDEX": words(keys_for("list"), st.integers(-6, 6)),
+    "LSET": words(keys_for("list"), st.integers(-6, 6), MEMBER),
     "XADD": words(keys_for("stream"), st.one_of(st.just(()), MAXLEN), IDS, several(FIELD, most=2)),
     "XRANGE": words(keys_for("stream"), ENDS, ENDS, st.one_of(st.just(()), st.tuples(st.just("COUNT"), COUNT))),
     "XREVRANGE": words(keys_for("stream"), ENDS, ENDS, st.one_of(st.just(()), st.tuples(st.just("COUNT"), COUNT))),
@@ -299,7 +299,7 @@ def machine_of(
     open_subject: Callable[[], AbstractAsyncContextManager[Subject]],
     open_oracle: Callable[[], AbstractContextManager[Oracle]],
 ) -> type[RuleBasedStateMachine]:
-    """A machine for `hypothesis.stateful.run_state_machine_as_test`. Both are opened anew for each play, and empty then."""
+    """A machine for `run_state_machine_as_test` of Hypothesis. Both are opened anew for each play, and empty then."""
 
     class SameAsTheOracle(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -310,10 +310,9 @@ def machine_of(
             self.oracle = self._opened_oracle.__enter__()
             self.subject: Subject = self.wait(self._opened.__aenter__())
 
-        def wait(self, work: Coroutine[Any, Any, T] | Any) -> T:
+        def wait(self, work: Awaitable[T]) -> T:
             async def waited() -> T:
-                result: T = await work
-                return result
+                return await work
 
             return self._runner.run(waited())
 
@@ -357,7 +356,7 @@ def machine_of(
 
         @rule(pattern=st.sampled_from(("*", "?", "[*1]*", "\\*\\?*", "[^1]*", "")), kind=st.sampled_from((None, *KEYS)))
         def walk(self, pattern: str, kind: str | None) -> None:
-            options = ("MATCH", pattern, "COUNT", 3, *(() if kind is None else ("TYPE", kind)))
+            options: list[str | int] = ["MATCH", pattern, "COUNT", 3, *([] if kind is None else ["TYPE", kind])]
             expected = set(self.oracle.keys(*options))
             assert self.wait(_scanned(self.subject.store, pattern, kind)) == expected
             assert self.wait(_walked(self.subject.store, options)) == expected

@@ -106,7 +106,9 @@ class Wire:
             case b"*" if rest != b"-1":
                 return [self._reply() for _ in range(int(rest))]
             case b"~":
-                return {self._reply() for _ in range(int(rest))}
+                members = [self._reply() for _ in range(int(rest))]
+                # Sets of what Python cannot put into a set occur only where a server describes itself.
+                return set(members) if all(isinstance(member, bytes) for member in members) else members
             case b"%":
                 return {self._reply(): self._reply() for _ in range(int(rest))}
             case b"$" | b"*":

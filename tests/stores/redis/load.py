@@ -105,7 +105,9 @@ class Load:
             if stored is None and lost_from <= when <= lost_until and may_lose(key):
                 lost += 1
                 continue
-            assert stored == value, f"{key} was acknowledged {when - lost_from:.3f} s after {lost_from}, and is {stored!r}"
+            assert stored == value, (
+                f"{key} was acknowledged {when - lost_from:.3f} s after {lost_from}, and is {stored!r}"
+            )
         for key in self.unsent:
             assert await store.run([("EXISTS", key)]) == [0], f"{key} was said not to be sent"
         for key, moments in self.counted.items():

@@ -76,7 +76,9 @@ async def test_one_batch_reaches_all_nodes_and_keeps_its_order(cluster: Cluster,
 
 async def test_an_error_of_one_command_leaves_the_others_their_replies(store: Store) -> None:
     await store.run([("SET", key, key) for key in KEYS])
-    replies = await replies_of(store, [("HGET", key, "f") if i % 7 == 0 else ("GET", key) for i, key in enumerate(KEYS)])
+    replies = await replies_of(
+        store, [("HGET", key, "f") if i % 7 == 0 else ("GET", key) for i, key in enumerate(KEYS)]
+    )
     for i, (key, reply) in enumerate(zip(KEYS, replies, strict=True)):
         if i % 7 == 0:
             assert isinstance(reply, WrongKind)
@@ -299,7 +301,9 @@ async def test_a_master_that_dies_under_load_costs_nothing_but_time(
                     await asyncio.sleep(0.005)
                 back_at = time.monotonic()
                 await until(lambda: time.monotonic() - back_at > 0.3, "it goes on after that")
-            first = min(load.acknowledged[key][1] for key in load.acknowledged_since(dead + 0.2) if of_victim(key)) - dead
+            first = (
+                min(load.acknowledged[key][1] for key in load.acknowledged_since(dead + 0.2) if of_victim(key)) - dead
+            )
             record_property("engine_s", round(engine_s, 3))
             record_property("keystead_s", round(first, 3))
             print(f"\nFAILOVER cluster {end} {options or 'default'}: engine {engine_s:.2f} s, keystead {first:.2f} s")
@@ -325,7 +329,9 @@ async def test_what_other_nodes_hold_is_served_while_one_is_down(cluster: Cluste
             assert await store.run([("GET", key) for key in others]) == [key.encode() for key in others]
         with takes_at_most(0.6 + 0.15):
             replies = await replies_of(store, [("GET", key) for key in KEYS])
-        assert [reply for key, reply in zip(KEYS, replies, strict=True) if key in others] == [k.encode() for k in others]
+        assert [reply for key, reply in zip(KEYS, replies, strict=True) if key in others] == [
+            k.encode() for k in others
+        ]
     finally:
         victim.resume()
         await restored(cluster)

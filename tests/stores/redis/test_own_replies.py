@@ -215,9 +215,7 @@ async def test_a_write_whose_reply_was_lost_is_done_once_and_its_outcome_unknown
 
 @pytest.mark.parametrize("partly", [0, 2], ids=["wholly", "partly"])
 @pytest.mark.parametrize("name", LOST_READS)
-async def test_a_read_whose_reply_was_lost_is_asked_again(
-    server: Server, proxy: Proxy, name: str, partly: int
-) -> None:
+async def test_a_read_whose_reply_was_lost_is_asked_again(server: Server, proxy: Proxy, name: str, partly: int) -> None:
     server.ask("SET", "r", "value")
     async with keystead.connect(proxy.url + FAST) as store:
         await LOST_READS[name](store)

@@ -72,7 +72,7 @@ def all_succeeded(programs: Sequence[Sequence[object]]) -> list[list[str]]:
     """The lines of programs that ran at the same time: each waits until all have started."""
     processes = [
         subprocess.Popen(
-            command(*map(str, program)),  # type: ignore[arg-type]
+            command(*map(str, program)),
             cwd=ROOT,
             env=environment(),
             stdin=subprocess.PIPE,

@@ -173,9 +173,7 @@ async def test_fifty_times_opened_and_closed_leaves_no_thread_and_no_file_open(
 
 
 @pytest.mark.anyio
-async def test_when_closing_is_done_the_log_is_in_the_file_and_gone(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_when_closing_is_done_the_log_is_in_the_file_and_gone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keystead.stores.sqlite.store.CHECKPOINT_ROWS", 0)
     async with SqliteStore(path) as store:
         await store.run([("SET", f"{number}", "x" * 1000) for number in range(2_000)])
@@ -208,8 +206,11 @@ def test_a_store_that_was_not_closed_warns_and_its_threads_end(path: str) -> Non
     async def wait() -> None:
         await until(lambda: threads() == before and descriptors(path) == 0, "its threads have ended")
 
-    with pytest.warns(ResourceWarning, match="store.db was not closed"):
+    def run() -> None:
         asyncio.run(forget())
         gc.collect()
+
+    with pytest.warns(ResourceWarning, match=r"store\.db was not closed"):
+        run()
     gc.collect()  # the warning itself held the store
     asyncio.run(wait())

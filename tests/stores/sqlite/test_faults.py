@@ -1,4 +1,4 @@
-"""A full disk, a file that cannot be written, a file that is no database, a file that is locked: said, and nothing lost."""
+"""A full disk, a file that cannot be written or is locked or is no database: it is said, and nothing is lost."""
 
 import asyncio
 import json
@@ -31,6 +31,14 @@ async def _refusal(path: str) -> Exception:
         return error
     await store.close()
     pytest.fail(f"{path} was opened")
+
+
+def _content(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def _overwrite(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
 
 
 async def _make(path: str) -> None:
@@ -107,17 +115,17 @@ async def test_a_read_only_folder_is_said_when_a_file_in_it_is_opened(open_folde
     file = open_folder / "store.db"
     await _make(str(file))
     file.chmod(0o666)
-    open_folder.chmod(0o555)
+    os.chmod(open_folder, 0o555)
     code, sentence = succeeded("open_without_rights", file)
     assert code == "store-read-only"
     assert "folder" in sentence
 
 
 async def test_a_read_only_folder_is_said_when_a_file_is_to_be_made_in_it(open_folder: Path) -> None:
-    open_folder.chmod(0o555)
+    os.chmod(open_folder, 0o555)
     code, _ = succeeded("open_without_rights", open_folder / "new.db")
     assert code == "store-read-only"
-    assert list(open_folder.iterdir()) == []
+    assert os.listdir(open_folder) == []
 
 
 def test_a_read_only_mount_is_said_when_a_file_on_it_is_opened(tmp_path: Path) -> None:
@@ -140,11 +148,11 @@ async def test_a_file_that_becomes_read_only_refuses_writes_and_goes_on_reading(
 
 async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: str) -> None:
     content = b"the notes of somebody\n" * 1000
-    Path(path).write_bytes(content)
+    _overwrite(path, content)
     error = await _refusal(path)
     assert isinstance(error, StoreDamaged)
     assert path in str(error)
-    assert Path(path).read_bytes() == content
+    assert _content(path) == content
     assert os.listdir(Path(path).parent) == ["store.db"]
 
 
@@ -154,34 +162,34 @@ async def test_a_database_of_another_program_is_refused_and_left_as_it_is(path: 
         connection.execute(f"PRAGMA journal_mode = {mode}")
         connection.execute("CREATE TABLE keys (theirs TEXT)")
         connection.commit()
-    content = Path(path).read_bytes()
+    content = _content(path)
     error = await _refusal(path)
     assert isinstance(error, StoreDamaged)
     assert "another program" in str(error)
-    assert Path(path).read_bytes() == content
+    assert _content(path) == content
 
 
 async def test_the_log_that_another_program_left_in_a_crash_is_not_touched(path: str) -> None:
     assert finished("crash_with_a_log", path).returncode == -9
-    before = [Path(path).read_bytes(), Path(path + "-wal").read_bytes()]
+    before = [_content(path), _content(path + "-wal")]
     assert isinstance(await _refusal(path), StoreDamaged)
-    assert [Path(path).read_bytes(), Path(path + "-wal").read_bytes()] == before
+    assert [_content(path), _content(path + "-wal")] == before
 
 
 async def test_a_file_of_a_later_schema_is_refused_and_left_as_it_is(path: str) -> None:
     await _make(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    content = Path(path).read_bytes()
+    content = _content(path)
     error = await _refusal(path)
     assert isinstance(error, StoreDamaged)
     assert "later Keystead" in str(error)
     assert "99" in str(error)
-    assert Path(path).read_bytes() == content
+    assert _content(path) == content
 
 
 async def test_an_empty_file_becomes_a_store(path: str) -> None:
-    Path(path).touch()
+    _overwrite(path, b"")
     await _make(path)
     async with SqliteStore(path) as store:
         assert await store.run([("GET", "kept")]) == [b"1"]
@@ -190,21 +198,25 @@ async def test_an_empty_file_becomes_a_store(path: str) -> None:
 async def _large(path: str) -> bytes:
     async with SqliteStore(path) as store:
         await store.run([("SET", f"key:{number}", b"x" * 500) for number in range(2_000)])
-    return Path(path).read_bytes()
+    return _content(path)
 
 
 async def test_a_truncated_file_is_said_to_be_damaged(path: str) -> None:
     content = await _large(path)
-    Path(path).write_bytes(content[: len(content) // 2])
-    with pytest.raises(StoreDamaged):
+    _overwrite(path, content[: len(content) // 2])
+
+    async def read_everything() -> None:
         async with SqliteStore(path) as store:
             for number in range(2_000):
                 assert await store.run([("GET", f"key:{number}")]) == [b"x" * 500]
 
+    with pytest.raises(StoreDamaged):
+        await read_everything()
+
 
 async def test_a_file_with_overwritten_pages_is_said_to_be_damaged_by_reads_and_writes(path: str) -> None:
     content = await _large(path)
-    Path(path).write_bytes(content[:8192] + b"\xa5" * (len(content) - 8192))
+    _overwrite(path, content[:8192] + b"\xa5" * (len(content) - 8192))
     async with SqliteStore(path) as store:
         for verb in (
             store.run([("GET", "key:1")]),
@@ -227,11 +239,11 @@ async def test_a_missing_folder_is_said_and_not_made(tmp_path: Path) -> None:
     error = await _refusal(str(tmp_path / "missing" / "store.db"))
     assert isinstance(error, StoreUnavailable)
     assert "create it first" in str(error)
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []
 
 
 async def test_a_store_that_could_not_be_opened_leaves_nothing_open(path: str) -> None:
-    Path(path).write_bytes(b"no database" * 100)
+    _overwrite(path, b"no database" * 100)
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(5):
         await _refusal(path)

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -19,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def wall(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(1_900_000_000_000)
     monkeypatch.setattr("keystead.stores.sqlite.store.wall_ms", clock)
-    yield clock
+    return clock
 
 
 async def test_a_subscriber_gets_a_thousand_messages_of_another_process_in_order(path: str) -> None:
@@ -167,7 +166,7 @@ async def test_closing_the_store_ends_its_subscriptions_with_an_error(path: str)
     store = SqliteStore(path)
     await store.open()
     async with store.subscribe("channel") as inbox:
-        waiting = asyncio.ensure_future(anext(inbox))  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(anext(inbox))
         await store.run([("GET", "x")])
         await store.close()
         with pytest.raises(StoreUnavailable, match="closed"):

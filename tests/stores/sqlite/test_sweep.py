@@ -1,4 +1,4 @@
-"""The sweep gives the room of expired keys back: all of it, by itself, in small steps, and never that of a living key."""
+"""The sweep gives the room of expired keys back: all of it, by itself, in small steps, and never a living key's."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -274,9 +274,7 @@ async def test_messages_and_registrations_are_swept_when_their_time_is_over(
         await until(lambda: rows() == {}, "the messages are swept")
 
 
-async def test_the_registration_of_a_subscriber_that_is_gone_is_swept(
-    path: str, wall: Clock, rows: Counts
-) -> None:
+async def test_the_registration_of_a_subscriber_that_is_gone_is_swept(path: str, wall: Clock, rows: Counts) -> None:
     async with SqliteStore(path):
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("INSERT INTO subscribers VALUES ('killed', 'channel', ?)", (wall.now_ms + 30_000,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
@@ -35,6 +36,7 @@ from keystead.stores.redis.store import (
 from keystead.stores.redis.subscription import Listener, subscription
 
 SLOTS = 16_384
+SILENCE_S = 0.1  # after this, a node that does not answer may have been replaced
 _ASKING = pack_command((b"ASKING",))
 
 
@@ -71,6 +73,7 @@ class ClusterStore(Store):
         self._listeners: set[Listener] = set()
         self._owners: list[Address] = []
         self._refreshing: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._open = False
 
     # --- opening and closing -------------------------------------------------------------------------------
@@ -85,6 +88,10 @@ class ClusterStore(Store):
             connection = await link.connected(self._loop.time() + self._settings.timeout)
             await require_writable(connection, probe)
             self.guarantees = await stated_guarantees(connection, "one slot")
+            self._watching = asyncio.create_task(self._watch())
+        except ConnectionLost as lost:
+            await self.close()
+            raise StoreUnavailable(str(lost)) from None
         except BaseException:
             await self.close()
             raise
@@ -93,9 +100,10 @@ class ClusterStore(Store):
         self._open = False
         for listener in self._listeners:
             listener.stop(f"{self.url} was closed")
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.wait({self._refreshing})
+        for task in (self._watching, self._refreshing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         links, self._links = self._links, {}
         for link in links.values():
             await link.close()
@@ -116,31 +124,77 @@ class ClusterStore(Store):
     # --- who owns what -------------------------------------------------------------------------------------
 
     async def _refresh(self) -> None:
-        """Learn the owners of all slots from whichever node answers first."""
+        """Learn the owners of all slots from whichever node answers first.
+
+        One is asked, and another one whenever that takes too long: a node that hangs must not hold this up.
+        """
         problems: list[str] = []
-        for address in dict.fromkeys([*self._masters(), *self._links, *self._settings.addresses]):
-            try:
-                connection = await self._link_to(address).connected(self._loop.time() + self._settings.connect_timeout)
-                async with asyncio.timeout(self._settings.connect_timeout):
-                    [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
-            except (StoreError, ConnectionLost, TimeoutError) as error:
-                problems.append(str(error) or f"{address} did not answer")
-                continue
-            if isinstance(ranges, ReplyError):
-                if "cluster support disabled" in str(ranges):
-                    raise StoreRefused(f"{address} is no cluster; write redis:// instead of redis+cluster://")
-                raise refusal(address, ranges)
-            owners: list[Address | None] = [None] * SLOTS
-            for first, end, (host, port, *_), *_ in ranges:
-                owner = Address(host.decode() or address.host, port)
-                owners[first : end + 1] = [owner] * (end + 1 - first)
-            if None in owners:
-                problems.append(f"{address} knows of slots that no node owns")
-                continue
-            self._owners = [owner for owner in owners if owner is not None]
-            await self._forget_others()
-            return
+        left = self._candidates()
+        asked: set[asyncio.Task[list[Address]]] = set()
+        try:
+            while left or asked:
+                if left:
+                    asked.add(asyncio.create_task(self._owners_seen_by(left.pop(0))))
+                done, asked = await asyncio.wait(
+                    asked, timeout=SILENCE_S if left else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for answer in done:
+                    try:
+                        self._owners = answer.result()
+                    except StoreUnavailable as error:
+                        problems.append(str(error))
+                        continue
+                    await self._forget_others()
+                    return
+        finally:
+            for task in asked:
+                task.cancel()
         raise StoreUnavailable(f"no node of {self.url} answers: {'; '.join(dict.fromkeys(problems))}")
+
+    def _candidates(self) -> list[Address]:
+        """Whom to ask: those who answer first, in an order of chance, as one of them may know less than the others."""
+        known = list(dict.fromkeys([*self._masters(), *self._links, *self._settings.addresses]))
+        random.shuffle(known)
+        return sorted(known, key=lambda address: not self._is_connected(address) or self._hangs(address))
+
+    def _is_connected(self, address: Address) -> bool:
+        link = self._links.get(address)
+        return link is not None and link.connection is not None and link.connection.lost is None
+
+    def _hangs(self, address: Address) -> bool:
+        link = self._links.get(address)
+        return link is not None and link.connection is not None and link.connection.is_silent(SILENCE_S)
+
+    async def _owners_seen_by(self, address: Address) -> list[Address]:
+        """The owner of each slot. Raises StoreUnavailable where this node does not say, or does not know all."""
+        try:
+            connection = await self._link_to(address).connected(self._loop.time() + self._settings.connect_timeout)
+            async with asyncio.timeout(self._settings.connect_timeout):
+                [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
+        except StoreClosed:
+            raise StoreUnavailable(f"{address} was given up") from None
+        except (ConnectionLost, TimeoutError) as error:
+            raise StoreUnavailable(str(error) or f"{address} did not answer") from None
+        if isinstance(ranges, ReplyError):
+            if "cluster support disabled" in str(ranges):
+                raise StoreRefused(f"{address} is no cluster; write redis:// instead of redis+cluster://")
+            raise refusal(address, ranges)
+        owners: list[Address | None] = [None] * SLOTS
+        for first, end, (host, port, *_), *_ in ranges:
+            # A node that does not know its name in the eyes of others says none: it is where it was asked.
+            owner = Address((host or b"").decode() or address.host, port)
+            owners[first : end + 1] = [owner] * (end + 1 - first)
+        whole = [owner for owner in owners if owner is not None]
+        if len(whole) < SLOTS:
+            raise StoreUnavailable(f"{address} knows of slots that no node owns")
+        return whole
+
+    async def _watch(self) -> None:
+        """A node that hangs does not say so: while one is silent, look whether another has its slots by now."""
+        while True:
+            await asyncio.sleep(SILENCE_S)
+            if any(map(self._hangs, self._links)):
+                await self._refreshed(self._loop.time() + self._settings.connect_timeout)
 
     async def _forget_others(self) -> None:
         """Close the links to nodes that own nothing any more; the next refresh must not wait for them."""
@@ -213,6 +267,10 @@ class ClusterStore(Store):
         for piece in todo:
             piece.reply = StoreUnavailable(reason or f"the slots of {self.url} kept moving")
 
+    def _patience(self, deadline: float) -> float:
+        """Until when to wait for a node that is not there: not long, as another may have its slots by now."""
+        return min(deadline, self._loop.time() + SILENCE_S)
+
     def _destination(self, piece: Piece) -> Address:
         if piece.node is not None:
             return piece.node
@@ -224,7 +282,7 @@ class ClusterStore(Store):
             link = self._link_to(address)
             connection = link.connection
             if connection is None or connection.lost is not None or connection.congested is not None:
-                connection = await link.connected(deadline)
+                connection = await link.connected(self._patience(deadline))
             replies = await self._round_trip(deadline, connection, group)
         except StoreClosed as error:
             if self._open:
@@ -314,7 +372,7 @@ class ClusterStore(Store):
             address = self._destination(piece)
             failure = ""
             try:
-                connection = await self._link_to(address).connected(deadline)
+                connection = await self._link_to(address).connected(self._patience(deadline))
                 payload = (_ASKING if piece.asking else b"") + (script.by_text if text else script.by_digest)
                 reply = (await connection.send_until(deadline, payload, 1 + piece.asking))[-1]
             except StoreClosed:

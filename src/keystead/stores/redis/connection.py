@@ -113,6 +113,10 @@ class Connection(asyncio.Protocol):
         """Something to wait for before sending more, when the server does not keep up with reading."""
         return self._writable
 
+    def is_silent(self, for_s: float) -> bool:
+        """Whether somebody has waited for a reply for longer than this."""
+        return bool(self._expected) and self._loop.time() - self._expected[0].since > for_s
+
     def close(self, reason: str) -> None:
         """Drop the connection; whoever waits gets ConnectionLost."""
         if self._transport is not None:

@@ -197,6 +197,8 @@ class Lane:
     def _fill(self) -> None:
         group, heavy = self._take()
         if heavy:
+            for batch in group:
+                batch.started = True  # here, not there: `_overdue` must not say "not-sent" of what begins that moment
             self._worker.submit(
                 lambda: self._commit(self._run(group)), lambda results, error: self._finish(group, results, error)
             )

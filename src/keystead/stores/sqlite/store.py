@@ -22,12 +22,12 @@ from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
 from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
-from keystead.stores.sqlite.lane import Lane, Work
+from keystead.stores.sqlite.lane import INLINE_COMMANDS, Lane, Work
 from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
-CHECKPOINT_ROWS = 16_000  # rows written between two checkpoints, at most
+CHECKPOINT_ROWS, CHECKPOINT_BYTES = 16_000, 16 << 20  # written between two checkpoints, at most
 CHECKPOINT_FRAMES = 8_000  # a log longer than this starts over: writing over it syncs faster than making it longer
 HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
 READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
@@ -49,6 +49,7 @@ class SqliteStore(Store):
         self._clock = clock
         self._open = False
         self._reads = 0
+        self._written_bytes = 0
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ class SqliteStore(Store):
         self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
         self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
         self._checkpointing = False
-        self._checkpointed_rows = 0
+        self._checkpointed_rows = self._written_bytes = 0
         self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory)
         self._sweep_limit = 64
         self._open = True
@@ -138,7 +139,7 @@ class SqliteStore(Store):
         for call in calls:
             if call.spec.writes:
                 writes = True
-                heavy = heavy or is_heavy(call)
+                heavy = self._weigh(call) or heavy
         return self._change(calls, heavy) if writes else self._look_up(calls)
 
     async def _look_up(self, calls: list[Call]) -> list[Reply]:
@@ -163,8 +164,9 @@ class SqliteStore(Store):
         return replies
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
-        heavy = any(step.call.spec.writes and is_heavy(step.call) for step in steps)
-        if any(step.call.spec.writes for step in steps):
+        writes = [self._weigh(step.call) for step in steps if step.call.spec.writes]
+        if writes:
+            heavy = len(steps) > INLINE_COMMANDS or any(writes)
             outcome: Outcome = await self._change(lambda: self._writing.atomically(steps), heavy)
         else:
             outcome = await self._read(lambda reading: reading.atomically(steps))
@@ -201,6 +203,12 @@ class SqliteStore(Store):
             yield mailbox
 
     # --- reading and writing -------------------------------------------------------------------------------
+
+    def _weigh(self, call: Call) -> bool:
+        """Whether a write takes so long that the event loop should not wait for it. Counts what goes into the log."""
+        size = sum(map(len, call.args))
+        self._written_bytes += size
+        return size > HEAVY_BYTES or call.spec.wide or len(call.args) > HEAVY_ARGUMENTS
 
     async def _read(self, job: Callable[[Interpreter], Any]) -> Any:
         """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
@@ -256,7 +264,10 @@ class SqliteStore(Store):
         if self._writing.tables.published:
             self._writing.tables.published = False
             self._feed.wake()
-        if not self._memory and self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS:
+        if not self._memory and (
+            self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS
+            or self._written_bytes > CHECKPOINT_BYTES
+        ):
             self._checkpoint()
 
     def _not_open(self) -> StoreClosed:
@@ -319,7 +330,7 @@ class SqliteStore(Store):
         """Move what is in the log into the file, beside the writers. SQLite's own way stalls the commit it falls on."""
         if self._checkpointing or not self._open:
             return
-        self._checkpointed_rows = self._writer.total_changes
+        self._checkpointed_rows, self._written_bytes = self._writer.total_changes, 0
         try:
             if self._checkpointer is None:
                 connection = connect(self.path)
@@ -337,11 +348,6 @@ class SqliteStore(Store):
             self._lane.between(lambda: _move_log(self._writer)).add_done_callback(
                 lambda future: future.cancelled() or future.exception()
             )
-
-
-def is_heavy(call: Call) -> bool:
-    """Whether a write takes so long that the event loop should not wait for it."""
-    return call.spec.wide or len(call.args) > HEAVY_ARGUMENTS or (bool(call.args) and len(call.args[-1]) > HEAVY_BYTES)
 
 
 def _move_log(connection: sqlite3.Connection) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import Store, field_holds, holds, required
+from keystead.stores import Step, Store, field_holds, holds, required
 from keystead.stores.commands import INT64_MAX
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
@@ -83,7 +83,7 @@ class Atomic(Promises):
     @needs("atomic")
     async def test_a_required_step_with_nil_or_zero_stops_the_rest(self, store: Store) -> None:
         a, total = self.key("a"), self.key("total")
-        visit = [required(("SET", a, "1", "NX")), ("INCRBY", total, 1)]
+        visit: list[Step] = [required(("SET", a, "1", "NX")), ("INCRBY", total, 1)]
         first, second = await store.atomically(visit), await store.atomically(visit)
         assert (bool(first), first.stopped_at, first.replies) == (True, None, [b"OK", 1])
         assert (bool(second), second.stopped_at, second.replies) == (False, 0, [None])

@@ -10,7 +10,7 @@ from keystead.testing.contract.promises import Promises, needs
 
 
 async def take(messages: AsyncIterator[Message], count: int) -> list[tuple[str, bytes]]:
-    taken = []
+    taken: list[tuple[str, bytes]] = []
     async with asyncio.timeout(2):  # a message is there at once, not when somebody next looks
         while len(taken) < count:
             message = await anext(messages)
@@ -71,7 +71,7 @@ class Messages(Promises):
             pass
         async with asyncio.timeout(10):
             while await store.run([("PUBLISH", "news", "x"), ("PUBLISH", "more", "x")]) != [0, 0]:
-                await asyncio.sleep(0)
+                pass
         async with store.subscribe("news") as messages:
             await store.run([("PUBLISH", "news", "again")])
             assert await take(messages, 1) == [("news", b"again")]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Concatenate, ParamSpec
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 import pytest
 
@@ -13,6 +13,7 @@ from keystead.stores import Command, Store, connect
 from keystead.testing.replies import shown
 
 P = ParamSpec("P")
+Test: TypeAlias = Callable[Concatenate[Any, Store, P], Coroutine[Any, Any, None]]
 
 # One command for each kind of value that a store may lack: where it does, this has to be an error.
 SAMPLES: dict[str, Sequence[str]] = {
@@ -58,19 +59,13 @@ class Promises:
             yield store
 
 
-def needs(
-    *powers: str,
-) -> Callable[
-    [Callable[Concatenate[Any, Store, P], Awaitable[None]]], Callable[Concatenate[Any, Store, P], Awaitable[None]]
-]:
+def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
     """The kinds of value a promise is about, and `atomic` where it takes atomic steps over several keys.
 
     A store that says it lacks one of them has to refuse it: then this is what the test demands.
     """
 
-    def decorate(
-        test: Callable[Concatenate[Any, Store, P], Awaitable[None]],
-    ) -> Callable[Concatenate[Any, Store, P], Awaitable[None]]:
+    def decorate(test: Test[P]) -> Test[P]:
         @functools.wraps(test)
         async def held(self: Any, store: Store, *args: P.args, **fixtures: P.kwargs) -> None:
             lacking = [power for power in powers if not _has(store, power)]
@@ -79,7 +74,7 @@ def needs(
             if not lacking:
                 await test(self, store, *args, **fixtures)
 
-        return held
+        return held  # type: ignore[return-value]  # pytest passes fixtures by name
 
     return decorate
 
@@ -91,11 +86,12 @@ def _has(store: Store, power: str) -> bool:
 
 
 async def _refuses(promises: Promises, store: Store, power: str) -> None:
-    with pytest.raises(StoreError):
-        if power == "atomic":
+    if power == "atomic":
+        with pytest.raises(StoreError):
             await store.atomically([("SET", promises.key("refused"), "x"), ("SET", promises.key("too"), "x")])
-        else:
-            name, key, *rest = SAMPLES[power]
+    else:
+        name, key, *rest = SAMPLES[power]
+        with pytest.raises(StoreError):
             await store.run([(name, promises.key(key), *rest)])
 
 

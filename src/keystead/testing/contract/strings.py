@@ -7,7 +7,7 @@ import time
 import pytest
 
 from keystead.errors import BadArgument, BadLifetime, BadOption, NotANumber, UnknownCommand, WrongArity, WrongKind
-from keystead.stores import Store
+from keystead.stores import Command, Store
 from keystead.stores.commands import INT64_MAX, INT64_MIN
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 
@@ -188,7 +188,14 @@ class Errors(Promises):
     async def test_a_command_that_fails_leaves_the_others_their_replies(self, store: Store) -> None:
         a, text = self.key("a"), self.key("text")
         await store.run([("SET", text, "x")])
-        commands = [("SET", a, "1"), ("INCRBY", text, 1), ("GET",), ("INCRBY", a, 1), ("NOPE", a), ("GET", a)]
+        commands: list[Command] = [
+            ("SET", a, "1"),
+            ("INCRBY", text, 1),
+            ("GET",),
+            ("INCRBY", a, 1),
+            ("NOPE", a),
+            ("GET", a),
+        ]
         with pytest.raises(NotANumber) as caught:
             await store.run(commands)
         assert caught.value.replies is not None

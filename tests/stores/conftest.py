@@ -1,0 +1,13 @@
+"""A real server as the measure, started once for each worker."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from keystead.testing import servers
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[servers.Server]:
+    with servers.redis() as server:
+        yield server

@@ -1,0 +1,214 @@
+"""A master with two replicas, watched by three sentinels: fail-over under load, and an old master that comes back."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import keystead
+from keystead import required
+from keystead.errors import BadUrl, StoreUnavailable
+from keystead.testing import servers
+from keystead.testing.servers import Sentinels, Server
+from keystead.testing.wire import WireError
+from tests.stores.redis.load import Load
+from tests.stores.redis.waits import takes_at_most, until, works_again
+
+pytestmark = [pytest.mark.xdist_group("redis-sentinel"), pytest.mark.timeout(180)]
+
+FAST = "?timeout=600ms&connect_timeout=200ms"
+FAIL_OVER_S = 25.0
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Sentinels]:
+    with servers.sentinel() as running:
+        yield running
+
+
+async def restored(watched: Sentinels) -> None:
+    """Until all run, all sentinels name the same master, and the two others follow it."""
+    for server in (*watched.servers, *watched.sentinels):
+        server.resume()
+        if server._process is None:
+            server.start()
+
+    def is_restored() -> bool:
+        ports = {sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")[1] for sentinel in watched.sentinels}
+        if len(ports) != 1:
+            return False
+        masters = [server for server in watched.servers if role_of(server) == "master"]
+        states = [sentinel.ask("SENTINEL", "MASTER", "main") for sentinel in watched.sentinels]
+        healthy = all(
+            state[b"flags"] == b"master" and int(state[b"num-slaves"]) == 2 for state in states
+        ) and not any(
+            b"down" in replica[b"flags"] or b"disconnected" in replica[b"flags"]
+            for sentinel in watched.sentinels
+            for replica in sentinel.ask("SENTINEL", "REPLICAS", "main")
+        )
+        return (
+            healthy
+            and len(masters) == 1
+            and str(masters[0].port).encode() in ports
+            and all(follows(server, masters[0]) for server in watched.servers if server is not masters[0])
+        )
+
+    await until(is_restored, "one master, two replicas, and sentinels that agree", 60)
+
+
+def role_of(server: Server) -> str:
+    role: bytes = server.ask("ROLE")[0]
+    return role.decode()
+
+
+def follows(server: Server, master: Server) -> bool:
+    role = server.ask("ROLE")
+    return bool(role[0] == b"slave" and role[2] == master.port and role[3] == b"connected")
+
+
+def promoted(watched: Sentinels, old: Server) -> bool:
+    """A majority of the sentinels names another server, and that one takes writes."""
+    for sentinel in watched.sentinels:
+        try:
+            port = int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")[1])
+        except (OSError, WireError):
+            continue
+        if port != old.port:
+            new = next(server for server in watched.servers if server.port == port)
+            return role_of(new) == "master"
+    return False
+
+
+async def test_a_master_that_is_killed_under_load_costs_nothing_but_time(watched: Sentinels) -> None:
+    async with keystead.connect(watched.url + FAST) as store:
+        assert await store.atomically([required(("SET", "script", "known"))])
+        load = Load(store)
+        victim = watched.master()
+        try:
+            async with load.running():
+                began = time.monotonic()
+                await until(lambda: time.monotonic() - began > 1.3, "more than a second's worth is written")
+                dead = time.monotonic()
+                victim.kill()
+                while not await asyncio.to_thread(promoted, watched, victim):
+                    assert time.monotonic() - dead < FAIL_OVER_S, "the sentinels did not fail over"
+                engine_s = time.monotonic() - dead
+                await until(lambda: bool(load.acknowledged_since(dead + 0.2)), "writes work again", 5)
+                back_at = time.monotonic()
+                await until(lambda: time.monotonic() - back_at > 0.3, "it goes on after that")
+            first = min(load.acknowledged[key][1] for key in load.acknowledged_since(dead + 0.2)) - dead
+            print(f"\nFAILOVER sentinel killed: engine {engine_s:.2f} s, keystead {first:.2f} s")
+            assert first - engine_s < 1.5
+            lost = await load.verify(store, dead - 1.0, dead + 0.2, lambda key: True)
+            print(f"acknowledged {len(load.acknowledged)}, lost {lost}, doubtful {len(load.doubtful)}")
+            assert await store.atomically([("SET", "script", "known anew")])
+        finally:
+            await restored(watched)
+
+
+async def test_a_master_that_hangs_and_comes_back_gets_no_write_after_it_was_replaced(watched: Sentinels) -> None:
+    """Woken up, it believes to be the master still, until the sentinels tell it otherwise."""
+    async with keystead.connect(watched.url + FAST) as store:
+        load = Load(store)
+        old = watched.master()
+        try:
+            async with load.running():
+                began = time.monotonic()
+                await until(lambda: time.monotonic() - began > 1.3, "more than a second's worth is written")
+                dead = time.monotonic()
+                old.pause()
+                while not await asyncio.to_thread(promoted, watched, old):
+                    assert time.monotonic() - dead < FAIL_OVER_S, "the sentinels did not fail over"
+                engine_s = time.monotonic() - dead
+                await until(lambda: bool(load.acknowledged_since(dead + 0.2)), "writes work again", 5)
+                old.resume()
+                await until(lambda: role_of(old) == "slave", "the old master is told to follow", 30)
+                demoted = time.monotonic()
+                await until(lambda: len(load.acknowledged_since(demoted)) > 500, "it goes on after that")
+            first = min(load.acknowledged[key][1] for key in load.acknowledged_since(dead + 0.2)) - dead
+            print(f"\nFAILOVER sentinel hung: engine {engine_s:.2f} s, keystead {first:.2f} s")
+            assert first - engine_s < 1.5
+            lost = await load.verify(store, dead - 1.0, dead + 0.2, lambda key: True)
+            print(f"acknowledged {len(load.acknowledged)}, lost {lost}, doubtful {len(load.doubtful)}")
+        finally:
+            await restored(watched)
+
+
+async def test_a_planned_fail_over_is_followed_by_every_verb(watched: Sentinels) -> None:
+    await restored(watched)
+    async with keystead.connect(watched.url + FAST) as store:
+        await store.run([("SET", "k", "v")])
+        old = watched.master()
+        watched.sentinels[0].ask("SENTINEL", "FAILOVER", "main")
+        while not await asyncio.to_thread(promoted, watched, old):
+            pass
+        try:
+            # Nothing but atomic steps: they alone must notice that they talk to what is now a replica.
+            await until(lambda: role_of(old) == "slave", "the old master is told to follow", 30)
+            await works_again(lambda: store.atomically([("SET", "after", "atomically")]))
+            new = watched.master()
+            assert new.ask("GET", "after") == b"atomically"
+            async with store.subscribe("news") as messages:
+                await works_again(lambda: store.run([("PUBLISH", "news", "from the new one")]))
+                assert (await anext(messages)).data == b"from the new one"
+        finally:
+            await restored(watched)
+
+
+async def test_atomic_steps_alone_notice_that_their_master_became_a_replica(watched: Sentinels) -> None:
+    """The connection stays open, and only the script's own answer says that it leads to a replica."""
+    await restored(watched)
+    async with keystead.connect(watched.url + FAST) as store:
+        await store.atomically([("SET", "k", "v")])
+        master = watched.master()
+        other = next(server for server in watched.servers if server is not master)
+        connections = int(info(master, "total_connections_received"))
+        try:
+            master.ask("REPLICAOF", "127.0.0.1", other.port)
+            with takes_at_most(0.75), pytest.raises(StoreUnavailable, match="replica"):
+                await store.atomically([("SET", "k", "new")])
+            assert int(info(master, "total_connections_received")) > connections + 1
+        finally:
+            master.ask("REPLICAOF", "NO", "ONE")
+            await works_again(lambda: store.atomically([("SET", "k", "v")]), 30)
+            await restored(watched)
+
+
+def info(server: Server, name: str) -> str:
+    lines = server.ask("INFO").decode().splitlines()
+    return next(line.partition(":")[2] for line in lines if line.startswith(f"{name}:"))
+
+
+@pytest.mark.parametrize("state", ["dead", "hung"])
+async def test_a_sentinel_that_does_not_answer_is_passed_over(watched: Sentinels, state: str) -> None:
+    first, *rest = watched.sentinels
+    hosts = ",".join(f"127.0.0.1:{port}" for port in (first.port, rest[0].port))
+    url = f"redis+sentinel://{hosts}/main/0{FAST}"
+    try:
+        if state == "hung":
+            first.pause()
+        else:
+            url = url.replace(str(first.port), str(servers.free_port()))
+        began = time.monotonic()
+        async with keystead.connect(url) as store:
+            assert await store.run([("SET", "k", "v")]) == [b"OK"]
+            assert time.monotonic() - began < 0.2 + 0.25
+    finally:
+        first.resume()
+        await restored(watched)
+
+
+async def test_an_unknown_name_of_the_master_is_a_sentence(watched: Sentinels) -> None:
+    url = watched.url.replace("/main/", "/mian/")
+    with takes_at_most(1.0), pytest.raises(StoreUnavailable, match="knows no master 'mian'"):
+        await keystead.connect(url + FAST).open()
+    with pytest.raises(BadUrl, match="needs the name of the master"):
+        keystead.connect("redis+sentinel://127.0.0.1:26379")
+
+
+async def test_no_sentinel_at_all_is_a_sentence_that_names_each(watched: Sentinels) -> None:
+    ports = [servers.free_port(), servers.free_port()]
+    url = f"redis+sentinel://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/main{FAST}"
+    with takes_at_most(0.6), pytest.raises(StoreUnavailable, match=f"{ports[0]}.*{ports[1]}"):
+        await keystead.connect(url).open()

@@ -1,0 +1,125 @@
+"""The command table: what it says of each command is true."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystead.errors import BadArgument, BadLifetime, BadOption, CommandError, NotANumber, UnknownCommand, WrongArity
+from keystead.stores.commands import INT64_MAX, INT64_MIN, KINDS, LATEST_MS, TABLE, Spec, encode, integer, read, score
+from keystead.testing.servers import Server
+
+SPECS = [pytest.param(spec, id=name) for name, spec in TABLE.items()]
+
+
+def arguments(spec: Spec) -> list[str]:
+    """The words that a usage cannot do without, as arguments that fit."""
+    fits = {"seconds": "10", "ms": "10000", "amount": "1", "score": "1", "id": "1-1", "cursor": "0", "length": "1"}
+    fits |= {"min": "0", "max": "1", "start": "0", "stop": "1", "end": "1", "index": "0", "count": "1", "[=": ""}
+    usage = spec.usage
+    while "[" in usage:  # what stands in brackets may be left out
+        usage = re.sub(r" ?\[[^\[\]]*\]", "", usage)
+    usage = usage.replace("* | id", "*")
+    if spec.name == "PEXPIREAT":
+        fits["ms"] = str(LATEST_MS)
+    return [fits.get(word, word) for word in usage.split()[1:]]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_shortest_form_of_the_usage_is_the_fewest_arguments(spec: Spec) -> None:
+    assert len(arguments(spec)) == spec.least
+    assert read((spec.name, *arguments(spec))).spec is spec
+
+
+@pytest.mark.parametrize("spec", [param for param in SPECS if param.values[0].least])  # type: ignore[union-attr]
+def test_one_argument_less_is_refused_with_the_usage(spec: Spec) -> None:
+    with pytest.raises(WrongArity) as caught:
+        read((spec.name, *arguments(spec)[:-1]))
+    assert spec.usage in str(caught.value)
+    assert caught.value.command == spec.name
+
+
+@pytest.mark.parametrize("spec", [param for param in SPECS if param.values[0].most is not None])  # type: ignore[union-attr]
+def test_more_than_the_most_arguments_are_refused(spec: Spec) -> None:
+    assert spec.most is not None
+    with pytest.raises(WrongArity):
+        read((spec.name, *arguments(spec), *["x"] * (spec.most - spec.least + 1)))
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_usage_names_the_keys(spec: Spec) -> None:
+    words = spec.usage.split()
+    assert words[0] == spec.name == spec.name.upper()
+    assert (len(words) > 1 and words[1] == "key") == (spec.keys != 0)
+    assert ("key [key ...]" in spec.usage) == (spec.keys == -1)
+    assert spec.kind is None or spec.kind in KINDS
+    assert spec.summary
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_server_agrees_on_arity_keys_and_writing(spec: Spec, redis: Server) -> None:
+    [[_, arity, flags, first, last, *_]] = redis.ask("COMMAND", "INFO", spec.name)
+    assert spec.least == abs(arity) - 1 or (spec.name, arity) == ("XTRIM", -4)
+    if arity > 0:
+        assert spec.most == spec.least
+    assert spec.writes == (b"write" in flags or spec.name == "PUBLISH")
+    assert spec.keys == (0 if first == 0 else -1 if last == -1 else 1)
+
+
+@pytest.mark.parametrize("spec", [param for param in SPECS if param.values[0].keys])  # type: ignore[union-attr]
+def test_the_server_finds_the_same_keys(spec: Spec, redis: Server) -> None:
+    call = read((spec.name, *arguments(spec)))
+    assert redis.ask("COMMAND", "GETKEYS", spec.name, *arguments(spec)) == list(call.keys)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "sentence"),
+    [
+        (("NOPE",), UnknownCommand, "NOPE: no such command here; the list is keystead.stores.commands.TABLE"),
+        (("GET",), WrongArity, "GET: 0 arguments do not fit. Write: GET key"),
+        (("GET", "a", "b"), WrongArity, "GET a: 2 arguments do not fit. Write: GET key"),
+        (("GET", 7), BadArgument, "GET 7: a key is text or bytes, not int"),
+        (("GET", None), BadArgument, "GET: an argument is text, bytes, an int or a float, not NoneType"),
+        (("INCRBY", "n", "x"), NotANumber, "INCRBY n: 'x' is not an integer of 64 bits"),
+        (("ZADD", "z", "x", "m"), NotANumber, "ZADD z: 'x' is not a score: write a number, inf or -inf"),
+        (
+            ("SET", "k", "v", "PX", 0),
+            BadLifetime,
+            "SET k: a lifetime must be more than zero, not 0; to remove the key, write DEL",
+        ),
+        (("LPOP", "q", -1), NotANumber, "LPOP q: a count is zero or more, not -1"),
+        (("SET", "k", "v", "EX"), BadOption, "SET k: EX needs a value after it"),
+    ],
+    ids=str,
+)
+def test_an_error_is_a_sentence_that_names_command_and_key(
+    command: tuple[str, ...], error: type[CommandError], sentence: str
+) -> None:
+    with pytest.raises(CommandError) as caught:
+        read(command)
+    assert type(caught.value) is error
+    assert str(caught.value) == sentence
+
+
+def test_a_key_in_an_error_stays_on_one_line_and_is_cut() -> None:
+    with pytest.raises(WrongArity) as caught:
+        read(("GET", "a\r\n\x00" + "k" * 10_000, "b"))
+    assert "\n" not in str(caught.value)
+    assert "a\\r\\n\\x00kkk" in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@given(st.integers())
+def test_integers_are_those_of_64_bits(number: int) -> None:
+    text = b"%d" % number
+    if INT64_MIN <= number <= INT64_MAX:
+        assert integer(text) == number
+    else:
+        with pytest.raises(NotANumber):
+            integer(text)
+
+
+@given(st.floats(allow_nan=False))
+def test_every_float_survives_as_a_score(number: float) -> None:
+    assert score(encode(number)) == number

