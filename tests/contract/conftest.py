@@ -20,12 +20,6 @@ def redis_server() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
-def tls_server() -> Iterator[servers.Server]:
-    with servers.redis(tls=True) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def valkey_cluster() -> Iterator[servers.Cluster]:
     with servers.cluster() as cluster:
         yield cluster

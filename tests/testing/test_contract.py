@@ -82,15 +82,15 @@ class Rounding(SqliteStore):
 
 
 async def test_a_store_that_takes_what_it_says_it_lacks_fails() -> None:
-    async with Liar(*()) as store:
+    async with Liar() as store:
         with pytest.raises(pytest.fail.Exception):
-            await StoreContract().test_zadd_obeys_its_conditions(store=store)
+            await StoreContract().test_zadd_obeys_its_conditions(store)
 
 
 async def test_a_store_that_does_not_undo_fails() -> None:
     async with Forgetful(MEMORY) as store:
         with pytest.raises(AssertionError):
-            await StoreContract().test_a_stop_after_writes_undoes_every_one_of_them(store=store)
+            await StoreContract().test_a_stop_after_writes_undoes_every_one_of_them(store)
 
 
 async def test_a_store_that_rounds_lifetimes_fails() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from keystead.testing import servers
 from keystead.testing.servers import MissingProgram, NotReady, Server
+from keystead.testing.wire import WireError
 
 
 def runs(pid: int) -> bool:
@@ -32,12 +33,16 @@ def test_a_server_is_ready_inside_the_block_and_gone_after_it(make: object) -> N
 
 
 def test_a_server_is_gone_after_a_test_that_failed() -> None:
-    server = None
-    with pytest.raises(ZeroDivisionError), servers.valkey() as server:
-        _ = 1 / 0
-    assert server is not None
-    with pytest.raises(NotReady):
-        _ = server.pid
+    started: list[int] = []
+
+    def fail() -> None:
+        with servers.valkey() as server:
+            started.append(server.pid)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [runs(pid) for pid in started] == [False]
 
 
 def test_a_killed_server_comes_back_on_its_port_with_its_files() -> None:
@@ -72,7 +77,7 @@ def test_a_password_and_a_certificate_are_asked_for() -> None:
         assert server.url == f"rediss://:secret@127.0.0.1:{server.port}/0"
         assert server.ask("PING") == b"PONG"
         server.password = None
-        with pytest.raises(servers.WireError, match="NOAUTH"):
+        with pytest.raises(WireError, match="NOAUTH"):
             server.ask("PING")
 
 
@@ -111,7 +116,7 @@ def test_a_cluster_serves_every_slot_and_knows_who_holds_a_key() -> None:
         owner = cluster.owner("a")
         assert owner.ask("SET", "a", "1") == b"OK"
         others = [node for node in cluster.masters() if node is not owner]
-        with pytest.raises(servers.WireError, match="MOVED"):
+        with pytest.raises(WireError, match="MOVED"):
             others[0].ask("SET", "a", "1")
         cluster.flush()
         assert owner.ask("DBSIZE") == 0

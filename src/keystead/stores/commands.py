@@ -142,6 +142,11 @@ class Call:
         return error
 
 
+# Tuples, not unions: a union in an isinstance is made anew at every call.
+_TEXT = (str, bytes)
+_BYTES = (bytes, bytearray, memoryview)
+
+
 def read(command: Command) -> Call:
     """Turn a command as the caller wrote it into a Call, or raise a CommandError that names it."""
     try:
@@ -156,7 +161,7 @@ def read(command: Command) -> Call:
         ]
         if len(args) < spec.least or (spec.most is not None and len(args) > spec.most):
             raise WrongArity(f"{len(args)} arguments do not fit. Write: {spec.usage}")
-        if spec.keys and not isinstance(command[1], str | bytes):
+        if spec.keys and type(command[1]) not in _TEXT and not isinstance(command[1], _TEXT):
             raise BadArgument(f"a key is text or bytes, not {type(command[1]).__name__}")
         return Call(spec, args, None if spec.parse is None else spec.parse(args))
     except CommandError as error:
@@ -171,10 +176,10 @@ def encode(argument: Argument) -> bytes:
     """An argument as the bytes that are stored. Text is UTF-8, numbers are written in decimal."""
     if isinstance(argument, str):
         return argument.encode()
-    if isinstance(argument, bytes | bytearray | memoryview):
+    if isinstance(argument, _BYTES):
         return bytes(argument)
     if isinstance(argument, float):
-        return repr(argument).encode()
+        return repr(float(argument)).encode()
     if type(argument) is not bool and isinstance(argument, int):
         return b"%d" % argument
     raise BadArgument(f"an argument is text, bytes, an int or a float, not {type(argument).__name__}")

@@ -116,3 +116,6 @@ class Load:
             least = sum(not (lost_from <= when <= lost_until and may_lose(key)) for when in moments)
             assert least <= int(stored or 0) <= most, key
         return lost
+
+    def summary(self, lost: int) -> str:
+        return f"{len(self.acknowledged)} acknowledged, {lost} lost, {len(self.doubtful)} unknown, {len(self.unsent)} not sent"

@@ -188,7 +188,7 @@ async def test_a_read_under_way_while_the_store_is_closed_ends(path: str) -> Non
     await store.open()
     await store.run([("RPUSH", "list", *map(str, range(5_000)))])
     reads = [asyncio.ensure_future(store.run([("LRANGE", "list", 0, -1)])) for _ in range(5)]
-    await store.run([("GET", "x")])
+    await until(lambda: store._wide is not None, "the reads have begun")
     await store.close()
     async with asyncio.timeout(10):
         for outcome in await asyncio.gather(*reads, return_exceptions=True):

@@ -167,7 +167,8 @@ async def test_closing_the_store_ends_its_subscriptions_with_an_error(path: str)
     await store.open()
     async with store.subscribe("channel") as inbox:
         waiting = asyncio.ensure_future(anext(inbox))
-        await store.run([("GET", "x")])
+        await store.run([("DBSIZE",)])
+        assert not waiting.done()
         await store.close()
         with pytest.raises(StoreUnavailable, match="closed"):
             await waiting
