@@ -95,8 +95,7 @@ async def test_a_password_that_was_changed_is_said_after_the_next_connection(eng
         engine.ask("ACL", "SETUSER", "app", "resetpass", ">other")
         engine.ask("CLIENT", "KILL", "USER", "app")
         with pytest.raises(StoreUnavailable) as error:
-            for _ in range(3):
-                await store.run([("SET", "k", "v")])
+            await asyncio.gather(*(store.run([("SET", "k", "v")]) for _ in range(3)))
         assert "pw" not in str(error.value)
         engine.ask("ACL", "SETUSER", "app", "resetpass", ">pw")
         await works_again(lambda: store.run([("SET", "k", "v")]))

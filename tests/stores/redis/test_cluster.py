@@ -1,7 +1,6 @@
 """A real cluster of three masters and three replicas: every slot, moving slots, dying masters."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -9,12 +8,13 @@ import pytest
 import keystead
 from keystead import field_holds, holds, required
 from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
-from keystead.stores import Store
+from keystead.stores import Step, Store
 from keystead.stores.redis.cluster import slot_of
 from keystead.testing import servers
-from keystead.testing.servers import Cluster, Server
+from keystead.testing.servers import Cluster
+from tests.stores.redis.fail_over import serves_again_as_soon_as_the_cluster
 from tests.stores.redis.load import Load
-from tests.stores.redis.waits import replies_of, takes_at_most, until, works_again
+from tests.stores.redis.waits import replies_of, takes_at_most, until
 
 pytestmark = pytest.mark.xdist_group("redis-cluster")
 
@@ -39,26 +39,6 @@ def cluster(nodes: Cluster) -> Cluster:
 async def store(cluster: Cluster) -> AsyncIterator[Store]:
     async with keystead.connect(cluster.url + FAST) as store:
         yield store
-
-
-async def restored(cluster: Cluster) -> None:
-    """Until all six run again, and each master has its replica."""
-    for node in cluster.nodes:
-        node.resume()
-        if node._process is None:
-            node.start()
-
-    def is_restored() -> bool:
-        return all(shape_of(node) == [1, 1, 1] for node in cluster.nodes) and cluster.is_whole()
-
-    await until(is_restored, "the cluster has three masters with a replica each", 30)
-
-
-def shape_of(node: Server) -> list[int]:
-    """How many replicas each master has in the eyes of this node; -1 stands for a replica that does not follow yet."""
-    followers = {master[1]: len(rest) for _, _, master, *rest in node.ask("CLUSTER", "SLOTS")}
-    role = node.ask("ROLE")
-    return [-1] if role[0] == b"slave" and role[3] != b"connected" else list(followers.values())
 
 
 # --- the verbs --------------------------------------------------------------------------------------------------
@@ -107,7 +87,7 @@ async def test_a_cursor_is_refused_and_scan_walks_every_node(store: Store) -> No
 async def test_an_atomic_step_works_within_each_hash_tag(cluster: Cluster, store: Store) -> None:
     for key in KEYS:
         visit, total, user = f"{{{key}}}:visit", f"{{{key}}}:total", f"{{{key}}}:user"
-        steps = [required(("SET", visit, "1", "NX")), ("INCRBY", total, 1), ("HSET", user, "seen", "1")]
+        steps: list[Step] = [required(("SET", visit, "1", "NX")), ("INCRBY", total, 1), ("HSET", user, "seen", "1")]
         assert await store.atomically(steps)
         again = await store.atomically(steps)
         assert (bool(again), again.stopped_at) == (False, 0)
@@ -249,84 +229,5 @@ async def test_many_keys_of_a_slot_in_the_middle_of_its_move_are_waited_for(clus
     assert await reading in ([[name.encode() for name in names]], [[None] * 4])
 
 
-# --- masters that die ---------------------------------------------------------------------------------------------
-
-
-def serves_without(cluster: Cluster, gone: Server) -> bool:
-    """Every living node says that all is well, and names another owner for the slots of the one that is gone."""
-    for node in cluster.nodes:
-        if node is gone:
-            continue
-        with node.wire() as wire:
-            if b"cluster_state:ok" not in wire.call("CLUSTER", "INFO"):
-                return False
-            owners = {master[1] for _, _, master, *_ in wire.call("CLUSTER", "SLOTS")}
-            if gone.port in owners:
-                return False
-    return True
-
-
-@pytest.mark.parametrize(
-    ("nodes", "end", "options"),
-    [
-        pytest.param("valkey", "killed", "", id="valkey-killed"),
-        pytest.param("valkey", "hung", "", id="valkey-hung"),
-        pytest.param("valkey", "killed", FAST, id="valkey-killed-short-timeouts"),
-        pytest.param("redis", "killed", "", id="redis-killed"),
-    ],
-    indirect=["nodes"],
-)
-async def test_a_master_that_dies_under_load_costs_nothing_but_time(cluster: Cluster, end: str, options: str) -> None:
-    async with keystead.connect(cluster.url + options) as store:
-        load = Load(store)
-        # The master of slot 0 is the first that a store asks who owns what: the worst to lose.
-        with cluster.nodes[0].wire() as wire:
-            port = next(master[1] for first, _, master, *_ in wire.call("CLUSTER", "SLOTS") if first == 0)
-        victim = cluster.node(port)
-        ranges = [(a, b) for a, b, master, *_ in victim.ask("CLUSTER", "SLOTS") if master[1] == port]
-
-        def of_victim(key: str) -> bool:
-            return any(first <= slot_of(key.encode()) <= last for first, last in ranges)
-
-        try:
-            async with load.running():
-                began = time.monotonic()
-                await until(lambda: time.monotonic() - began > 1.3, "more than a second's worth is written")
-                dead = time.monotonic()
-                victim.kill() if end == "killed" else victim.pause()
-                engine_s = None
-                while engine_s is None or not any(map(of_victim, load.acknowledged_since(dead + 0.2))):
-                    if engine_s is None and await asyncio.to_thread(serves_without, cluster, victim):
-                        engine_s = time.monotonic() - dead
-                    assert time.monotonic() - dead < 20, "the service did not come back"
-                    await asyncio.sleep(0.005)
-                back_at = time.monotonic()
-                await until(lambda: time.monotonic() - back_at > 0.3, "it goes on after that")
-            first = (
-                min(load.acknowledged[key][1] for key in load.acknowledged_since(dead + 0.2) if of_victim(key)) - dead
-            )
-            assert first - engine_s < 1.5
-            lost = await load.verify(store, dead - 1.0, dead + 0.2, of_victim)
-            print(f"\nfail-over ({end}): cluster {engine_s:.2f} s, Keystead {first:.2f} s; {load.summary(lost)}")
-            assert load.acknowledged_since(back_at)
-        finally:
-            await restored(cluster)
-
-
-async def test_what_other_nodes_hold_is_served_while_one_is_down(cluster: Cluster, store: Store) -> None:
-    await store.run([("SET", key, key) for key in KEYS])
-    victim = cluster.owner(KEYS[0])
-    others = [key for key in KEYS if cluster.owner(key) is not victim]
-    try:
-        victim.pause()
-        with takes_at_most(0.1):
-            assert await store.run([("GET", key) for key in others]) == [key.encode() for key in others]
-        with takes_at_most(0.6 + 0.15):
-            replies = await replies_of(store, [("GET", key) for key in KEYS])
-        assert [reply for key, reply in zip(KEYS, replies, strict=True) if key in others] == [
-            k.encode() for k in others
-        ]
-    finally:
-        victim.resume()
-        await restored(cluster)
-    await works_again(lambda: store.run([("GET", key) for key in KEYS]))
+async def test_a_master_that_is_killed_under_load_costs_nothing_but_time(cluster: Cluster) -> None:
+    await serves_again_as_soon_as_the_cluster(cluster, "killed", "")

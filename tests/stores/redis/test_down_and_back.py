@@ -4,7 +4,7 @@ import asyncio
 import random
 import resource
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 import keystead
 from keystead import required
 from keystead.errors import StoreClosed, StoreUnavailable
-from keystead.stores import Store
+from keystead.stores import Command, Store
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.stores.redis.proxy import Proxy
@@ -21,7 +21,7 @@ from tests.stores.redis.waits import takes_at_most, until, works_again
 TIMEOUT_S, CONNECT_S = 0.3, 0.2
 FAST = "?timeout=300ms&connect_timeout=200ms"
 SLACK_S = 0.15  # for a machine with other work to do
-Call = Callable[[Store], Awaitable[Any]]
+Call = Callable[[Store], Coroutine[Any, Any, Any]]
 
 GREETING = b"+PONG\r\n:0\r\n:0\r\n"  # what the server says to a new connection before the first call
 
@@ -199,15 +199,16 @@ async def test_a_loading_server_is_said_and_works_when_it_has_loaded() -> None:
             server.ask("SAVE")
             server.kill()
             starting = asyncio.create_task(asyncio.to_thread(server.start))
-            sentences = set()
+            sentences, outcomes = set(), set()
             while not starting.done():
                 try:
                     await store.run([("GET", "k")])
                 except StoreUnavailable as error:
-                    assert error.outcome == "not-sent"
+                    outcomes.add(error.outcome)
                     sentences.add(str(error))
                 await asyncio.sleep(0.005)
             await starting
+            assert outcomes == {"not-sent"}
             assert any("LOADING" in sentence for sentence in sentences), sentences
             await works_again(lambda: store.run([("GET", "k")]))
             assert await store.run([("GET", "key:000000000001")]) == [b"x"]
@@ -258,7 +259,7 @@ async def test_values_of_20_megabytes_come_back_whole(server: Server) -> None:
         assert (await store.atomically([keystead.holds("big", big), ("GET", "big")])).replies == [1, big]
         few = await asyncio.gather(*(store.run([("GET", "big"), ("GET", f"no:{i}")]) for i in range(3)))
         assert few == [[big, None]] * 3
-        many = [("RPUSH", "list", *(b"%d" % i for i in range(10_000)))] * 10
+        many: list[Command] = [("RPUSH", "list", *(b"%d" % i for i in range(10_000)))] * 10
         assert (await store.run(many))[-1] == 100_000
         assert len((await store.run([("LRANGE", "list", 0, -1)]))[0]) == 100_000
 
@@ -278,7 +279,7 @@ async def test_a_server_that_reads_nothing_does_not_fill_the_memory(server: Serv
             return "written"
 
         for _ in range(6):
-            with takes_at_most(TIMEOUT_S + 5 * SLACK_S):  # copying 200 MB takes its time
+            with takes_at_most(TIMEOUT_S + 2.0):  # packing 200 MB takes its time on a busy machine
                 outcomes = await asyncio.gather(*(attempt(i) for i in range(200)))
             assert set(outcomes) <= {"unknown", "not-sent"}
         grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb) / 1024

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -64,7 +64,7 @@ async def read_kinds(store: Store, i: int) -> bool:
 
 async def read_atomically(store: Store, i: int) -> bool:
     outcome = await store.atomically([required(("GET", f"s:{i}")), ("HGET", f"h:{i}", "of")])
-    return outcome.replies[0].startswith(b"string %d " % i) and outcome.replies[1] == b"hash %d" % i
+    return bool(outcome.replies[0].startswith(b"string %d " % i) and outcome.replies[1] == b"hash %d" % i)
 
 
 async def write_own(store: Store, i: int) -> bool:
@@ -72,7 +72,7 @@ async def write_own(store: Store, i: int) -> bool:
     return await store.run([("SET", f"own:{i}:{value}", value), ("GET", f"own:{i}:{value}")]) == [b"OK", value.encode()]
 
 
-READERS: list[Callable[[Store, int], Awaitable[bool]]] = [
+READERS: list[Callable[[Store, int], Coroutine[Any, Any, bool]]] = [
     read_strings,
     read_many,
     read_kinds,
@@ -185,13 +185,13 @@ async def test_callers_that_gave_up_on_a_slow_server_leave_nothing_behind(server
 
 # --- a reply that was lost ------------------------------------------------------------------------------------
 
-LOST_WRITES: dict[str, Callable[[Store], Awaitable[Any]]] = {
+LOST_WRITES: dict[str, Callable[[Store], Coroutine[Any, Any, Any]]] = {
     "run": lambda store: store.run([("INCRBY", "n", 1)]),
     "run with reads": lambda store: store.run([("GET", "s"), ("INCRBY", "n", 1), ("GET", "s")]),
     "atomically": lambda store: store.atomically([("INCRBY", "n", 1)]),
     "atomically with a guard": lambda store: store.atomically([holds("s", None), ("INCRBY", "n", 1)]),
 }
-LOST_READS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+LOST_READS: dict[str, Callable[[Store], Coroutine[Any, Any, Any]]] = {
     "run": lambda store: store.run([("GET", "r"), ("HGETALL", "h")]),
     "atomically": lambda store: store.atomically([required(("GET", "r")), ("HGETALL", "h")]),
 }
@@ -277,7 +277,9 @@ async def until_lost(store: Store) -> None:
 
 async def test_many_writers_over_a_cut_each_know_what_became_of_their_write(server: Server, proxy: Proxy) -> None:
     """32 tasks count unique amounts; afterwards the server holds all that was acknowledged, and no "not-sent"."""
-    acknowledged, unknown, unsent = set(), set(), set()
+    acknowledged: set[bytes] = set()
+    unknown: set[bytes] = set()
+    unsent: set[bytes] = set()
 
     async def write(store: Store, task: int) -> None:
         for i in range(40):

@@ -72,6 +72,21 @@ def promoted(watched: Sentinels, old: Server) -> bool:
     return False
 
 
+async def test_a_planned_fail_over_is_followed_by_every_verb(watched: Sentinels) -> None:
+    await settled(watched)
+    async with keystead.connect(watched.url + FAST) as store:
+        await store.run([("SET", "k", "v")])
+        old = watched.master()
+        watched.sentinels[0].ask("SENTINEL", "FAILOVER", "main")
+        await until(lambda: promoted(watched, old), "there is a new master", FAIL_OVER_S)
+        await until(lambda: role_of(old) == "slave", "the old master is told to follow", FAIL_OVER_S)
+        await works_again(lambda: store.atomically([("SET", "after", "atomically")]))
+        assert watched.master().ask("GET", "after") == b"atomically"
+        async with store.subscribe("news") as messages:
+            await works_again(lambda: store.run([("PUBLISH", "news", "from the new one")]))
+            assert (await anext(messages)).data == b"from the new one"
+
+
 async def test_an_unknown_name_of_the_master_is_a_sentence(watched: Sentinels) -> None:
     url = watched.url.replace("/main/", "/mian/")
     with takes_at_most(1.0), pytest.raises(StoreUnavailable, match="knows no master 'mian'"):
@@ -106,13 +121,12 @@ async def test_a_sentinel_that_does_not_answer_is_passed_over(watched: Sentinels
 
 
 def info(server: Server, name: str) -> str:
-    lines = server.ask("INFO").decode().splitlines()
+    lines: list[str] = server.ask("INFO").decode().splitlines()
     return next(line.partition(":")[2] for line in lines if line.startswith(f"{name}:"))
 
 
 async def test_atomic_steps_alone_notice_that_their_master_became_a_replica(watched: Sentinels) -> None:
     """The connection stays open, and only the script's own answer says that it leads to a replica."""
-    await settled(watched)
     async with keystead.connect(watched.url + FAST) as store:
         await store.atomically([("SET", "k", "v")])
         master = watched.master()
@@ -128,24 +142,12 @@ async def test_atomic_steps_alone_notice_that_their_master_became_a_replica(watc
             await works_again(lambda: store.atomically([("SET", "k", "v")]), 30)
 
 
-async def test_a_planned_fail_over_is_followed_by_every_verb(watched: Sentinels) -> None:
-    await settled(watched)
-    async with keystead.connect(watched.url + FAST) as store:
-        await store.run([("SET", "k", "v")])
-        old = watched.master()
-        watched.sentinels[0].ask("SENTINEL", "FAILOVER", "main")
-        await until(lambda: promoted(watched, old), "there is a new master", FAIL_OVER_S)
-        await until(lambda: role_of(old) == "slave", "the old master is told to follow", FAIL_OVER_S)
-        await works_again(lambda: store.atomically([("SET", "after", "atomically")]))
-        assert watched.master().ask("GET", "after") == b"atomically"
-        async with store.subscribe("news") as messages:
-            await works_again(lambda: store.run([("PUBLISH", "news", "from the new one")]))
-            assert (await anext(messages)).data == b"from the new one"
-    await settled(watched)
+async def test_a_master_that_is_killed_under_load_costs_nothing_but_time() -> None:
+    with servers.sentinel() as watched:
+        await killed_under_load(watched)
 
 
-async def test_a_master_that_is_killed_under_load_costs_nothing_but_time(watched: Sentinels) -> None:
-    """The last test with these servers: the killed one stays dead."""
+async def killed_under_load(watched: Sentinels) -> None:
     async with keystead.connect(watched.url + FAST) as store:
         assert await store.atomically([required(("SET", "script", "known"))])
         load = Load(store)

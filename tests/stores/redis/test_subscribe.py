@@ -24,13 +24,13 @@ async def test_messages_arrive_on_each_channel_in_order(server: Server) -> None:
 
 
 async def test_a_quiet_subscription_stays_for_many_timeouts(server: Server) -> None:
-    async with keystead.connect(server.url + "?timeout=50ms&connect_timeout=200ms") as store:
-        async with store.subscribe("quiet") as messages:
-            waiting = asyncio.ensure_future(anext(messages))
-            await asyncio.wait({waiting}, timeout=0.5)
-            assert not waiting.done()
-            await works_again(lambda: store.run([("PUBLISH", "quiet", "at last")]))
-            assert (await waiting).data == b"at last"
+    url = server.url + "?timeout=50ms&connect_timeout=200ms"
+    async with keystead.connect(url) as store, store.subscribe("quiet") as messages:
+        waiting = asyncio.ensure_future(anext(messages))
+        await asyncio.wait({waiting}, timeout=0.5)
+        assert not waiting.done()
+        await works_again(lambda: store.run([("PUBLISH", "quiet", "at last")]))
+        assert (await waiting).data == b"at last"
 
 
 async def test_a_killed_server_ends_the_subscription_and_a_new_one_works_after_the_restart(server: Server) -> None:

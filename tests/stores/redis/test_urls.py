@@ -124,7 +124,7 @@ async def test_a_unix_socket_with_user_and_database(guarded: Server, scheme: str
         await store.run([("SET", "by-socket", "1")])
         assert await same.run([("GET", "by-socket")]) == [b"1"]
         assert secret not in store.url
-    with pytest.raises(StoreUnavailable, match="no-such.sock"):
+    with pytest.raises(StoreUnavailable, match=r"no-such\.sock"):
         await keystead.connect(f"{scheme}://{guarded.folder}/no-such.sock").open()
 
 
@@ -142,7 +142,7 @@ async def test_tls_with_a_named_authority(secure: Server, host: str, scheme: str
 
 
 async def test_tls_to_a_server_that_nobody_vouches_for_is_refused(secure: Server) -> None:
-    with pytest.raises(StoreRefused, match="no TLS connection to 127.0.0.1.*check rediss://, ca and verify"):
+    with pytest.raises(StoreRefused, match=r"no TLS connection to 127\.0\.0\.1.*check rediss://, ca and verify"):
         await keystead.connect(at(secure, "", "rediss")).open()
     with servers.redis(tls=True) as stranger, pytest.raises(StoreRefused, match="CERTIFICATE_VERIFY_FAILED"):
         await keystead.connect(at(secure, "", "rediss") + f"&ca={stranger.certificate}").open()

@@ -312,7 +312,7 @@ class ClusterStore(Store):
                 again.append(piece)
             else:
                 piece.reply = shaped(piece.call, reply, address)
-        return again, failure
+        return _in_order(group, again) if again else [], failure
 
     async def _round_trip(self, deadline: float, connection: Connection, group: list[Piece]) -> list[Any]:
         if not any(piece.asking for piece in group):
@@ -448,6 +448,30 @@ class ClusterStore(Store):
                 await entered.__aexit__(None, None, None)
             return
         raise problem or StoreUnavailable(f"no node of {self.url} answers")
+
+
+def _in_order(group: list[Piece], again: list[Piece]) -> list[Piece]:
+    """What to send again so that the commands on one key still run in the order of the batch.
+
+    A command that a later write to its key has overtaken is not run any more; a read that came after one is repeated.
+    """
+    waiting = {id(piece) for piece in again}
+    written: set[bytes] = set()
+    for piece in reversed(group):
+        if id(piece) not in waiting:
+            if piece.call.spec.writes and not isinstance(piece.reply, StoreError):
+                written.update(piece.call.keys)
+        elif not written.isdisjoint(piece.call.keys):
+            piece.reply = StoreUnavailable(f"{piece.address} could not serve it before a later command on its key ran")
+            waiting.discard(id(piece))
+    pending: set[bytes] = set()
+    for piece in group:
+        if id(piece) in waiting:
+            pending.update(piece.call.keys)
+        elif not piece.call.spec.writes and not pending.isdisjoint(piece.call.keys):
+            piece.reply = None
+            waiting.add(id(piece))
+    return [piece for piece in group if id(piece) in waiting]
 
 
 def _error(call: Call, reply: ReplyError, address: Address) -> StoreError:

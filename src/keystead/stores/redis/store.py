@@ -118,11 +118,17 @@ class RedisStore(Store):
     ) -> list[Reply]:
         """Shape the replies; where the server could not serve now, ask again for what did not run."""
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
-            # A server that stops being the master still answers reads, but with what may be old: those again, too.
-            again = [i for i in range(len(calls)) if i in waiting or not calls[i].spec.writes]
-            if "READONLY" in str(replies[waiting[0]]):
+            first = waiting[0]
+            demoted = "READONLY" in str(replies[first])
+            if demoted:
                 link.drop(connection, "it is no longer the master")
-            if self._loop.time() + PAUSE_S >= deadline:
+            # The order of a batch holds: all from the first that did not run is asked again, and nothing where a
+            # later write did run. A server that is no longer the master answers reads with what may be old.
+            again = [i for i, call in enumerate(calls) if i >= first or (demoted and not call.spec.writes)]
+            overtaken = any(
+                calls[i].spec.writes and type(replies[i]) is not ReplyError for i in range(first, len(calls))
+            )
+            if overtaken or self._loop.time() + PAUSE_S >= deadline:
                 break
             await asyncio.sleep(PAUSE_S)
             try:

@@ -14,6 +14,11 @@ from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
 
 
+async def hours_ahead(store: Store) -> int:
+    """A deadline on the hour, so that a look at it can be rounded and never falls between two answers."""
+    return (await clock_ms(store) // 3_600_000 + 2) * 3_600_000
+
+
 class Atomic(Promises):
     async def contents(self, store: Store) -> dict[bytes, Any]:
         """Everything under the test's prefix, with kinds and deadlines."""
@@ -31,7 +36,7 @@ class Atomic(Promises):
             kind, left, now_ms = await store.run([("TYPE", key), ("PTTL", key), ("TIME",)])
             name, rest = readers[kind]
             [value] = await store.run([(name, key, *rest)])
-            # Deadlines in this class are whole hours apart.
+            # All deadlines here are on the hour: see `hours_ahead`.
             deadline = None if left < 0 else round((int(now_ms[0]) * 1000 + left) / 60_000)
             found[key] = (kind, value, deadline)
         return found
@@ -105,7 +110,7 @@ class Atomic(Promises):
 
     @needs("atomic", "hash", "set", "zset", "list", "stream")
     async def test_a_stop_after_writes_undoes_every_one_of_them(self, store: Store) -> None:
-        at_ms = await clock_ms(store) // 3_600_000 * 3_600_000 + 2 * 3_600_000
+        at_ms = await hours_ahead(store)
         kinds = ("string", "hash", "set", "zset", "list", "stream")
         for kind in kinds:
             key, dying = self.key(kind), self.key(f"dying {kind}")
@@ -173,7 +178,7 @@ class Atomic(Promises):
     @needs("atomic", "hash")
     async def test_an_error_of_any_step_undoes_all_and_names_it(self, store: Store) -> None:
         a, b, text = self.key("a"), self.key("b"), self.key("text")
-        await store.run([("SET", text, "x"), ("SET", b, "kept", "EX", 7200)])
+        await store.run([("SET", text, "x"), ("SET", b, "kept", "PXAT", await hours_ahead(store))])
         before = await self.contents(store)
         for bad, error in (
             (("INCRBY", text, 1), NotANumber),
@@ -196,7 +201,7 @@ class Atomic(Promises):
         s, h, m, z, q, x = (self.key(name) for name in ("s", "h", "m", "z", "q", "x"))
         start: list[tuple[str | bytes | int, ...]] = [
             *(("SET", s, "01"), ("HSET", h, "f", "-0", "max", INT64_MAX), ("SADD", m, "x"), ("ZADD", z, "inf", "x")),
-            *(("RPUSH", q, "x"), ("XADD", x, "5-5", "f", "v"), ("SET", a, INT64_MAX, "EX", 7200)),
+            *(("RPUSH", q, "x"), ("XADD", x, "5-5", "f", "v"), ("SET", a, INT64_MAX, "PXAT", await hours_ahead(store))),
         ]
         failing: list[list[tuple[str | bytes | int, ...]]] = [
             [("INCRBY", s, 1)],

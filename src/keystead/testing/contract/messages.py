@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
+from keystead.errors import BadArgument
 from keystead.stores import Message, Store, required
 from keystead.testing.contract.promises import Promises, needs
 
@@ -103,3 +106,9 @@ class Messages(Promises):
             done = await store.atomically([("SET", a, "1"), ("PUBLISH", "news", "yes"), required(("GET", a))])
             assert done
             assert await take(messages, 1) == [("news", b"yes")]
+
+    @needs("channel", "atomic")
+    async def test_a_message_cannot_be_required_for_it_goes_out_last(self, store: Store) -> None:
+        with pytest.raises(BadArgument):
+            await store.atomically([("SET", self.key("a"), "1"), required(("PUBLISH", "news", "x"))])
+        assert await store.run([("EXISTS", self.key("a"))]) == [0]

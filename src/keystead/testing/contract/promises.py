@@ -118,10 +118,5 @@ def _wanted(reply: Any) -> Any:
 
 async def clock_ms(store: Store) -> int:
     """The clock of the store."""
-    [time] = await store.run([("TIME",)])
-    return as_ms(time)
-
-
-def as_ms(time: list[bytes]) -> int:
-    seconds, micros = time
+    [[seconds, micros]] = await store.run([("TIME",)])
     return int(seconds) * 1000 + int(micros) // 1000

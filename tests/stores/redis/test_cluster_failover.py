@@ -1,0 +1,54 @@
+"""A cluster whose masters die or hang, each in its own way."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import keystead
+from keystead.stores import Store
+from keystead.testing import servers
+from keystead.testing.servers import Cluster
+from tests.stores.redis.fail_over import restored, serves_again_as_soon_as_the_cluster
+from tests.stores.redis.waits import replies_of, takes_at_most, works_again
+
+pytestmark = pytest.mark.xdist_group("redis-failover")
+
+FAST = "?timeout=600ms&connect_timeout=200ms"
+KEYS = [f"key:{i}" for i in range(60)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with servers.cluster() as running:
+        yield running
+
+
+@pytest.mark.parametrize("options", ["", FAST], ids=["default timeouts", "short timeouts"])
+@pytest.mark.parametrize("end", ["killed", "hung"])
+async def test_a_master_that_dies_under_load_costs_nothing_but_time(cluster: Cluster, end: str, options: str) -> None:
+    cluster.flush()
+    await serves_again_as_soon_as_the_cluster(cluster, end, options)
+
+
+async def test_what_other_nodes_hold_is_served_while_one_is_down(cluster: Cluster) -> None:
+    async with keystead.connect(cluster.url + FAST) as store:
+        await others_are_served(cluster, store)
+
+
+async def others_are_served(cluster: Cluster, store: Store) -> None:
+    await store.run([("SET", key, key) for key in KEYS])
+    victim = cluster.owner(KEYS[0])
+    others = [key for key in KEYS if cluster.owner(key) is not victim]
+    try:
+        victim.pause()
+        with takes_at_most(0.1):
+            assert await store.run([("GET", key) for key in others]) == [key.encode() for key in others]
+        with takes_at_most(0.6 + 0.15):
+            replies = await replies_of(store, [("GET", key) for key in KEYS])
+        assert [reply for key, reply in zip(KEYS, replies, strict=True) if key in others] == [
+            k.encode() for k in others
+        ]
+    finally:
+        victim.resume()
+        await restored(cluster)
+    await works_again(lambda: store.run([("GET", key) for key in KEYS]))
