@@ -199,6 +199,14 @@ def _find(command: object) -> Spec:
     return spec
 
 
+def check_scan(kind: str | None, page: int) -> None:
+    """What `Store.scan` takes beside a pattern."""
+    if kind is not None and kind not in KINDS:
+        raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
+    if page < 1:
+        raise BadArgument(f"a page holds one key or more, not {page}", "SCAN")
+
+
 # --- numbers -----------------------------------------------------------------------------------------------
 
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
@@ -329,9 +337,9 @@ def _indexes(args: Sequence[bytes]) -> tuple[int, int]:
 
 
 def _place(args: Sequence[bytes]) -> int:
-    """One index, or a count with a sign. Servers differ on what comes after turning the sign of the least integer."""
+    """One index, or a count with a sign. Servers differ on those that are so large that sums with them overflow."""
     place = integer(args[1])
-    if place == INT64_MIN:
+    if abs(place) >= 1 << 62:
         raise NotANumber(f"{place} is outside of every list")
     return place
 

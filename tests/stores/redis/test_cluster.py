@@ -16,13 +16,14 @@ from tests.stores.redis.fail_over import serves_again_as_soon_as_the_cluster
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import replies_of, takes_at_most, until
 
-pytestmark = pytest.mark.xdist_group("redis-cluster")
-
 FAST = "?timeout=600ms&connect_timeout=200ms"
 KEYS = [f"key:{i}" for i in range(60)]  # more than enough for all three masters
 
 
-@pytest.fixture(scope="module", params=["valkey", "redis"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.xdist_group(f"{name}-cluster")) for name in ("valkey", "redis")],
+)
 def nodes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     program = servers.valkey_program() if request.param == "valkey" else servers.redis_program()
     with servers.cluster(program=program) as running:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from keystead.errors import (
@@ -26,6 +26,7 @@ from keystead.stores.redis.settings import Address, Settings
 from keystead.stores.redis.subscription import Listener, subscription
 
 OLDEST_VERSION = 7
+LOOK_EVERY_S = 0.5  # whether the sentinels have named another master
 PAUSE_S = 0.02  # before asking again a server that cannot serve now
 MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
@@ -37,6 +38,7 @@ class RedisStore(Store):
         self._settings = settings
         self._link: Link | None = None
         self._listeners: set[Listener] = set()
+        self._watching: asyncio.Task[None] | None = None
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -51,10 +53,15 @@ class RedisStore(Store):
             await link.close()
             raise
         self._link = link
+        if self._settings.topology == "sentinel":
+            self._watching = asyncio.create_task(self._watch(link))
 
     async def close(self) -> None:
         if self._link is not None:
             link, self._link = self._link, None
+            if self._watching is not None:
+                self._watching.cancel()
+                await asyncio.wait({self._watching})
             for listener in self._listeners:
                 listener.stop(f"{self.url} was closed")
             await link.close()
@@ -63,6 +70,21 @@ class RedisStore(Store):
         if self._settings.topology == "sentinel":
             return await master_of(self._settings)
         return self._settings.addresses[0]
+
+    async def _watch(self, link: Link) -> None:
+        """Leave a master that was replaced while it lived, or only slept.
+
+        It takes writes for some ten seconds more, until the sentinels make it follow the new one: those would be lost.
+        """
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            connection = link.connection
+            if connection is None or connection.lost is not None:
+                continue
+            with suppress(StoreError):  # whoever needs a new connection says what is wrong with the sentinels
+                master = await self._locate()
+                if master != connection.address:
+                    link.drop(connection, f"{master} is the master now")
 
     async def _greet(self, connection: Connection) -> None:
         settings = self._settings

@@ -71,7 +71,7 @@ class Interpreter:
         """
         tables = self.tables
         tables.now_ms = self.clock()
-        published, unsettled = tables.published, len(tables.unsettled)
+        published = tables.published
         tables.execute("SAVEPOINT step")
         undo = True
         replies: list[Reply] = []
@@ -94,7 +94,6 @@ class Interpreter:
         finally:
             if undo:
                 tables.published = published
-                tables.forget(unsettled)
                 tables.execute("ROLLBACK TO step")
                 tables.execute("RELEASE step")
 

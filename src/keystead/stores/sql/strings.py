@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from keystead.stores.commands import GetExOptions, SetOptions
 
 
+# The plus keeps SQLite from searching by key: the id finds the row, the rest makes sure of it.
+_KNOWN = "SELECT expires_at, value FROM keys WHERE id = ? AND +key = ? AND kind = 1"
+_CHANGE_KNOWN = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ? AND +key = ? AND kind = 1"
+
+
 def get(tables: Tables, call: Call) -> Reply:
     # The hottest read of all: the row is looked at here, not through `holding`.
     key = call.args[0]
     known = tables.string_ids.get(key)
     if known is not None:
-        found = tables.execute("SELECT expires_at, value FROM keys WHERE id = ?", (known,)).fetchone()
+        found = tables.execute(_KNOWN, (known, key)).fetchone()
         if found is not None:
             expires_at, value = found
             return value if expires_at is None or expires_at > tables.now_ms else None
@@ -44,11 +49,8 @@ _PUT = (
 def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
     """Set a string, whatever was there."""
     known = tables.string_ids.get(key)
-    if known is not None:
-        change = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ?"
-        if tables.execute(change, (value, expires_at, known)).rowcount:
-            return
-    tables.unsettled.append(key)
+    if known is not None and tables.execute(_CHANGE_KNOWN, (value, expires_at, known, key)).rowcount:
+        return
     found = tables.execute(_PUT, (key, value, expires_at)).fetchone()
     # Nothing is found where a collection is in its place.
     tables.remember(key, tables.create(key, STRING, value, expires_at) if found is None else found[0])

@@ -67,24 +67,18 @@ class Tables:
         self.wall_ms = wall_ms
         self.now_ms = 0
         self.string_ids: dict[bytes, int] = {}
-        self.unsettled: list[bytes] = []  # strings that may have got their ids since the last commit
         self.width: int | None = None
         self.published = False
 
     def remember(self, key: bytes, row_id: int) -> None:
         """Keep the id of a string's row: found by it, the row costs one search instead of two.
 
-        An id that was committed belongs to one key for ever, in all processes, so what is remembered is right or gone.
+        What is remembered may be wrong: the row may be gone, or its id, given in a transaction that was rolled
+        back, may belong to another by now. Whoever uses it asks for the key and the kind as well.
         """
         if len(self.string_ids) >= REMEMBERED:
             self.string_ids.clear()
         self.string_ids[key] = row_id
-
-    def forget(self, since: int = 0) -> None:
-        """After a rollback: ids that were given in what is undone are given again, to other keys."""
-        for key in self.unsettled[since:]:
-            self.string_ids.pop(key, None)
-        del self.unsettled[since:]
 
     # --- whole keys ----------------------------------------------------------------------------------------
 

@@ -101,11 +101,11 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return value
 
 
-def is_locked(error: sqlite3.Error) -> bool:
+def is_locked(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def explain(error: sqlite3.Error, path: str) -> StoreError:
+def explain(error: sqlite3.Error | OverflowError, path: str) -> StoreError:
     """What SQLite said, as an error a person can act on."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_locked(error):
@@ -122,7 +122,7 @@ def explain(error: sqlite3.Error, path: str) -> StoreError:
         return StoreUnavailable(
             f"cannot open {path} ({error}); check that it is a file and that its folder can be written"
         )
-    if code == sqlite3.SQLITE_TOOBIG or isinstance(error, sqlite3.DataError):
+    if code == sqlite3.SQLITE_TOOBIG or isinstance(error, sqlite3.DataError | OverflowError):
         return StoreFull(f"a value is larger than SQLite takes ({error})")
     return StoreUnavailable(f"{path} did not do what was asked: {error}", "unknown")
 

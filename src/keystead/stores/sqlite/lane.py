@@ -23,6 +23,7 @@ from keystead.stores.sqlite.files import explain, is_locked
 from keystead.stores.sqlite.worker import Worker
 
 GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
+CALLS_A_TURN = 32  # calls in a row that need not wait, after which other tasks get a turn
 INLINE_COMMANDS = 200  # a larger group runs in the worker, so that the event loop goes on
 
 
@@ -247,7 +248,6 @@ class Lane:
         self._loop.call_soon(self._next)
 
     def _roll_back(self, group: list[Batch], error: BaseException) -> None:
-        self._interpreter.tables.forget()
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # otherwise it was rolled back already
                 self._connection.execute("ROLLBACK")
@@ -256,9 +256,8 @@ class Lane:
             self._queue.extendleft(reversed(group))
             self._alone += len(group)
             return
-        reason = explain(error, self._path) if isinstance(error, sqlite3.Error) else error
         for batch in group:
-            _fail(batch.future, reason)
+            _fail(batch.future, explained(error, self._path))
 
     # --- deadlines -----------------------------------------------------------------------------------------
 
@@ -281,6 +280,71 @@ class Lane:
                 ),
             )
         self._timer = self._loop.call_at(self._waiting[0].deadline, self._overdue) if self._waiting else None
+
+
+class Inline:
+    """The lane of a store in memory: there a commit takes no time, so work is done where it is asked for.
+
+    Nothing here ever waits, so every few calls the answer comes a turn later: a loop that writes lets others run.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, interpreter: Interpreter, *, committed: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._interpreter = interpreter
+        self._committed = committed
+        self._loop = asyncio.get_running_loop()
+        self._calls = 0
+
+    def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
+        """As `Lane.submit`."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        try:
+            result = self._do(work)
+        except Exception as error:
+            future.set_exception(error)
+            return future
+        self._calls += 1
+        if self._calls % CALLS_A_TURN:
+            future.set_result(result)
+        else:
+            self._loop.call_soon(_answer, future, result)
+        return future
+
+    def between(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+        """As `Lane.between`."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.set_result(job())
+        return future
+
+    async def close(self) -> None:
+        """Nothing is ever under way."""
+
+    def _do(self, work: Work) -> Any:
+        self._connection.execute("BEGIN")
+        try:
+            result = self._interpreter.replies(work) if isinstance(work, list) else work()
+        except CommandError:  # had no effect
+            self._connection.execute("COMMIT")
+            raise
+        except BaseException as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise explained(error, "memory://") from None
+        self._connection.execute("COMMIT")
+        self._committed()
+        return result
+
+
+def explained(error: BaseException, path: str) -> BaseException:
+    """An error of the driver as one of Keystead's; any other as it is."""
+    return explain(error, path) if isinstance(error, sqlite3.Error | OverflowError) else error
+
+
+def _answer(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:

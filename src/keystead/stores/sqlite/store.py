@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from keystead.errors import BadArgument, CommandError, StoreClosed, StoreUnavailable
+from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
-from keystead.stores.commands import KINDS, Call, Reply, encode
+from keystead.stores.commands import Call, Reply, check_scan, encode
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql import Interpreter, Tables, TooWide
 from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
 from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
-from keystead.stores.sqlite.lane import INLINE_COMMANDS, Lane, Work
+from keystead.stores.sqlite.lane import CALLS_A_TURN, INLINE_COMMANDS, Inline, Lane, Work
 from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
@@ -30,8 +30,8 @@ SWEEP_EVERY_S = 1.0
 CHECKPOINT_ROWS, CHECKPOINT_BYTES = 16_000, 16 << 20  # written between two checkpoints, at most
 CHECKPOINT_FRAMES = 8_000  # a log longer than this starts over: writing over it syncs faster than making it longer
 HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
+_POPS = frozenset({"LPOP", "RPOP", "ZPOPMIN"})
 READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
-READS_A_TURN = 32  # reads in a row after which other tasks get a turn
 
 
 def wall_ms() -> int:
@@ -71,7 +71,10 @@ class SqliteStore(Store):
                 self._committer.stop()
                 raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
         self._writing = Interpreter(Tables(self._writer, wall_ms), self._clock)
-        if not self._memory:
+        self._lane: Lane | Inline
+        if self._memory:
+            self._lane = Inline(self._writer, self._writing, committed=self._committed)
+        else:
             self._lane = Lane(
                 self._writer,
                 self._writing,
@@ -144,8 +147,7 @@ class SqliteStore(Store):
 
     async def _look_up(self, calls: list[Call]) -> list[Reply]:
         self._reads += 1
-        if self._reads >= READS_A_TURN:
-            self._reads = 0
+        if self._reads % CALLS_A_TURN == 0:
             await asyncio.sleep(0)
         if not self._open:
             raise self._not_open()
@@ -176,8 +178,7 @@ class SqliteStore(Store):
         self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
     ) -> AsyncIterator[list[bytes]]:
         """In the order of the keys. A pattern that begins with plain text reads only the keys that begin so."""
-        if kind is not None and kind not in KINDS:
-            raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
+        check_scan(kind, page)
         pattern = encode(match)
         glob, prefix = compile_glob(pattern), literal_prefix(pattern)
         after, inclusive = prefix, True
@@ -208,7 +209,8 @@ class SqliteStore(Store):
         """Whether a write takes so long that the event loop should not wait for it. Counts what goes into the log."""
         size = sum(map(len, call.args))
         self._written_bytes += size
-        return size > HEAVY_BYTES or call.spec.wide or len(call.args) > HEAVY_ARGUMENTS
+        pops = call.options if call.spec.name in _POPS and call.options else 0
+        return size > HEAVY_BYTES or call.spec.wide or len(call.args) + pops > HEAVY_ARGUMENTS
 
     async def _read(self, job: Callable[[Interpreter], Any]) -> Any:
         """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
@@ -240,27 +242,14 @@ class SqliteStore(Store):
 
     def _change(self, work: Work, heavy: bool = False) -> asyncio.Future[Any]:
         """Do this in a write transaction; the future ends when it is committed."""
-        if self._open and not self._memory:
+        if self._open:
             return self._lane.submit(work, heavy=heavy)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        try:
-            if not self._open:
-                raise self._not_open()
-            result = self._change_memory(work)
-        except Exception as error:
-            future.set_exception(error)
-            return future
-        self._reads += 1
-        if self._reads >= READS_A_TURN:  # nothing here waits for a disk, so a turn for others has to be given
-            self._reads = 0
-            self._loop.call_soon(_answer, future, result)
-        else:
-            future.set_result(result)
+        future.set_exception(self._not_open())
         return future
 
     def _committed(self) -> None:
         """After each commit, before those who waited for it go on."""
-        self._writing.tables.unsettled.clear()
         if self._writing.tables.published:
             self._writing.tables.published = False
             self._feed.wake()
@@ -272,20 +261,6 @@ class SqliteStore(Store):
 
     def _not_open(self) -> StoreClosed:
         return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-
-    def _change_memory(self, work: Work) -> Any:
-        self._writer.execute("BEGIN")
-        try:
-            result = self._writing.replies(work) if isinstance(work, list) else work()
-            self._writer.execute("COMMIT")
-            self._committed()
-            return result
-        except BaseException as error:
-            if not isinstance(error, CommandError):
-                self._writing.tables.forget()
-            if self._writer.in_transaction:
-                self._writer.execute("COMMIT" if isinstance(error, CommandError) else "ROLLBACK")
-            raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
 
     # --- housekeeping --------------------------------------------------------------------------------------
 
@@ -299,8 +274,6 @@ class SqliteStore(Store):
             if not self._memory and self._writer.total_changes != self._checkpointed_rows:
                 self._checkpoint()
             self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
-        elif self._memory:
-            self._swept(self._sweep_step())
         else:
             self._lane.between(self._sweep_step).add_done_callback(
                 lambda future: self._swept(not future.cancelled() and future.exception() is None and future.result())
@@ -371,8 +344,3 @@ def _beyond(prefix: bytes) -> bytes | None:
     """The least key that is greater than all that begin with the prefix."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-
-
-def _answer(future: asyncio.Future[Any], result: Any) -> None:
-    if not future.done():
-        future.set_result(result)
