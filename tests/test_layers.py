@@ -64,9 +64,7 @@ def is_room(name: str) -> bool:
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, id=module_name(path)) for path in sorted(PACKAGE.rglob("*.py"))]
-)
+@pytest.mark.parametrize("path", [pytest.param(path, id=module_name(path)) for path in sorted(PACKAGE.rglob("*.py"))])
 def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
     own = room(module_name(path))
     assert own in MAY_IMPORT, f"{own} is no layer of the design; add it to MAY_IMPORT with what it may import"

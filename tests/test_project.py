@@ -20,12 +20,10 @@ REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 
 # Spelled in pieces, so that this file does not name them either.
 HOSTS = [
-    ".".join(pieces)
-    for pieces in (("files", "pythonhosted", "org"), ("pypi", "org"), ("registry", "npmjs", "org"))
+    ".".join(pieces) for pieces in (("files", "pythonhosted", "org"), ("pypi", "org"), ("registry", "npmjs", "org"))
 ]
 MACHINE_PATHS = [
-    "/" + "/".join(pieces)
-    for pieces in (("home", ""), ("root", ""), ("work", ""), ("opt", ""), ("Users", ""))
+    "/" + "/".join(pieces) for pieces in (("home", ""), ("root", ""), ("work", ""), ("opt", ""), ("Users", ""))
 ]
 TEXT_SUFFIXES = {
     "",
@@ -99,9 +97,7 @@ def test_every_requirement_is_pinned_with_hashes_and_names_no_place(path: Path) 
 
 def test_the_development_pins_agree_with_the_pins_that_users_run() -> None:
     def pins(name: str) -> dict[str, str]:
-        return dict(
-            re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE)
-        )
+        return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
 
     assert pins("run.txt").items() <= pins("dev.txt").items()
 
@@ -134,12 +130,8 @@ def test_every_python_example_in_the_documents_runs(
 
 
 def test_make_alone_says_what_can_be_done() -> None:
-    said = subprocess.run(
-        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert all(
-        f"make {name} " in said.stdout for name in ("serve", "test", "check", "bench", "lock", "clean")
-    )
+    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(f"make {name} " in said.stdout for name in ("serve", "test", "check", "bench", "lock", "clean"))
 
 
 def test_a_python_that_is_too_old_is_one_sentence(tmp_path: Path) -> None:
@@ -154,9 +146,7 @@ def test_a_python_that_is_too_old_is_one_sentence(tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode == 1
-    assert result.stderr.startswith(
-        f"keystead: '{old}' is Python 3.9.18, but Keystead needs Python 3.11 or newer"
-    )
+    assert result.stderr.startswith(f"keystead: '{old}' is Python 3.9.18, but Keystead needs Python 3.11 or newer")
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -27,9 +27,7 @@ async def browser() -> AsyncIterator[Browser]:
             await browser.close()
 
 
-async def opened(
-    browser: Browser, server: Keystead, size: tuple[int, int], scheme: str
-) -> tuple[Page, list[str]]:
+async def opened(browser: Browser, server: Keystead, size: tuple[int, int], scheme: str) -> tuple[Page, list[str]]:
     """The start page with every command shown, and a list of all that went wrong on the way."""
     page = await browser.new_page(
         viewport={"width": size[0], "height": size[1]},
@@ -41,13 +39,9 @@ async def opened(
     page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
     page.on(
         "request",
-        lambda request: (
-            None if request.url.startswith(f"{server.url}/") else wrong.append(f"outside: {request.url}")
-        ),
+        lambda request: None if request.url.startswith(f"{server.url}/") else wrong.append(f"outside: {request.url}"),
     )
-    page.on(
-        "response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if not answer.ok else None
-    )
+    page.on("response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if not answer.ok else None)
     await page.goto(server.url, wait_until="networkidle")
     for group in await page.locator("details").all():
         if await group.get_attribute("open") is None:
@@ -68,9 +62,7 @@ async def test_the_start_page_renders_whole_and_loads_nothing_from_elsewhere(
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-async def test_nothing_overflows_sideways_at_any_width(
-    browser: Browser, server: Keystead, width: int
-) -> None:
+async def test_nothing_overflows_sideways_at_any_width(browser: Browser, server: Keystead, width: int) -> None:
     page, _ = await opened(browser, server, (width, 800), "light")
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -102,8 +94,6 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_all_text_can_be_read_against_its_background(
-    browser: Browser, server: Keystead, scheme: str
-) -> None:
+async def test_all_text_can_be_read_against_its_background(browser: Browser, server: Keystead, scheme: str) -> None:
     page, _ = await opened(browser, server, DESKTOP, scheme)
     assert await page.evaluate(CONTRAST) == []

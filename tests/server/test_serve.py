@@ -86,9 +86,7 @@ def test_every_answer_carries_the_security_headers(server: Keystead, path: str) 
 
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2fapp.py"])
 def test_only_the_static_folder_is_served(server: Keystead, path: str) -> None:
-    with socket.create_connection(
-        ("127.0.0.1", server.port), timeout=10
-    ) as raw:  # a client would tidy the path
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:  # a client would tidy the path
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         assert raw.makefile("rb").readline().split()[1] == b"404"
 

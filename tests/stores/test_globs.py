@@ -23,7 +23,7 @@ def keys_that_match(server: Server, pattern: bytes, keys: set[bytes]) -> set[byt
         return set(found)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pattern=PATTERNS, keys=st.sets(KEYS, min_size=1, max_size=20))
 @example(pattern=b"[", keys={b"", b"[", b"a"})
 @example(pattern=b"[^", keys={b"", b"^", b"a"})

@@ -8,9 +8,7 @@ from keystead.stores.commands import integer, score
 from keystead.testing.servers import Server
 from keystead.testing.wire import WireError
 
-AS_ON_THE_SERVER = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+AS_ON_THE_SERVER = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @AS_ON_THE_SERVER

@@ -206,7 +206,7 @@ class Lifetimes(Promises):
     @settings(
         max_examples=60,
         deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+        suppress_health_check=list(HealthCheck),
     )
     @given(ms=st.one_of(st.integers(-1, 3), st.integers(1, 2000), st.integers(-1, TEN_YEARS_MS)))
     async def test_no_duration_is_rounded_and_none_means_for_ever(self, store: Store, ms: int) -> None:
