@@ -28,8 +28,8 @@ def commands() -> str:
             lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")
         lines.append("")
     lines += [
-        "A lifetime of zero or less is an error everywhere, also for `EXPIRE`: to remove a key, write `DEL`. `SCAN` works on",
-        "one server only; `store.scan` works everywhere.",
+        "A lifetime of zero or less is an error everywhere, also for `EXPIRE`: to remove a key, write `DEL`. `SCAN`",
+        "works on one server only; `store.scan` works everywhere.",
         "",
     ]
     return "\n".join(lines)

@@ -31,7 +31,7 @@ async def locked(path: str) -> AsyncIterator[None]:
 
 
 async def _queued(store: SqliteStore, batches: int) -> None:
-    await until(lambda: len(store._lane._queue) == batches, f"{batches} batches wait")
+    await until(lambda: store._lane.waiting == batches, f"{batches} batches wait")
 
 
 # --- cancelled and timed out -------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
                 await store.run(work)
             assert raised.value.outcome == "unknown"
             disk.set()
-            await until(lambda: not store._lane._busy, "the disk answers again")
+            await until(lambda: not store._lane.busy, "the disk answers again")
         assert await store.run([("EXISTS", "light", "heavy")]) == [2]
         assert await store.run([("SET", "next", "1")]) == [b"OK"]
 

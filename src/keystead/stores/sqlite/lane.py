@@ -73,6 +73,16 @@ class Lane:
         self._alone = 0  # how many batches at the head run each in a group of its own
         self._idle: asyncio.Future[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many batches wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a group, or something between two, is under way."""
+        return self._busy
+
     def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
         """Run `work` inside a write transaction. The future ends when its commit is on disk.
 
@@ -296,6 +306,8 @@ class Inline:
         self._committed = committed
         self._loop = asyncio.get_running_loop()
         self._calls = 0
+        self.waiting = 0
+        self.busy = False
 
     def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
         """As `Lane.submit`."""
