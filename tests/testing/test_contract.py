@@ -12,6 +12,10 @@ from keystead.stores.sqlite.store import MEMORY, SqliteStore
 from keystead.testing import StoreContract
 
 
+async def waited(answer: list[Reply] | Awaitable[list[Reply]]) -> list[Reply]:
+    return answer if isinstance(answer, list) else await answer
+
+
 class StringsOnly(SqliteStore):
     """A store as a plain cache is: strings, and nothing atomic. It refuses everything else."""
 
@@ -26,7 +30,7 @@ class StringsOnly(SqliteStore):
         replies: list[Reply] = []
         for call in calls:
             if call.spec.kind in (None, "string") and call.spec.name != "PUBLISH":
-                replies += await super()._replies([call])
+                replies += await waited(super()._replies([call]))
             else:
                 replies.append(call.blame(CommandError("this store holds only strings")))
         return replies
@@ -60,7 +64,7 @@ class Forgetful(SqliteStore):
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         replies: list[Reply] = []
         for place, step in enumerate(steps):
-            [reply] = await self._replies([step.call])
+            [reply] = await self._answered([step.call])
             replies.append(int(reply == step.expected) if step.guard else reply)
             if step.stops(replies[-1]):
                 return Outcome(replies, stopped_at=place)
@@ -74,7 +78,7 @@ class Rounding(SqliteStore):
         return self._rounded(calls)
 
     async def _rounded(self, calls: list[Call]) -> list[Reply]:
-        replies = list(await super()._replies(calls))
+        replies = await waited(super()._replies(calls))
         return [
             reply // 1000 * 1000 if call.spec.name == "PTTL" and reply > 0 else reply
             for call, reply in zip(calls, replies, strict=True)

@@ -159,12 +159,18 @@ class Store(ABC):
         except CommandError:
             replies = await self._some_replies(commands)
         else:
-            replies = await self._replies(calls) if calls else []
+            answer = self._replies(calls) if calls else []
+            replies = answer if type(answer) is list else await answer  # type: ignore[misc]
         for reply in replies:
             if isinstance(reply, StoreError):
                 reply.replies = replies
                 raise reply
         return replies
+
+    async def _answered(self, calls: list[Call]) -> list[Reply]:
+        """What `_replies` says, whether it had to wait or not."""
+        answer = self._replies(calls)
+        return answer if isinstance(answer, list) else await answer
 
     async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
         """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
@@ -175,7 +181,7 @@ class Store(ABC):
             except CommandError as error:
                 calls.append(error)
         good = [call for call in calls if isinstance(call, Call)]
-        answers = iter(await self._replies(good) if good else [])
+        answers = iter(await self._answered(good) if good else [])
         return [call if isinstance(call, CommandError) else next(answers) for call in calls]
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
@@ -217,8 +223,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
-        """The reply of each call in order, a StoreError in the place of each that failed. `calls` is not empty."""
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+        """The reply of each call in order, a StoreError in the place of each that failed. `calls` is not empty.
+
+        A store that need not wait returns the replies themselves.
+        """
 
     @abstractmethod
     async def _atomically(self, steps: list[Planned]) -> Outcome:

@@ -23,9 +23,6 @@ HANDLERS: dict[str, Handler] = {
     **streams.HANDLERS,
 }
 
-# Reads of one key's row alone. All others look more than once, and must see the same state each time.
-ONE_LOOK = frozenset({"GET", "PTTL", "TYPE", "HLEN", "SCARD", "ZCARD", "LLEN", "XLEN"})
-
 # A read of more entries than this leaves the event loop for a thread.
 INLINE_WIDTH = 256
 
@@ -49,19 +46,19 @@ class Interpreter:
         tables = self.tables
         tables.now_ms = self.clock()
         replies = []
-        snapshot = any(call.spec.name not in ONE_LOOK for call in calls)
-        if snapshot:
-            tables.execute("BEGIN")
         try:
             for call in calls:
-                if len(call.args) > INLINE_WIDTH or (call.spec.wide and not call.spec.keys):
+                if call.spec.wide:
+                    if not call.spec.keys:
+                        raise TooWide
+                    tables.width = INLINE_WIDTH
+                elif len(call.args) > INLINE_WIDTH:
                     raise TooWide
-                tables.width = INLINE_WIDTH if call.spec.wide else None
                 replies.append(self._reply(call))
-        finally:
+                tables.width = None
+        except TooWide:
             tables.width = None
-            if snapshot:
-                tables.execute("ROLLBACK")
+            raise
         return replies
 
     def atomically(self, steps: list[Planned]) -> Outcome:

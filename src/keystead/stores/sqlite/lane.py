@@ -55,10 +55,12 @@ class Lane:
         loop: asyncio.AbstractEventLoop,
         *,
         timeout: float,
+        beginning: Callable[[], None],
         committed: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._interpreter = interpreter
+        self._beginning = beginning
         self._committed = committed
         self._path = path
         self._worker = worker
@@ -143,6 +145,7 @@ class Lane:
             job, future = self._between.popleft()
             self._worker.submit(job, lambda result, error: self._did_between(future, result, error))
         elif self._queue:
+            self._beginning()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:

@@ -10,7 +10,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from keystead.errors import StoreClosed, StoreUnavailable
@@ -21,8 +21,9 @@ from keystead.stores.sql import Interpreter, Tables, TooWide
 from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
-from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
+from keystead.stores.sqlite.files import connect, explain, prepare
 from keystead.stores.sqlite.lane import CALLS_A_TURN, INLINE_COMMANDS, Inline, Lane, Work
+from keystead.stores.sqlite.snapshot import Snapshot
 from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
@@ -82,9 +83,11 @@ class SqliteStore(Store):
                 self._committer,
                 self._loop,
                 timeout=self._timeout,
+                beginning=self._beginning,
                 committed=self._committed,
             )
         self._reading = self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
+        self._snapshot = Snapshot(self._reader, self.path, self._loop)
         self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
         self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
         self._checkpointing = False
@@ -109,6 +112,7 @@ class SqliteStore(Store):
         try:
             await self._lane.close()
         finally:
+            self._snapshot.close()
             self._reader.close()
             try:
                 async with asyncio.timeout(self._timeout):
@@ -137,31 +141,34 @@ class SqliteStore(Store):
 
     # --- the four verbs ------------------------------------------------------------------------------------
 
-    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
         writes = heavy = False
         for call in calls:
             if call.spec.writes:
                 writes = True
                 heavy = self._weigh(call) or heavy
-        return self._change(calls, heavy) if writes else self._look_up(calls)
+        if writes:
+            return self._change(calls, heavy)
+        self._reads += 1
+        if not self._open or self._memory or self._reads % CALLS_A_TURN == 0 or len(calls) > READS_INLINE:
+            return self._look_up(calls)
+        try:
+            self._snapshot.hold()
+            return self._reading.narrow_replies(calls)
+        except (TooWide, sqlite3.Error):  # which is explained if it comes again
+            return self._read(lambda reading: reading.replies(calls))
 
     async def _look_up(self, calls: list[Call]) -> list[Reply]:
-        self._reads += 1
-        if self._reads % CALLS_A_TURN == 0:
-            await asyncio.sleep(0)
-        if not self._open:
-            raise self._not_open()
-        if self._memory:
+        """Where others get a turn before, or where a large batch goes to a thread."""
+        await asyncio.sleep(0)
+        if self._open and self._memory:
             return self._reading.replies(calls)
-        try:
-            if len(calls) > READS_INLINE:
-                raise TooWide
-            return self._reading.narrow_replies(calls)
-        except sqlite3.Error as error:
-            if not is_locked(error):
-                raise explain(error, self.path) from None
-        except TooWide:
-            pass
+        if self._open and len(calls) <= READS_INLINE:
+            try:
+                self._snapshot.hold()
+                return self._reading.narrow_replies(calls)
+            except (TooWide, sqlite3.Error):
+                pass
         replies: list[Reply] = await self._read(lambda reading: reading.replies(calls))
         return replies
 
@@ -248,6 +255,10 @@ class SqliteStore(Store):
         future.set_exception(self._not_open())
         return future
 
+    def _beginning(self) -> None:
+        """Before each group."""
+        self._snapshot.release()
+
     def _committed(self) -> None:
         """After each commit, before those who waited for it go on."""
         if self._writing.tables.published:
@@ -314,19 +325,27 @@ class SqliteStore(Store):
         worker, connection = self._checkpointer
         worker.submit(lambda: _move_log(connection), self._checkpointed)
 
-    def _checkpointed(self, frames: int | None, error: BaseException | None) -> None:
+    def _checkpointed(self, log: tuple[int, int] | None, error: BaseException | None) -> None:
         self._checkpointing = False
-        if error is None and frames is not None and frames > CHECKPOINT_FRAMES and self._open:
-            # Writers never paused, so the log never came to an end at which it starts over: make one.
-            self._lane.between(lambda: _move_log(self._writer)).add_done_callback(
-                lambda future: future.cancelled() or future.exception()
-            )
+        if error is None and log is not None and log[0] > CHECKPOINT_FRAMES and self._open:
+            # Writers never paused, so the log never came to an end at which it could start over: make one.
+            self._lane.between(lambda: _move_log(self._writer)).add_done_callback(self._start_log_over)
+
+    def _start_log_over(self, moved: asyncio.Future[tuple[int, int]]) -> None:
+        """Between two groups, when all that is in the log was moved, and while nobody here reads from it."""
+        if moved.cancelled() or moved.exception() is not None or not self._open:
+            return
+        frames, done = moved.result()
+        if frames == done:
+            self._snapshot.release()
+            with suppress(sqlite3.Error):  # another process reads from it: the next time, then
+                self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
 
-def _move_log(connection: sqlite3.Connection) -> int:
-    """How many frames the log holds, after all that could be moved was moved."""
-    _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    return int(frames)
+def _move_log(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many frames the log holds, and how many of them were moved, now or before."""
+    _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(frames), int(done)
 
 
 def _page(
