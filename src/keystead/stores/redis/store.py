@@ -108,13 +108,10 @@ class RedisStore(Store):
             replies = await connection.send(payload, len(calls), now)
         except ConnectionLost as lost:
             return await self._exchange_until(now + self._settings.timeout, link, calls, payload, lost)
-        answers: list[Reply] = []
         for call_, reply in zip(calls, replies, strict=True):
-            if type(reply) is ReplyError:
+            if type(reply) is ReplyError or call_.spec.name in SHAPES:
                 return await self._mend(now + self._settings.timeout, link, connection, calls, replies)
-            shape = SHAPES.get(call_.spec.name)
-            answers.append(reply if shape is None else shape(call_, reply))
-        return answers
+        return replies
 
     async def _exchange_until(
         self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None
