@@ -21,8 +21,10 @@ def commands() -> str:
         "`keystead.stores.commands` by `scripts/reference.py`.",
         "",
     ]
-    for kind, group in groupby(TABLE.values(), key=lambda spec: spec.kind or "any key, or none"):
-        lines += [f"## {kind}", "", "| command | reply | |", "|---|---|---|"]
+    order = list(dict.fromkeys(spec.about for spec in TABLE.values()))
+    in_order = sorted(TABLE.values(), key=lambda spec: order.index(spec.about))
+    for about, group in groupby(in_order, key=lambda spec: spec.about):
+        lines += [f"## {about}", "", "| command | reply | |", "|---|---|---|"]
         for spec in group:
             usage = spec.usage.replace("|", "\\|")
             lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")

@@ -61,6 +61,32 @@ async def test_the_start_page_renders_whole_and_loads_nothing_from_elsewhere(
     assert wrong == []
 
 
+async def test_one_click_selects_a_whole_example(browser: Browser, server: Keystead) -> None:
+    page, _ = await opened(browser, server, DESKTOP, "light")
+    example = page.get_by_label("Shell example")
+    await example.locator("code").click()
+    assert await page.evaluate("getSelection().toString().trim()") == await example.inner_text()
+
+
+async def test_on_a_phone_a_guarantee_stands_out_from_its_label(browser: Browser, server: Keystead) -> None:
+    page, _ = await opened(browser, server, PHONE, "light")
+    row = page.locator("table.guarantees tbody tr").first
+    look = "element => [parseFloat(getComputedStyle(element).fontSize), +getComputedStyle(element).fontWeight]"
+    label_size, label_weight = await row.locator("th").evaluate(look)
+    value_size, value_weight = await row.locator(".value").evaluate(look)
+    assert value_size > label_size
+    assert value_weight > label_weight
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+async def test_a_page_that_is_not_there_leads_back_home(browser: Browser, server: Keystead, width: int) -> None:
+    page = await browser.new_page(viewport={"width": width, "height": 800})
+    await page.goto(f"{server.url}/no-such-page")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    await page.get_by_role("link", name="Back to the start page").click()
+    assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
+
+
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, server: Keystead, width: int) -> None:
     page, _ = await opened(browser, server, (width, 800), "light")

@@ -1,8 +1,12 @@
 """`keystead serve` as a user meets it: a real process, real HTTP."""
 
+import html
+import re
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +75,91 @@ def test_the_start_page_shows_version_store_guarantees_and_every_command(server:
     assert "sqlite:///keystead.db" in answer.text
     assert "durability" in answer.text
     assert [name for name in TABLE if f"<code>{name}" not in answer.text] == []
+
+
+def groups_of_commands(page: str) -> dict[str, str]:
+    """The HTML of each group, by its heading."""
+    return dict(re.findall(r'<span class="subject">(.*?)</span>(.*?)</details>', page, re.DOTALL))
+
+
+def test_commands_stand_under_what_they_are_about(server: Keystead) -> None:
+    groups = groups_of_commands(get(server, "/").text)
+    assert set(groups) == {spec.about for spec in TABLE.values()}
+    assert [name for name, spec in TABLE.items() if f"<code>{name}" not in groups[spec.about]] == []
+
+
+def test_a_guarantee_without_a_limit_says_so_once(server: Keystead) -> None:
+    page = get(server, "/").text
+    assert '<span class="value">no limit</span><span class="doc">the longest key</span>' in page
+    assert "none:" not in page
+
+
+def examples(page: str) -> list[str]:
+    return [html.unescape(code) for code in re.findall(r'<pre class="copy".*?<code>(.*?)</code>', page, re.DOTALL)]
+
+
+def run_python(folder: Path, source: str, **settings: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", source],
+        cwd=folder,
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    ).stdout
+
+
+def test_the_first_steps_run_as_they_are_shown(server: Keystead, tmp_path: Path) -> None:
+    python, shell = examples(get(server, "/").text)
+    assert run_python(tmp_path, python) == "[b'hello']\n"
+    assert shell == f"curl {server.url}/healthz"
+
+
+def test_the_first_steps_take_a_url_with_a_password_from_the_environment(tmp_path: Path) -> None:
+    with redis_serving(tmp_path, "correct-horse-battery") as (_, redis_port):
+        store = f"redis://:correct-horse-battery@127.0.0.1:{redis_port}/0"
+        with keystead_serving(tmp_path, store) as server:
+            python, _ = examples(get(server, "/").text)
+            assert "correct-horse-battery" not in python
+            assert run_python(tmp_path, python, KEYSTEAD_STORE=store) == "[b'hello']\n"
+
+
+def test_a_host_header_cannot_put_a_command_into_the_shell_example(server: Keystead) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: here;reboot\r\nConnection: close\r\n\r\n")
+        answer = raw.makefile("rb").read().decode()
+    _, shell = examples(answer)
+    assert shlex.split(shell) == ["curl", "http://here;reboot/healthz"]
+    assert shell == shlex.join(shlex.split(shell))
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz"])
+def test_head_is_answered_as_get_is_but_without_a_body(server: Keystead, path: str) -> None:
+    answer = httpx2.head(f"{server.url}{path}", timeout=10)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == get(server, path).headers["content-type"]
+    assert answer.content == b""
+
+
+def test_the_openapi_document_declares_both_answers_of_the_health_check(server: Keystead) -> None:
+    paths = get(server, "/openapi.json").json()["paths"]
+    assert list(paths) == ["/healthz"]
+    assert list(paths["/healthz"]) == ["get"]
+    assert paths["/healthz"]["get"]["operationId"] == "healthz"
+    assert set(paths["/healthz"]["get"]["responses"]) == {"200", "503"}
+
+
+@pytest.mark.parametrize("path", ["/no-such-page", "/static/no-such-file"])
+def test_a_page_that_is_not_there_is_html_for_a_browser_and_json_for_a_program(server: Keystead, path: str) -> None:
+    browser = httpx2.get(f"{server.url}{path}", headers={"accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
+    assert browser.status_code == 404
+    assert browser.headers["content-type"] == "text/html; charset=utf-8"
+    assert '<a href="/">Back to the start page</a>' in browser.text
+    program = get(server, path)
+    assert program.status_code == 404
+    assert program.json() == {"detail": "Not Found"}
+    assert browser.headers["vary"] == program.headers["vary"] == "accept"
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/static/start.css", "/no-such-page"])
@@ -150,11 +239,30 @@ def test_a_store_that_cannot_be_opened_is_one_sentence_and_exit_code_1(tmp_path:
     assert "notes.db" in result.stderr
 
 
-def test_a_wrong_setting_is_one_sentence_that_names_it_and_exit_code_2(tmp_path: Path) -> None:
-    result = run_keystead(tmp_path, "serve", KEYSTEAD_PORT="eighty")
+@pytest.mark.parametrize(
+    ("arguments", "settings", "sentence"),
+    [
+        ((), {"KEYSTEAD_PORT": "abc"}, "port: 'abc' is no number from 1 to 65535"),
+        (("--port", "70000"), {}, "port: '70000' is no number from 1 to 65535"),
+        (("--host", ""), {}, "host: '' is no address; write one such as 127.0.0.1"),
+        ((), {"KEYSTEAD_STORE": ""}, "store: this is no URL of a store; write one such as sqlite:///keystead.db"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence_that_names_it_and_exit_code_2(
+    tmp_path: Path, arguments: tuple[str, ...], settings: dict[str, str], sentence: str
+) -> None:
+    result = run_keystead(tmp_path, "serve", *arguments, **settings)
     assert result.returncode == 2
     assert_one_sentence(result)
-    assert "port" in result.stderr
+    assert result.stderr == f"keystead: {sentence}\n"
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("serve", "--help")])
+def test_the_help_shows_no_value_behind_a_flag(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    shown = run_keystead(tmp_path, *arguments).stdout
+    assert "--help" in shown
+    assert "<bool>" not in shown
+    assert "BOOLEAN" not in shown
 
 
 def test_the_version_and_the_help_are_printed(tmp_path: Path) -> None:

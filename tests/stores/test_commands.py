@@ -76,11 +76,20 @@ def test_the_server_finds_the_same_keys(spec: Spec, redis: Server) -> None:
 @pytest.mark.parametrize(
     ("command", "error", "sentence"),
     [
-        (("NOPE",), UnknownCommand, "NOPE: no such command here; the list is keystead.stores.commands.TABLE"),
+        (("NOPE",), UnknownCommand, "NOPE: no such command here; the list is in docs/commands.md"),
         (("GET",), WrongArity, "GET: 0 arguments do not fit. Write: GET key"),
         (("GET", "a", "b"), WrongArity, "GET a: 2 arguments do not fit. Write: GET key"),
         (("GET", 7), BadArgument, "GET 7: a key is text or bytes, not int"),
-        (("GET", None), BadArgument, "GET: an argument is text, bytes, an int or a float, not NoneType"),
+        (("GET", ()), BadArgument, "GET: argument 1: an argument is text, bytes, an int or a float, not tuple"),
+        (
+            ("SET", "k", True),
+            BadArgument,
+            "SET k: argument 2: an argument is text, bytes, an int or a float, not bool; write 1 or 0",
+        ),
+        (("INCR", "k"), UnknownCommand, "INCR: no such command here; write INCRBY key 1"),
+        (("HGETAL", "k"), UnknownCommand, "HGETAL: no such command here; is it HGETALL?"),
+        (("GET k",), UnknownCommand, 'GET k: no such command; each argument stands for itself, as in ("GET", "key")'),
+        (("SET", "k", "v", "NX", "XX"), BadOption, "SET k: NX and XX exclude each other; write one of them"),
         (("INCRBY", "n", "x"), NotANumber, "INCRBY n: 'x' is not an integer of 64 bits"),
         (("ZADD", "z", "x", "m"), NotANumber, "ZADD z: 'x' is not a score: write a number, inf or -inf"),
         (

@@ -14,9 +14,9 @@ from keystead.stores.urls import SCHEMES
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("", "a store URL is not known; write one that begins with sqlite://, memory://, redis://"),
-        ("keystead.db", "a store URL is not known; write one that begins with sqlite://"),
-        ("mongodb://host", "mongodb:// is not known; write one that begins with sqlite://"),
+        ("", "a store URL has a scheme: write sqlite:///app.db, memory:// or redis://host:6379/0"),
+        ("keystead.db", "a store URL has a scheme: write sqlite:///keystead.db, memory:// or"),
+        ("mongodb://host", "mongodb:// is no scheme of a store; write sqlite:///app.db, memory:// or"),
         ("sqlite://file.db", "write sqlite:///file.db with three slashes"),
         ("sqlite:///", "needs the path of a file, such as sqlite:///keystead.db"),
         ("sqlite:///folder/", "needs the path of a file"),
@@ -27,8 +27,8 @@ from keystead.stores.urls import SCHEMES
         ("memory://name", "memory:// takes no name"),
         ("redis://a,b", "redis:// takes one host; write redis+cluster:// or redis+sentinel:// for several"),
         ("redis://host/x", "the database must be a number"),
-        ("redis://host:port", "'port' is no port"),
-        ("redis://host:99999", "'99999' is no port"),
+        ("redis://host:port", "the port is no number from 1 to 65535"),
+        ("redis://host:99999", "the port is no number from 1 to 65535"),
         ("redis://host?db=1&color=red", "is not known here"),
         ("redis+sentinel://host:1", "needs the name of the master"),
         ("redis+cluster://host/1", "a cluster has only database 0"),

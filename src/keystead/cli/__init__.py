@@ -5,18 +5,20 @@ from typing import Annotated
 import typer
 
 import keystead
+from keystead.cli.flags import NO_VALUE, Command, Group
 from keystead.cli.serve import serve
 
 __all__ = ["main"]
 
 app = typer.Typer(
     name="keystead",
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
-app.command()(serve)
+app.command(cls=Command)(serve)
 
 
 def _print_version(wanted: bool) -> None:
@@ -29,7 +31,9 @@ def _print_version(wanted: bool) -> None:
 def _keystead(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave."),
+        typer.Option(
+            "--version", metavar=NO_VALUE, callback=_print_version, is_eager=True, help="Show the version and leave."
+        ),
     ] = False,
 ) -> None:
     """Key documents that run.

@@ -30,7 +30,7 @@ _PORT_HELP = "The port to listen on. [dim]\\[env: KEYSTEAD_PORT; default: 8700][
 def serve(
     store: Annotated[str | None, typer.Option(metavar="URL", help=_STORE_HELP, show_default=False)] = None,
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help=_HOST_HELP, show_default=False)] = None,
-    port: Annotated[int | None, typer.Option(metavar="NUMBER", help=_PORT_HELP, show_default=False)] = None,
+    port: Annotated[str | None, typer.Option(metavar="NUMBER", help=_PORT_HELP, show_default=False)] = None,
 ) -> None:
     """Run Keystead: a start page on / and a health check on /healthz.
 
@@ -48,7 +48,9 @@ def serve(
     try:
         settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        _leave("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()), ASKED_WRONGLY)
+        _leave(
+            "; ".join(_wrong_setting(str(wrong["loc"][0]), wrong["input"]) for wrong in error.errors()), ASKED_WRONGLY
+        )
     try:
         address = _free_address(settings)
     except OSError as error:
@@ -61,6 +63,17 @@ def serve(
         asyncio.run(_run(settings, address))
     except KeysteadError as error:
         _leave(str(error), ASKED_WRONGLY if isinstance(error, BadUrl | MissingExtra) else FAILED)
+
+
+def _wrong_setting(name: str, given: object) -> str:
+    """What is wrong with a setting. The store's URL is never repeated: it may carry a password."""
+    match name:
+        case "port":
+            return f"port: {given!r} is no number from 1 to 65535"
+        case "host":
+            return f"host: {given!r} is no address; write one such as 127.0.0.1"
+        case _:
+            return f"{name}: this is no URL of a store; write one such as sqlite:///keystead.db"
 
 
 def _leave(sentence: str, code: int) -> NoReturn:

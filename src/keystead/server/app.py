@@ -4,21 +4,30 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel
 from starlette.staticfiles import StaticFiles
 
 import keystead
 from keystead import KeysteadError
 from keystead.server.middleware import SecurityHeaders
+from keystead.server.not_found import answer_not_found
 from keystead.server.settings import Settings
 from keystead.server.start_page import render_start_page
 from keystead.stores.base import Store
 
 HEALTH_TIMEOUT_SECONDS: Final = 3.0
 _STATIC = Path(__file__).parent / "pages" / "static"
+
+
+class Health(BaseModel):
+    """What `/healthz` answers. `store` is "ok", or one sentence on why it does not answer."""
+
+    status: Literal["ok", "unavailable"]
+    store: str
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -44,8 +53,20 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.add_middleware(SecurityHeaders)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
-    app.add_api_route("/", _start_page, response_class=HTMLResponse, include_in_schema=False)
-    app.add_api_route("/healthz", _healthz, response_class=JSONResponse, summary="Is the store answering?")
+    app.add_exception_handler(404, answer_not_found)
+    app.add_api_route("/", _start_page, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route(
+        "/healthz",
+        _healthz,
+        methods=["GET"],
+        operation_id="healthz",
+        summary="Is the store answering?",
+        response_model=Health,
+        response_description="The store answers.",
+        responses={503: {"model": Health, "description": "The store does not answer; `store` says why."}},
+    )
+    # Apart, for an operation of the OpenAPI document has one method and an id of its own.
+    app.add_api_route("/healthz", _healthz, methods=["HEAD"], include_in_schema=False)
     return app
 
 
@@ -57,18 +78,18 @@ def _store(request: Request) -> Store:
 OpenStore = Annotated[Store, Depends(_store)]
 
 
-async def _start_page(store: OpenStore) -> HTMLResponse:
+async def _start_page(request: Request, store: OpenStore) -> HTMLResponse:
     problem = await _problem_of(store)
-    return HTMLResponse(render_start_page(store, problem), headers={"cache-control": "no-store"})
+    return HTMLResponse(render_start_page(store, problem, str(request.base_url)), headers={"cache-control": "no-store"})
 
 
 async def _healthz(store: OpenStore) -> JSONResponse:
     """200 when the store answers a cheap command in time, 503 with one sentence otherwise."""
     problem = await _problem_of(store)
-    status, body = (200, {"status": "ok", "store": "ok"})
+    status, health = (200, Health(status="ok", store="ok"))
     if problem:
-        status, body = (503, {"status": "unavailable", "store": problem})
-    return JSONResponse(body, status_code=status, headers={"cache-control": "no-store"})
+        status, health = (503, Health(status="unavailable", store=problem))
+    return JSONResponse(health.model_dump(), status_code=status, headers={"cache-control": "no-store"})
 
 
 async def _problem_of(store: Store) -> str | None:

@@ -1,23 +1,14 @@
-"""The start page: what is running, what its store guarantees, and the commands it understands."""
+"""The start page: what is running, what to try first, what its store guarantees, and the commands it understands."""
 
 import dataclasses
 from collections.abc import Set
-from itertools import groupby
 from typing import Final, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-import keystead
+from keystead.server.first_steps import first_steps
+from keystead.server.templates import TEMPLATES
 from keystead.stores.base import Store
 from keystead.stores.commands import TABLE, Spec
 
-_PAGES: Final = Environment(
-    loader=PackageLoader("keystead.server", "pages"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 _UNITS: Final = {"ms": "ms", "bytes": "bytes"}
 
 
@@ -29,14 +20,14 @@ class Row(NamedTuple):
     doc: str
 
 
-def render_start_page(store: Store, problem: str | None) -> str:
-    """The page as HTML. `problem` says why the store does not answer, or is None."""
-    return _PAGES.get_template("start.html").render(
-        version=keystead.__version__,
+def render_start_page(store: Store, problem: str | None, home: str) -> str:
+    """The page as HTML. `problem` says why the store does not answer, or is None; `home` is the page's own URL."""
+    return TEMPLATES.get_template("start.html").render(
         store_url=store.url,
         problem=problem,
+        first_steps=first_steps(store.url, home),
         guarantees=_guarantees(store),
-        commands=_commands_by_kind(),
+        commands=_commands_by_subject(),
         command_count=len(TABLE),
     )
 
@@ -52,13 +43,14 @@ def _row(field: dataclasses.Field[object], value: object) -> Row:
     unit = _UNITS.get(last, "")
     name = " ".join(words if unit else (*words, last))
     shown = f"{value:,} {unit}" if unit and isinstance(value, int) else _in_words(value)
-    return Row(name, shown, field.metadata.get("doc", "").replace("`", ""))
+    doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value says that already
+    return Row(name, shown, doc.replace("`", ""))
 
 
 def _in_words(value: object) -> str:
     match value:
         case None:
-            return "no limit of its own"
+            return "no limit"
         case bool():
             return "yes" if value else "no"
         case Set():
@@ -67,8 +59,9 @@ def _in_words(value: object) -> str:
             return str(value)
 
 
-def _commands_by_kind() -> list[tuple[str, list[Spec]]]:
-    """The command table in groups, in the order in which the kinds first appear in it."""
-    first_seen = {spec.kind: place for place, spec in reversed(list(enumerate(TABLE.values())))}
-    specs = sorted(TABLE.values(), key=lambda spec: first_seen[spec.kind])
-    return [(str(kind or "any key"), list(group)) for kind, group in groupby(specs, key=lambda spec: spec.kind)]
+def _commands_by_subject() -> list[tuple[str, list[Spec]]]:
+    """The command table in groups, in the order in which their subjects first appear in it."""
+    groups: dict[str, list[Spec]] = {}
+    for spec in TABLE.values():
+        groups.setdefault(spec.about, []).append(spec)
+    return list(groups.items())

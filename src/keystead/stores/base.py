@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from keystead.errors import BadArgument, CommandError, StoreError
-from keystead.stores.commands import KINDS, Argument, Call, Command, Reply, encode, read
+from keystead.stores.commands import KINDS, Argument, Call, Command, Reply, check_scan, encode, read
 
 # A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
 ATOMIC_ARGUMENTS = 7_000
@@ -126,6 +126,9 @@ class Store(ABC):
     url: str  # without secrets
     guarantees: Guarantees
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
     @abstractmethod
     async def open(self) -> None:
         """Connect, and make sure that the store can be read and written.
@@ -154,9 +157,13 @@ class Store(ABC):
         Raises StoreUnavailable within the timeout of the store. If this call is cancelled, the commands may or may
         not have taken effect; no other call is touched by that.
         """
+        if type(commands) is not list:
+            commands = list(commands)
         try:
             calls = [read(command) for command in commands]
         except CommandError:
+            calls = None
+        if calls is None:
             replies = await self._some_replies(commands)
         else:
             answer = self._replies(calls) if calls else []
@@ -164,7 +171,7 @@ class Store(ABC):
         for reply in replies:
             if isinstance(reply, StoreError):
                 reply.replies = replies
-                raise reply
+                raise reply from None
         return replies
 
     async def _answered(self, calls: list[Call]) -> list[Reply]:
@@ -204,16 +211,18 @@ class Store(ABC):
                 raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
         return await self._atomically(planned) if planned else Outcome([])
 
-    @abstractmethod
     def scan(self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500) -> AsyncIterator[list[bytes]]:
         """Pages of the keys that match a glob pattern (`*`, `?`, `[a-z]`, `\\` to escape), of one kind or of all.
 
         A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a
         key may come twice on stores that move keys while they are read (Redis). Pages may be empty. The store
-        goes on serving others.
+        goes on serving others. A page holds about `page` keys, more or fewer.
         """
+        if not isinstance(match, str | bytes):
+            raise BadArgument(f"a pattern is text or bytes, not {type(match).__name__}", "SCAN")
+        check_scan(kind, page)
+        return self._scan(encode(match), kind, page)
 
-    @abstractmethod
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         """Messages published to these channels, from the moment the block is entered.
 
@@ -221,6 +230,19 @@ class Store(ABC):
         missed; the iterator then raises StoreUnavailable rather than go on in silence. Subscribe again, and catch
         up from what is stored.
         """
+        if not channels or not all(isinstance(channel, str) for channel in channels):
+            raise BadArgument('channels are text, one or more: write subscribe("news", "weather")', "SUBSCRIBE")
+        for channel in channels:
+            encode(channel)  # or raise what is wrong with it
+        return self._subscribe(channels)
+
+    @abstractmethod
+    def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        """As `scan`, of arguments that were checked."""
+
+    @abstractmethod
+    def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        """As `subscribe`, of channels that were checked."""
 
     @abstractmethod
     def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:

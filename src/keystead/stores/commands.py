@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from keystead.errors import (
     BadArgument,
@@ -120,6 +121,13 @@ class Spec:
     parse: Callable[[Sequence[bytes]], Any] | None = None
     wide: bool = False  # may touch as many entries as the key holds
 
+    @property
+    def about(self) -> str:
+        """What a reader of a list of commands looks for it under."""
+        if self.name in ("SET", "MGET"):  # which take a key of any kind, and are about strings
+            return "string"
+        return self.kind or ("keys" if self.keys else "the store and messages")
+
 
 class Call:
     """A command that was read: its spec, its arguments as bytes (the name not among them), and what they mean."""
@@ -152,6 +160,8 @@ def read(command: Command) -> Call:
     try:
         spec = TABLE[command[0]]  # type: ignore[index]
     except (KeyError, TypeError, IndexError):
+        spec = None
+    if spec is None:
         spec = _find(command)
     args: list[bytes] = []
     try:
@@ -160,34 +170,54 @@ def read(command: Command) -> Call:
             for given in command[1:]
         ]
         if len(args) < spec.least or (spec.most is not None and len(args) > spec.most):
-            raise WrongArity(f"{len(args)} arguments do not fit. Write: {spec.usage}")
+            count = "1 argument does" if len(args) == 1 else f"{len(args)} arguments do"
+            raise WrongArity(f"{count} not fit. Write: {spec.usage}")
         if spec.keys and type(command[1]) not in _TEXT and not isinstance(command[1], _TEXT):
             raise BadArgument(f"a key is text or bytes, not {type(command[1]).__name__}")
         return Call(spec, args, None if spec.parse is None else spec.parse(args))
-    except CommandError as error:
-        raise Call(spec, args, None).blame(error) from None
-    except UnicodeEncodeError:
-        raise Call(spec, args, None).blame(
-            BadArgument("text with a lone surrogate cannot be stored; pass bytes")
-        ) from None
+    except (CommandError, UnicodeEncodeError) as error:
+        if not args and len(command) > 1:
+            raise _unencodable(spec, command) from None
+        raise Call(spec, args, None).blame(cast("CommandError", error)) from None
+
+
+def _unencodable(spec: Spec, command: Command) -> CommandError:
+    """What is wrong with the first argument that cannot be stored, naming its place and the key."""
+    args: list[bytes] = []
+    for argument in command[1:]:
+        try:
+            args.append(encode(argument))
+        except CommandError as error:
+            error.sentence = f"argument {len(args) + 1}: {error.sentence}"
+            return Call(spec, args, None).blame(error)
+    raise AssertionError("all arguments can be stored")
 
 
 def encode(argument: Argument) -> bytes:
     """An argument as the bytes that are stored. Text is UTF-8, numbers are written in decimal."""
     if isinstance(argument, str):
-        return argument.encode()
+        try:
+            return argument.encode()
+        except UnicodeEncodeError:
+            raise BadArgument("text with a lone surrogate cannot be stored; pass bytes") from None
     if isinstance(argument, _BYTES):
         return bytes(argument)
     if isinstance(argument, float):
         return repr(float(argument)).encode()
     if type(argument) is not bool and isinstance(argument, int):
+        if not -(10**300) < argument < 10**300:
+            raise BadArgument("an int of more than 300 digits is no number that a store knows; pass text")
         return b"%d" % argument
-    raise BadArgument(f"an argument is text, bytes, an int or a float, not {type(argument).__name__}")
+    instead = {"NoneType": "; to remove a key or a field, write DEL or HDEL", "bool": "; write 1 or 0"}
+    name = type(argument).__name__
+    raise BadArgument(f"an argument is text, bytes, an int or a float, not {name}{instead.get(name, '')}")
 
 
 def _find(command: object) -> Spec:
     """The spec of a command whose name is not written as in the table."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
+        if type(command).__name__ in ("Required", "Holds", "FieldHolds"):
+            raise BadArgument("required, holds and field_holds belong into `atomically`, not into `run`")
         raise BadArgument(
             f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
         )
@@ -195,16 +225,46 @@ def _find(command: object) -> Spec:
     shown = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     spec = TABLE.get(shown.upper())
     if spec is None:
-        raise UnknownCommand("no such command here; the list is keystead.stores.commands.TABLE", shown[:60])
+        raise UnknownCommand(_instead_of(shown.upper()), shown[:60])
     return spec
+
+
+_INSTEAD = {
+    "INCR": "write INCRBY key 1",
+    "DECR": "write DECRBY key 1",
+    "TTL": "write PTTL, which answers in milliseconds",
+    "EXPIREAT": "write PEXPIREAT, in milliseconds",
+    "SETEX": "write SET key value EX seconds",
+    "PSETEX": "write SET key value PX ms",
+    "SETNX": "write SET key value NX",
+    "GETSET": "write SET key value GET",
+    "MSET": "write one SET for each key, all in one `run` or `atomically`",
+    "HMSET": "write HSET",
+    "UNLINK": "write DEL",
+    "KEYS": "use store.scan",
+    "SUBSCRIBE": "use store.subscribe",
+    "ZREVRANGE": "write ZRANGE with REV",
+    "ZRANGEBYSCORE": "write ZRANGE with BYSCORE",
+    **dict.fromkeys(("MULTI", "EXEC", "WATCH", "EVAL", "EVALSHA"), "use store.atomically"),
+}
+
+
+def _instead_of(name: str) -> str:
+    """What to write instead of a command that is not there."""
+    first = name.split(" ")[0]
+    if first != name and first in TABLE:
+        return f'no such command; each argument stands for itself, as in ("{first}", "key")'
+    near = get_close_matches(first, TABLE, 1)
+    advice = _INSTEAD.get(first) or (f"is it {near[0]}?" if near else "the list is in docs/commands.md")
+    return f"no such command here; {advice}"
 
 
 def check_scan(kind: str | None, page: int) -> None:
     """What `Store.scan` takes beside a pattern."""
     if kind is not None and kind not in KINDS:
         raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
-    if page < 1:
-        raise BadArgument(f"a page holds one key or more, not {page}", "SCAN")
+    if type(page) is not int or page < 1:
+        raise BadArgument(f"a page holds one key or more, not {page!r}", "SCAN")
 
 
 # --- numbers -----------------------------------------------------------------------------------------------
@@ -241,6 +301,8 @@ _LIFETIMES = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"
 
 def _deadline(word: bytes, text: bytes) -> Deadline:
     unit_ms, absolute = _LIFETIMES[word]
+    if _FLOAT.fullmatch(text) and not _INTEGER.fullmatch(text):
+        raise NotANumber(f"{word.decode()} takes a whole number, not {_quoted(text)}; for parts of a second write PX")
     number = integer(text)
     if number <= 0:
         raise BadLifetime(f"a lifetime must be more than zero, not {number}; to remove the key, write DEL")
@@ -260,7 +322,9 @@ def _set(args: Sequence[bytes]) -> SetOptions:
             deadline = _deadline(word, _next(words, word))
         elif word == b"KEEPTTL" and deadline is None:
             keep_ttl = True
-        elif word in (b"NX", b"XX") and only_if in (b"", word):
+        elif word in (b"NX", b"XX"):
+            if only_if not in (b"", word):
+                raise BadOption("NX and XX exclude each other; write one of them")
             only_if = word
         elif word == b"GET":
             get = True
@@ -423,7 +487,7 @@ def _xtrim(args: Sequence[bytes]) -> int:
 
 
 def _id_part(text: bytes) -> int:
-    if text.isdigit() and len(text) <= 20 and int(text) <= UINT64_MAX:
+    if text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= UINT64_MAX:
         return int(text)
     raise BadArgument(f"{_quoted(text)} is not an entry id: write 1526919030474-55, 1526919030474 or *")
 

@@ -11,6 +11,6 @@ def seconds(name: str, text: str) -> float:
     """The duration of a URL's option, such as `500ms`, `2s` or `1m`. A number without a unit is refused."""
     for unit, factor in _UNITS:
         number = text.removesuffix(unit)
-        if number != text and number.replace(".", "", 1).isdigit() and float(number) > 0:
+        if number != text and number.isascii() and number.replace(".", "", 1).isdigit() and float(number) > 0:
             return float(number) * factor
     raise BadUrl(f"{name}={text} is no duration; write a number with a unit, such as {name}=500ms or {name}=2s")

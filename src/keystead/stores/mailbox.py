@@ -10,7 +10,7 @@ from keystead.errors import StoreError, StoreUnavailable
 from keystead.stores.base import Message
 
 # A reader that is further behind than this is told so, instead of the process running out of memory.
-MOST_WAITING = 10_000
+MOST_WAITING, MOST_WAITING_BYTES = 10_000, 64 << 20
 
 
 class Mailbox:
@@ -18,19 +18,21 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
+        self._bytes = 0
         self._error: StoreError | None = None
         self._arrived = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        if len(self._messages) >= MOST_WAITING:
+        if len(self._messages) >= MOST_WAITING or self._bytes > MOST_WAITING_BYTES:
             self.fail(
                 StoreUnavailable(
-                    f"the reader of channel {message.channel} is {MOST_WAITING} messages behind, and further ones were"
-                    " dropped; subscribe again, and catch up from what is stored"
+                    f"the reader of channel {message.channel} is {len(self._messages)} messages behind, and further"
+                    " ones were dropped; subscribe again, and catch up from what is stored"
                 )
             )
         elif self._error is None:
             self._messages.append(message)
+            self._bytes += len(message.data)
             self._arrived.set()
 
     def fail(self, error: StoreError) -> None:
@@ -47,4 +49,6 @@ class Mailbox:
                 raise self._error
             self._arrived.clear()
             await self._arrived.wait()
-        return self._messages.popleft()
+        message = self._messages.popleft()
+        self._bytes -= len(message.data)
+        return message

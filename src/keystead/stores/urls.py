@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from urllib.parse import parse_qsl, unquote, urlsplit
+from difflib import get_close_matches
+from urllib.parse import parse_qsl, unquote
 
 from keystead.errors import BadUrl, MissingExtra
 from keystead.stores.base import Store
@@ -18,35 +20,40 @@ def connect(url: str) -> Store:
     `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each.
     Options go behind a question mark: `?timeout=2s&connect_timeout=500ms`.
     """
-    scheme, separator, _ = url.partition("://")
-    maker = SCHEMES.get(scheme)
-    if not separator or maker is None:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise BadUrl(
-            f"{scheme + '://' if separator else 'a store URL'} is not known; write one that begins with {known}"
-        )
-    return maker(url)
+    if not isinstance(url, str):
+        raise BadUrl(f"a store URL is text, such as sqlite:///app.db, not {type(url).__name__}")
+    scheme, separator, rest = url.partition("://")
+    maker = SCHEMES.get(scheme.lower())
+    if not separator:
+        # A password may be in what was meant to be a URL, so only what looks like a file name is shown again.
+        file = url if re.fullmatch(r"[\w.-]+", url) else "app.db"
+        raise BadUrl(f"a store URL has a scheme: write sqlite:///{file}, memory:// or redis://host:6379/0")
+    if maker is None:
+        near = get_close_matches(scheme.lower(), SCHEMES, 1)
+        advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
+        raise BadUrl(f"{scheme}:// is no scheme of a store; {advice} All of them are in docs/stores.md")
+    return maker(f"{scheme.lower()}://{rest}")
 
 
 def _sqlite(url: str) -> Store:
     from keystead.stores.sqlite import SqliteStore
 
-    parts = urlsplit(url)
-    if parts.netloc:
-        raise BadUrl(f"write sqlite:///{parts.netloc}{parts.path} with three slashes (four for an absolute path)")
-    path = unquote(parts.path[1:])
+    location, _, query = url.removeprefix("sqlite://").partition("?")
+    if not location.startswith("/"):
+        raise BadUrl(f"write sqlite:///{location} with three slashes (four for an absolute path)")
+    path = unquote(location[1:])
     if not path or path.endswith("/"):
         raise BadUrl("sqlite:/// needs the path of a file, such as sqlite:///keystead.db")
-    return SqliteStore(path, timeout=_options(parts.query, {"timeout": 5.0})["timeout"])
+    return SqliteStore(path, timeout=_options(query, {"timeout": 5.0})["timeout"])
 
 
 def _memory(url: str) -> Store:
     from keystead.stores.sqlite.store import MEMORY, SqliteStore
 
-    parts = urlsplit(url)
-    if parts.netloc or parts.path.strip("/"):
+    name, _, query = url.removeprefix("memory://").partition("?")
+    if name.strip("/"):
         raise BadUrl("memory:// takes no name; each connection has a store of its own")
-    return SqliteStore(MEMORY, timeout=_options(parts.query, {"timeout": 5.0})["timeout"])
+    return SqliteStore(MEMORY, timeout=_options(query, {"timeout": 5.0})["timeout"])
 
 
 def _redis(url: str) -> Store:

@@ -83,6 +83,23 @@ async def test_a_user_without_the_rights_of_an_administrator_is_enough(engine: S
         assert store.guarantees.evicts
 
 
+@pytest.mark.parametrize(
+    ("rules", "steps"),
+    [
+        (("resetchannels", "~*", "+@all"), [("SET", "a", "1"), ("PUBLISH", "c", "m")]),
+        (("&*", "~*", "+@all", "-hset"), [("SET", "a", "1"), ("HSET", "h", "f", "v")]),
+        (("&*", "%RW~a", "%R~h", "~keystead:*", "+@all"), [("SET", "a", "1"), ("HSET", "h", "f", "v")]),
+    ],
+)
+async def test_a_user_who_may_not_do_all_of_an_atomic_step_does_none_of_it(
+    engine: Server, rules: tuple[str, ...], steps: list[tuple[str, ...]]
+) -> None:
+    async with keystead.connect(signed_in(engine, "half", *rules)) as store:
+        with pytest.raises(StoreRefused):
+            await store.atomically(steps)
+    assert engine.ask("EXISTS", "a") == 0
+
+
 async def test_a_server_that_demands_a_password_refuses_those_without(engine: Server) -> None:
     engine.ask("CONFIG", "SET", "requirepass", "pw")
     with pytest.raises(StoreRefused, match="does not let this user in; check user and password"):

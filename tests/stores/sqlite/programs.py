@@ -83,6 +83,27 @@ async def increment_one_after_another(path: str, times: str) -> None:
             tell(str(total))
 
 
+async def come_and_go(path: str, times: str) -> None:
+    """As scripts and restarting workers do: open, write, read, close, again and again, sometimes twice at once."""
+    wait_for_the_others()
+    for _ in range(int(times)):
+        async with SqliteStore(path) as store, SqliteStore(path) as second:
+            writes = [s.run([("INCRBY", "counter", 1)]) for s in (store, second) for _ in range(5)]
+            for [total] in await asyncio.gather(*writes):
+                tell(str(total))
+            await store.run([("GET", "counter")])
+
+
+async def expire_at_once(path: str, times: str) -> None:
+    wait_for_the_others()
+    async with SqliteStore(path) as store:
+        for number in range(int(times)):
+            await asyncio.gather(
+                *(store.run([("SET", f"{os.getpid()}:{number}:{i}", "x", "PX", 1)]) for i in range(32))
+            )
+        tell("done")
+
+
 async def claim(path: str, name: str, keys: str) -> None:
     """Tell of each key that this process was the first to set."""
     async with SqliteStore(path) as store:

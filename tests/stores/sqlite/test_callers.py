@@ -105,6 +105,22 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
         assert await store.run([("SET", "next", "1")]) == [b"OK"]
 
 
+async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = threading.Event()
+    monkeypatch.setattr(Lane, "_commit", lambda lane, results: disk.wait(20))
+    store = SqliteStore(path, timeout=0.2)
+    await store.open()
+    writing = asyncio.ensure_future(store.run([("SET", "a", "1")]))
+    await until(lambda: store._lane.busy and store._lane.waiting == 0, "the commit is under way")
+    try:
+        await store.close()
+        with pytest.raises(StoreUnavailable) as raised:
+            await writing
+        assert raised.value.outcome == "unknown"
+    finally:
+        disk.set()
+
+
 # --- one's errors are one's own ----------------------------------------------------------------------------
 
 

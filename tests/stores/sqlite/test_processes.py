@@ -27,6 +27,24 @@ async def test_four_processes_that_commit_each_increment_alone_lose_nothing(path
     assert all(lines == sorted(lines, key=int) for lines in seen)
 
 
+async def test_processes_that_come_and_go_harm_neither_each_other_nor_what_was_acknowledged(path: str) -> None:
+    # Closing any descriptor of SQLite's files would drop the locks that this process holds on them.
+    seen = all_succeeded([("come_and_go", path, 15)] * 4)
+    assert sorted(int(total) for lines in seen for total in lines) == list(range(1, 601))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_what_expires_is_swept_although_other_processes_never_stop_writing(path: str) -> None:
+    all_succeeded([("expire_at_once", path, 60)] * 3)
+    async with SqliteStore(path) as store:
+
+        def rows() -> int:
+            return int(store._reader.execute("SELECT count(*) FROM keys").fetchone()[0])
+
+        await until(lambda: rows() == 0, "all that expired is swept")
+
+
 async def test_of_four_processes_that_race_for_a_key_one_wins(path: str) -> None:
     won = all_succeeded([("claim", path, name, 200) for name in "abcd"])
     assert sorted(int(number) for lines in won for number in lines) == list(range(200))

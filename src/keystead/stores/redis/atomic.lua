@@ -53,6 +53,19 @@ for i, step in ipairs(steps) do
   if may_fail(step) then last = #steps end
 end
 
+-- A user who may not do all of it does none of it.
+if redis.acl_check_cmd then
+  for i, step in ipairs(steps) do
+    local count = #step.args - (has(step, '=') and 1 or 0)
+    if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
+      local refused = {}
+      for k = 1, i do refused[k] = false end
+      refused[i] = { err = 'NOPERM this user may not run ' .. step.args[1] .. ' here' }
+      return { i, refused }
+    end
+  end
+end
+
 local kept = {}
 local checked = false
 

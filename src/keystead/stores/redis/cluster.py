@@ -26,7 +26,6 @@ from keystead.stores.redis.settings import Address, Settings
 from keystead.stores.redis.store import (
     MAX_BYTES,
     PAUSE_S,
-    check_kind,
     pack,
     require_writable,
     scan_command,
@@ -79,6 +78,8 @@ class ClusterStore(Store):
     # --- opening and closing -------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        if self._open:
+            return
         self._loop = asyncio.get_running_loop()
         self._open = True
         try:
@@ -100,11 +101,14 @@ class ClusterStore(Store):
         self._open = False
         for listener in self._listeners:
             listener.stop(f"{self.url} was closed")
-        for task in (self._watching, self._refreshing):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
         links, self._links = self._links, {}
+        for link in links.values():
+            link.stop()
+        tasks = [task for task in (self._watching, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         for link in links.values():
             await link.close()
 
@@ -114,6 +118,8 @@ class ClusterStore(Store):
     def _link_to(self, address: Address) -> Link:
         link = self._links.get(address)
         if link is None:
+            if not self._open:  # nobody would close it
+                raise StoreClosed(f"{self.url} was closed")
 
             async def locate() -> Address:
                 return address
@@ -207,6 +213,8 @@ class ClusterStore(Store):
 
     async def _refreshed(self, deadline: float) -> None:
         """Wait for a refresh that all callers share."""
+        if not self._open:
+            raise StoreClosed(f"{self.url} was closed")
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
         await asyncio.wait({self._refreshing}, timeout=max(0.0, deadline - self._loop.time()))
@@ -406,20 +414,18 @@ class ClusterStore(Store):
             await asyncio.sleep(PAUSE_S)
             await self._refreshed(deadline)
 
-    async def scan(
-        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
-    ) -> AsyncIterator[list[bytes]]:
+    async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         """Node by node. Raises StoreUnavailable where a node fails in the middle: begin again."""
-        check_kind(kind)
         if not self._open:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        owners = list(self._owners)
         for address in self._masters():
             cursor = b"0"
             while True:
                 deadline = self._loop.time() + self._settings.timeout
                 try:
                     connection = await self._link_to(address).connected(deadline)
-                    [reply] = await call(connection, scan_command(cursor, match, kind, page))
+                    [reply] = await call(connection, scan_command(cursor, pattern, kind, page))
                 except ConnectionLost as lost:
                     raise StoreUnavailable(f"{lost}; scan again from the beginning") from None
                 if isinstance(reply, ReplyError):
@@ -428,12 +434,14 @@ class ClusterStore(Store):
                 yield list(dict.fromkeys(keys))
                 if cursor == b"0":
                     break
+        if owners != self._owners:
+            raise StoreUnavailable(f"slots of {self.url} moved meanwhile, and keys with them; scan again")
 
     @asynccontextmanager
-    async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
+    async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         """From any node: a cluster carries messages to all of them."""
         if not self._open:
-            raise StoreClosed(f"{self.url} is not open")
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         problem: StoreError | None = None
         for address in self._masters():
             try:
@@ -482,6 +490,8 @@ def _error(call: Call, reply: ReplyError, address: Address) -> StoreError:
 def _merged(call: Call, pieces: list[Piece]) -> Reply:
     """The reply of a call from the replies of its pieces."""
     for piece in pieces:
+        if isinstance(piece.reply, StoreUnavailable) and call.spec.writes and len(pieces) > 1:
+            return StoreUnavailable(str(piece.reply), "unknown")  # other pieces may have taken effect
         if isinstance(piece.reply, StoreError):
             return piece.reply
     if len(pieces) == 1:

@@ -41,13 +41,18 @@ class Link:
         """Connect once; raises what is wrong."""
         self.connection = await self._attempt()
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """Let go of everything, at once: whoever is cancelled while closing has closed."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-            await asyncio.wait({self._connecting})
         if self.connection is not None:
             self.connection.close("the store was closed")
+
+    async def close(self) -> None:
+        self.stop()
+        if self._connecting is not None:
+            await asyncio.wait({self._connecting})
 
     async def connected(self, deadline: float) -> Connection:
         """A working connection that takes more to send, or StoreUnavailable before the deadline."""

@@ -58,7 +58,6 @@ SHAPES: dict[str, Callable[[Call, Any], Reply]] = {
 }
 
 _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
-    ("WRONGTYPE", lambda text: WrongKind("the key holds another kind of value")),
     ("CROSSSLOT", lambda text: CrossSlot("its keys live in different slots of the cluster")),
     ("not an integer", lambda text: NotANumber("the stored value is not an integer of 64 bits")),
     ("would overflow", lambda text: NotANumber("the result would not fit 64 bits")),
@@ -75,6 +74,10 @@ _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
 def error_of(call: Call, error: ReplyError, address: Address) -> StoreError:
     """What the server said of this command."""
     text = str(error)
+    if text.startswith("WRONGTYPE"):
+        return call.blame(WrongKind(f"the key holds another kind of value than a {call.spec.about}"))
+    if "ACL failure" in text or "can't run this command" in text:
+        return refusal(address, ReplyError(f"NOPERM {text}"))
     if text.startswith("OOM"):
         return StoreFull(f"{address} has no memory left for this; raise its maxmemory or free some")
     for mark, make in _COMMAND_ERRORS:

@@ -45,8 +45,8 @@ class Settings:
         """Read a URL. Raises BadUrl with a sentence that says what to write instead, and without the password."""
         try:
             parts = urlsplit(url)
-        except ValueError as error:
-            raise BadUrl(f"the store URL cannot be read: {error}") from None
+        except ValueError:  # whose text repeats the URL, with its password
+            raise BadUrl("the store URL cannot be read; write redis://user:password@host:6379/0") from None
         scheme, _, form = parts.scheme.partition("+")
         userinfo, at, hosts = parts.netloc.rpartition("@")
         # Said before anything else: what looks like a port or a database may be the second half of a password.
@@ -75,7 +75,7 @@ class Settings:
             raise BadUrl("redis+sentinel:// needs the name of the master: redis+sentinel://host:26379/mymaster")
         if topology == "single" and len(addresses) > 1:
             raise BadUrl("redis:// takes one host; write redis+cluster:// or redis+sentinel:// for several")
-        if not database.isdigit():
+        if not (database.isascii() and database.isdigit()):
             raise BadUrl(f"the database must be a number, as in {parts.scheme}://host:port/0, not {database!r}")
         if topology == "cluster" and database != "0":
             raise BadUrl("a cluster has only database 0; leave the number out")
@@ -106,8 +106,9 @@ def _address(text: str, default_port: int) -> Address:
         port = rest.removeprefix(":")
     elif ":" in text:
         host, _, port = text.rpartition(":")
-    if port and not (port.isdigit() and 0 < int(port) < 65536):
-        raise BadUrl(f"{port!r} is no port; write host:port with a number from 1 to 65535")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        # What stands there may be a password whose host was forgotten.
+        raise BadUrl("the port is no number from 1 to 65535; write redis://user:password@host:6379/0")
     return Address(host or "127.0.0.1", int(port) if port else default_port)
 
 

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from keystead.errors import (
-    BadArgument,
     StoreClosed,
     StoreError,
     StoreReadOnly,
@@ -17,7 +16,7 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
-from keystead.stores.commands import KINDS, Call, Reply, encode
+from keystead.stores.commands import Call, Reply
 from keystead.stores.redis.atomic import Script
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
@@ -43,6 +42,8 @@ class RedisStore(Store):
     # --- opening and closing -------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        if self._link is not None:
+            return
         self._loop = asyncio.get_running_loop()
         link = Link(self._settings, self._locate, self._greet)
         await link.open()
@@ -59,11 +60,12 @@ class RedisStore(Store):
     async def close(self) -> None:
         if self._link is not None:
             link, self._link = self._link, None
+            for listener in self._listeners:
+                listener.stop(f"{self.url} was closed")
+            link.stop()
             if self._watching is not None:
                 self._watching.cancel()
                 await asyncio.wait({self._watching})
-            for listener in self._listeners:
-                listener.stop(f"{self.url} was closed")
             await link.close()
 
     async def _locate(self) -> Address:
@@ -170,21 +172,18 @@ class RedisStore(Store):
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         return await run_script(self._link, Script(steps), self._settings.timeout)
 
-    async def scan(
-        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
-    ) -> AsyncIterator[list[bytes]]:
-        check_kind(kind)
+    async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"
         while True:
-            [(cursor, keys)] = await self.run([scan_command(cursor, match, kind, page)])
+            [(cursor, keys)] = await self.run([scan_command(cursor, pattern, kind, page)])
             yield list(dict.fromkeys(keys))
             if cursor == b"0":
                 return
 
     @asynccontextmanager
-    async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
+    async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open")
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         async with subscription(self._settings, await self._locate(), channels, self._listeners) as mailbox:
             if self._link is None:
                 raise StoreClosed(f"{self.url} was closed")
@@ -309,11 +308,6 @@ async def master_of(settings: Settings) -> Address:
     raise StoreUnavailable(f"no sentinel names a master: {'; '.join(problems)}")
 
 
-def check_kind(kind: str | None) -> None:
-    if kind is not None and kind not in KINDS:
-        raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
-
-
-def scan_command(cursor: bytes, match: str | bytes, kind: str | None, page: int) -> tuple[str | bytes | int, ...]:
+def scan_command(cursor: bytes, pattern: bytes, kind: str | None, page: int) -> tuple[str | bytes | int, ...]:
     of_kind = () if kind is None else ("TYPE", kind)
-    return ("SCAN", cursor, "MATCH", encode(match), "COUNT", page, *of_kind)
+    return ("SCAN", cursor, "MATCH", pattern, "COUNT", page, *of_kind)

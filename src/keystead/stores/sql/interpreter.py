@@ -25,6 +25,7 @@ HANDLERS: dict[str, Handler] = {
 
 # A read of more entries than this leaves the event loop for a thread.
 INLINE_WIDTH = 256
+INLINE_ENTRIES = 2_048  # in one batch
 
 
 class Interpreter:
@@ -46,13 +47,15 @@ class Interpreter:
         tables = self.tables
         tables.now_ms = self.clock()
         replies = []
+        room = INLINE_ENTRIES
         try:
             for call in calls:
                 if call.spec.wide:
-                    if not call.spec.keys:
-                        raise TooWide
                     tables.width = INLINE_WIDTH
-                elif len(call.args) > INLINE_WIDTH:
+                    room -= INLINE_WIDTH if call.spec.keys else INLINE_ENTRIES + 1
+                else:
+                    room -= 8 + len(call.args)  # a look of its own costs more than an entry
+                if room < 0:
                     raise TooWide
                 replies.append(self._reply(call))
                 tables.width = None

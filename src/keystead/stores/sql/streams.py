@@ -49,7 +49,7 @@ def xadd(tables: Tables, call: Call) -> Reply:
     key = call.args[0]
     options: XAddOptions = call.options
     row = tables.holding(key, STREAM)
-    entry = _new_id(options, 0 if row is None else int.from_bytes(row.value or b"", "big"), tables.now_ms)
+    entry = _new_id(options, 0 if row is None else int.from_bytes(tables.value(row), "big"), tables.now_ms)
     owner, size = (tables.create(key, STREAM), 0) if row is None else (row.id, row.size)
     tables.execute(
         "INSERT INTO entries (owner, entry, body) VALUES (?, ?, ?)",

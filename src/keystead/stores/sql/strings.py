@@ -32,12 +32,12 @@ def get(tables: Tables, call: Call) -> Reply:
     if row is None:
         return None
     tables.remember(key, row.id)
-    return row.value
+    return tables.value(row)
 
 
 def mget(tables: Tables, call: Call) -> Reply:
     rows = (tables.live(key) for key in call.args)
-    return [row.value if row is not None and row.kind == STRING else None for row in rows]
+    return [tables.value(row) if row is not None and row.kind == STRING else None for row in rows]
 
 
 _PUT = (
@@ -66,11 +66,12 @@ def set_(tables: Tables, call: Call) -> Reply:
     row = tables.live(key)
     if options.get and row is not None and row.kind != STRING:
         raise wrong_kind(row.kind, STRING)
+    held = tables.value(row) if options.get and row is not None else None
     allowed = not options.only_if or (options.only_if == b"XX") == (row is not None)
     if allowed:
         put(tables, key, value, row.expires_at if options.keep_ttl and row is not None else expires_at)
     if options.get:
-        return None if row is None else row.value
+        return held
     return b"OK" if allowed else None
 
 
@@ -78,8 +79,9 @@ def getdel(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], STRING)
     if row is None:
         return None
+    value = tables.value(row)
     tables.delete(call.args[0])
-    return row.value
+    return value
 
 
 def getex(tables: Tables, call: Call) -> Reply:
@@ -91,12 +93,15 @@ def getex(tables: Tables, call: Call) -> Reply:
         tables.set_deadline(row.id, options.deadline.at_ms(tables.now_ms))
     elif options.persist:
         tables.set_deadline(row.id, None)
-    return row.value
+    return tables.value(row)
 
 
 def added(held: bytes | None, amount: int) -> int:
     """A stored number plus an amount, within 64 bits."""
-    total = integer(b"0" if held is None else held) + amount
+    try:
+        total = integer(b"0" if held is None else held) + amount
+    except NotANumber:
+        raise NotANumber("the stored value is not an integer of 64 bits") from None
     if not INT64_MIN <= total <= INT64_MAX:
         raise NotANumber("the result would not fit 64 bits")
     return total
@@ -105,7 +110,7 @@ def added(held: bytes | None, amount: int) -> int:
 def incrby(tables: Tables, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
-    total = added(None if row is None else row.value, call.options)
+    total = added(None if row is None else tables.value(row), call.options)
     if row is None:
         put(tables, key, b"%d" % total, None)
     else:

@@ -56,7 +56,6 @@ class Row(NamedTuple):
     kind: int
     expires_at: int | None
     size: int
-    value: bytes | None
 
 
 class Tables:
@@ -84,7 +83,7 @@ class Tables:
 
     def live(self, key: bytes) -> Row | None:
         """The row of a key that is there and has not expired."""
-        found = self.execute("SELECT id, kind, expires_at, size, value FROM keys WHERE key = ?", (key,)).fetchone()
+        found = self.execute("SELECT id, kind, expires_at, size FROM keys WHERE key = ?", (key,)).fetchone()
         if found is None or (found[2] is not None and found[2] <= self.now_ms):
             return None
         if self.width is not None and found[3] > self.width:
@@ -97,6 +96,11 @@ class Tables:
         if row is not None and row.kind != kind:
             raise wrong_kind(row.kind, kind)
         return row
+
+    def value(self, row: Row) -> bytes:
+        """What stands in the row itself: a string, or the last id of a stream. It may be large, so it is asked for."""
+        [value] = self.execute("SELECT value FROM keys WHERE id = ?", (row.id,)).fetchone()
+        return value or b""
 
     def create(self, key: bytes, kind: int, value: bytes | None = None, expires_at: int | None = None) -> int:
         """A new row for a key that has none, or only an expired one."""

@@ -131,10 +131,13 @@ class Lane:
         if self._busy:
             self._idle = self._loop.create_future()
             try:
-                async with asyncio.timeout(self._timeout):
-                    await self._idle
-            except TimeoutError:
-                pass  # the disk hangs: whoever waited was told, and the thread does not keep the process
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._timeout):
+                        await self._idle
+            finally:
+                # Where the disk hangs, nobody waits for it: not who wrote, and not the process.
+                for batch in self._waiting:
+                    _fail(batch.future, StoreUnavailable("the store was closed while this was written", "unknown"))
 
     # --- one group after another ---------------------------------------------------------------------------
 
@@ -148,7 +151,7 @@ class Lane:
             self._beginning()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
+            except Exception as error:
                 if is_locked(error):
                     self._worker.submit(self._wait_for_lock, self._locked)
                 else:

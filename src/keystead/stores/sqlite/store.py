@@ -15,26 +15,26 @@ from typing import Any
 
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
-from keystead.stores.commands import Call, Reply, check_scan, encode
+from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql import Interpreter, Tables, TooWide
 from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
-from keystead.stores.sqlite.files import connect, explain, prepare
+from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
 from keystead.stores.sqlite.lane import CALLS_A_TURN, INLINE_COMMANDS, Inline, Lane, Work
 from keystead.stores.sqlite.snapshot import Snapshot
 from keystead.stores.sqlite.worker import Worker
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
+SWEEP_TRIES_S = 0.02
 CHECKPOINT_ROWS, CHECKPOINT_BYTES = 16_000, 16 << 20  # written between two checkpoints, at most
 SWEEP_CHECKPOINT_ROWS = 2_000  # of a sweep, whose rows lie everywhere: what is moved at once delays other syncs
 CHECKPOINT_FRAMES = 8_000  # a log longer than this starts over: writing over it syncs faster than making it longer
 HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
 _POPS = frozenset({"LPOP", "RPOP", "ZPOPMIN"})
 MAPPED_BYTES = 1 << 30
-READS_INLINE = 200  # a larger batch of reads leaves the event loop for a thread
 
 
 def wall_ms() -> int:
@@ -89,7 +89,7 @@ class SqliteStore(Store):
                 committed=self._committed,
             )
         self._reading = self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
-        self._snapshot = Snapshot(self._reader, self.path, self._loop)
+        self._snapshot = Snapshot(self._reader, self._loop)
         self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
         self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
         self._checkpointing = False
@@ -114,7 +114,7 @@ class SqliteStore(Store):
         try:
             await self._lane.close()
         finally:
-            self._snapshot.close()
+            self._snapshot.release()
             self._reader.close()
             try:
                 async with asyncio.timeout(self._timeout):
@@ -154,26 +154,26 @@ class SqliteStore(Store):
         if writes:
             return self._change(calls, heavy)
         self._reads += 1
-        if not self._open or self._memory or self._reads % CALLS_A_TURN == 0 or len(calls) > READS_INLINE:
+        if not self._open or self._memory or self._reads % CALLS_A_TURN == 0:
             return self._look_up(calls)
+        return self._at_once(calls) or self._read(lambda reading: reading.replies(calls))
+
+    def _at_once(self, calls: list[Call]) -> list[Reply] | None:
+        """The replies to reads that take no time; None for those that belong into a thread."""
         try:
             self._snapshot.hold()
             return self._reading.narrow_replies(calls)
         except (TooWide, sqlite3.Error):  # which is explained if it comes again
-            return self._read(lambda reading: reading.replies(calls))
+            return None
 
     async def _look_up(self, calls: list[Call]) -> list[Reply]:
-        """Where others get a turn before, or where a large batch goes to a thread."""
+        """As `_replies` of reads, after others had a turn."""
         await asyncio.sleep(0)
         if self._open and self._memory:
             return self._reading.replies(calls)
-        if self._open and len(calls) <= READS_INLINE:
-            try:
-                self._snapshot.hold()
-                return self._reading.narrow_replies(calls)
-            except (TooWide, sqlite3.Error):
-                pass
-        replies: list[Reply] = await self._read(lambda reading: reading.replies(calls))
+        replies = self._at_once(calls) if self._open else None
+        if replies is None:
+            replies = await self._read(lambda reading: reading.replies(calls))
         return replies
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
@@ -185,12 +185,8 @@ class SqliteStore(Store):
             outcome = await self._read(lambda reading: reading.atomically(steps))
         return outcome
 
-    async def scan(
-        self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500
-    ) -> AsyncIterator[list[bytes]]:
+    async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         """In the order of the keys. A pattern that begins with plain text reads only the keys that begin so."""
-        check_scan(kind, page)
-        pattern = encode(match)
         glob, prefix = compile_glob(pattern), literal_prefix(pattern)
         after, inclusive = prefix, True
         while True:
@@ -208,7 +204,7 @@ class SqliteStore(Store):
             after, inclusive = rows[-1][0], False
 
     @asynccontextmanager
-    async def subscribe(self, *channels: str) -> AsyncIterator[AsyncIterator[Message]]:
+    async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if not self._open:
             raise self._not_open()
         async with self._feed.subscribe(channels) as mailbox:
@@ -265,6 +261,7 @@ class SqliteStore(Store):
 
     def _committed(self) -> None:
         """After each commit, before those who waited for it go on."""
+        self._snapshot.release()
         if self._writing.tables.published:
             self._writing.tables.published = False
             self._feed.wake()
@@ -298,9 +295,19 @@ class SqliteStore(Store):
             )
 
     def _sweep_step(self) -> bool:
-        """In the worker, between two groups. Gives way where another process is writing."""
+        """In the worker, between two groups. Beside processes that write it tries for a moment, and again soon."""
         began = time.perf_counter()
-        self._writer.execute("BEGIN IMMEDIATE")
+        while True:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.Error as error:
+                if not is_locked(error):
+                    raise
+                if time.perf_counter() - began > SWEEP_TRIES_S:
+                    return True
+            time.sleep(0.0005)
+        began = time.perf_counter()
         try:
             more = sweep.sweep(self._writing.tables, self._clock(), self._sweep_limit)
             self._writer.execute("COMMIT")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from keystead.stores import Guarantees, Store
 from keystead.stores.commands import KINDS
 from keystead.testing.contract.atomic import Atomic
+from keystead.testing.contract.callers import Callers
 from keystead.testing.contract.collections import Hashes, Lists, Sets, SortedSets, Streams
 from keystead.testing.contract.lifetimes import Lifetimes
 from keystead.testing.contract.messages import Messages
@@ -37,6 +38,7 @@ class Honesty(Promises):
 
 class StoreContract(
     Honesty,
+    Callers,
     Strings,
     Keys,
     Errors,

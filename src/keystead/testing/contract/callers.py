@@ -1,0 +1,45 @@
+"""What a caller may get wrong, and is told alike by every store."""
+
+from __future__ import annotations
+
+import pytest
+
+from keystead.errors import BadArgument, NotANumber, UnknownCommand
+from keystead.stores import Store, required
+from keystead.testing.contract.promises import Promises
+
+
+class Callers(Promises):
+    async def test_commands_may_come_from_any_iterable_and_none_is_lost(self, store: Store) -> None:
+        a, b = self.key("a"), self.key("b")
+        with pytest.raises(UnknownCommand) as raised:
+            await store.run(command for command in [("SET", a, 1), ("NOPE",), ("SET", b, 2)])  # type: ignore[arg-type]
+        assert raised.value.replies is not None
+        assert raised.value.replies[::2] == [b"OK", b"OK"]
+        assert await store.run([("EXISTS", a, b)]) == [2]
+
+    async def test_a_guard_outside_of_atomically_is_said(self, store: Store) -> None:
+        with pytest.raises(BadArgument, match="belong into `atomically`"):
+            await store.run([required(("GET", self.key("a")))])  # type: ignore[list-item]
+
+    @pytest.mark.parametrize("channels", [(), (b"news",), (["news", "weather"],), ("\ud800",)], ids=repr)
+    async def test_a_channel_is_text(self, store: Store, channels: tuple[str, ...]) -> None:
+        with pytest.raises(BadArgument):
+            store.subscribe(*channels)
+
+    @pytest.mark.parametrize("page", [0, -1, "5", None], ids=repr)
+    async def test_a_page_holds_one_key_or_more(self, store: Store, page: int) -> None:
+        with pytest.raises(BadArgument):
+            store.scan(page=page)
+
+    @pytest.mark.parametrize("match", [5, None, "\ud800"], ids=repr)
+    async def test_a_pattern_is_text_or_bytes(self, store: Store, match: str) -> None:
+        with pytest.raises(BadArgument):
+            store.scan(match)
+
+    async def test_a_stored_value_is_in_no_error(self, store: Store) -> None:
+        a = self.key("a")
+        await store.run([("SET", a, "sk_live_secret")])
+        with pytest.raises(NotANumber, match="stored value is not an integer") as raised:
+            await store.run([("INCRBY", a, 1)])
+        assert "sk_live_secret" not in str(raised.value)
