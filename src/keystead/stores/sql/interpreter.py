@@ -46,22 +46,21 @@ class Interpreter:
         """As `replies`, of reads only, but raises TooWide rather than read a large collection."""
         tables = self.tables
         tables.now_ms = self.clock()
-        replies = []
         room = INLINE_ENTRIES
+        for call in calls:
+            if call.spec.wide:
+                room -= INLINE_WIDTH if call.spec.keys else INLINE_ENTRIES + 1
+            else:
+                room -= 8 + len(call.args)  # a look of its own costs more than an entry
+        if room < 0:
+            raise TooWide
+        replies = []
         try:
             for call in calls:
-                if call.spec.wide:
-                    tables.width = INLINE_WIDTH
-                    room -= INLINE_WIDTH if call.spec.keys else INLINE_ENTRIES + 1
-                else:
-                    room -= 8 + len(call.args)  # a look of its own costs more than an entry
-                if room < 0:
-                    raise TooWide
+                tables.width = INLINE_WIDTH if call.spec.wide else None
                 replies.append(self._reply(call))
-                tables.width = None
-        except TooWide:
+        finally:
             tables.width = None
-            raise
         return replies
 
     def atomically(self, steps: list[Planned]) -> Outcome:
