@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from keystead.errors import KeysteadError
+from keystead.errors import KeysteadError, StoreError
+from keystead.stores import Command, Store
+
+
+async def replies_of(store: Store, commands: Sequence[Command]) -> list[Any]:
+    """The replies of one batch, with an error in the place of each command that failed."""
+    try:
+        return await store.run(commands)
+    except StoreError as error:
+        if error.replies is None:
+            raise
+        return error.replies
 
 
 def shown(reply: Any) -> Any:

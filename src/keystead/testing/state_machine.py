@@ -21,11 +21,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from keystead.errors import CommandError, StoreError
+from keystead.errors import CommandError
 from keystead.stores import Command, FieldHolds, Holds, Outcome, Required, Step, Store, field_holds, holds, required
 from keystead.stores.commands import INT64_MAX, INT64_MIN, TABLE
 from keystead.testing.oracle import Oracle
-from keystead.testing.replies import shown
+from keystead.testing.replies import replies_of, shown
 from keystead.testing.servers import Server
 
 T = TypeVar("T")
@@ -318,7 +318,7 @@ def machine_of(
 
         def run_both(self, batch: Sequence[Template]) -> None:
             commands = [sent(parts, self.subject.now_ms()) for parts in batch]
-            replies = self.wait(_replies(self.subject.store, commands))
+            replies = self.wait(replies_of(self.subject.store, commands))
             expected = self.oracle.run([sent(parts, self.oracle.now_ms()) for parts in batch])
             assert [(parts, told(parts, reply)) for parts, reply in zip(batch, replies, strict=True)] == [
                 (parts, told(parts, reply)) for parts, reply in zip(batch, expected, strict=True)
@@ -384,15 +384,6 @@ def machine_of(
                 self._runner.close()
 
     return SameAsTheOracle
-
-
-async def _replies(store: Store, commands: Sequence[Command]) -> list[Any]:
-    try:
-        return await store.run(commands)
-    except StoreError as error:
-        if error.replies is None:
-            raise
-        return error.replies
 
 
 async def _outcome(store: Store, steps: Sequence[Step]) -> Outcome | CommandError:

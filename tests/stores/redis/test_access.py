@@ -17,8 +17,9 @@ from keystead.errors import (
     WrongKind,
 )
 from keystead.testing import servers
+from keystead.testing.replies import replies_of
 from keystead.testing.servers import Server, wait_until
-from tests.stores.redis.waits import replies_of, takes_at_most, works_again
+from tests.stores.redis.waits import takes_at_most, works_again
 
 FAST = "?timeout=300ms&connect_timeout=200ms"
 

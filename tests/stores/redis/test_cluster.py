@@ -11,10 +11,11 @@ from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, Wr
 from keystead.stores import Step, Store
 from keystead.stores.redis.cluster import slot_of
 from keystead.testing import servers
+from keystead.testing.replies import replies_of
 from keystead.testing.servers import Cluster
 from tests.stores.redis.fail_over import serves_again_as_soon_as_the_cluster
 from tests.stores.redis.load import Load
-from tests.stores.redis.waits import replies_of, takes_at_most, until
+from tests.stores.redis.waits import takes_at_most, until
 
 FAST = "?timeout=600ms&connect_timeout=200ms"
 KEYS = [f"key:{i}" for i in range(60)]  # more than enough for all three masters

@@ -12,7 +12,7 @@ import pytest
 
 import keystead
 from keystead.errors import StoreUnavailable
-from tests.stores.redis.waits import replies_of
+from keystead.testing.replies import replies_of
 
 FAST = "?timeout=500ms&connect_timeout=500ms"
 LOADING = b"-LOADING the dataset\r\n"

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from keystead.errors import StoreError, StoreUnavailable
-from keystead.stores import Command, Store
+from keystead.errors import StoreUnavailable
 
 LOOK_EVERY_S = 0.005
 
@@ -45,13 +44,3 @@ def takes_at_most(seconds: float) -> Iterator[None]:
     yield
     took = time.monotonic() - began
     assert took <= seconds, f"it took {took:.3f} s instead of at most {seconds:g} s"
-
-
-async def replies_of(store: Store, commands: list[Command]) -> list[Any]:
-    """The replies of a batch, with an error in the place of each command that failed."""
-    try:
-        return await store.run(commands)
-    except StoreError as error:
-        if error.replies is None:
-            raise
-        return error.replies

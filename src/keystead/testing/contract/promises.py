@@ -10,7 +10,7 @@ import pytest
 
 from keystead.errors import StoreError
 from keystead.stores import Command, Store, connect
-from keystead.testing.replies import shown
+from keystead.testing.replies import replies_of, shown
 
 P = ParamSpec("P")
 Test: TypeAlias = Callable[Concatenate[Any, Store, P], Coroutine[Any, Any, None]]
@@ -93,16 +93,6 @@ async def _refuses(promises: Promises, store: Store, power: str) -> None:
         name, key, *rest = SAMPLES[power]
         with pytest.raises(StoreError):
             await store.run([(name, promises.key(key), *rest)])
-
-
-async def replies_of(store: Store, commands: Sequence[Command]) -> list[Any]:
-    """The replies of one batch, with an error in the place of each command that failed."""
-    try:
-        return await store.run(commands)
-    except StoreError as error:
-        if error.replies is None:
-            raise
-        return error.replies
 
 
 async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:
