@@ -131,9 +131,11 @@ class SqliteStore(Store):
             import warnings
 
             warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1)
+            self._reader.close()
             if not self._memory:
-                for helper in ((self._committer,), self._wide, self._checkpointer):
+                for helper in ((self._committer, self._writer), self._wide, self._checkpointer):
                     if helper is not None:
+                        helper[0].submit(helper[1].close, _nobody_waits)
                         helper[0].stop()
 
     def _second_connection(self, *, wait_ms: int = 0) -> sqlite3.Connection:
@@ -362,6 +364,10 @@ def _move_log(connection: sqlite3.Connection) -> tuple[int, int]:
     """How many frames the log holds, and how many of them were moved, now or before."""
     _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return int(frames), int(done)
+
+
+def _nobody_waits(result: object, error: BaseException | None) -> None:
+    """For what is done when the store is already gone."""
 
 
 def _page(

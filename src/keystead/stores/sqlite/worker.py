@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -51,8 +52,8 @@ class Worker:
                 result = job()
             except BaseException as raised:  # the caller gets it, whatever it is
                 error = raised
-            try:
+            with suppress(
+                RuntimeError
+            ):  # the loop is closed: nobody is left to be told, but a file may have to be closed
                 self._loop.call_soon_threadsafe(done, result, error)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
-                return
             del item, job, done, result, error
