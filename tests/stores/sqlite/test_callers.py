@@ -107,7 +107,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
 
 async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
-    monkeypatch.setattr(Lane, "_commit", lambda lane, results: disk.wait(20))
+    monkeypatch.setattr(Lane, "_commit", lambda lane, results: (disk.wait(20), results)[1])
     store = SqliteStore(path, timeout=0.2)
     await store.open()
     writing = asyncio.ensure_future(store.run([("SET", "a", "1")]))

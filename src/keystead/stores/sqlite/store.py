@@ -67,10 +67,13 @@ class SqliteStore(Store):
             self._writer = self._reader = prepare(MEMORY, wait_ms)
         else:
             self._committer = Worker("keystead-commit", self._loop)
+            writer: sqlite3.Connection | None = None
             try:
-                self._writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
+                self._writer = writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
                 self._reader = self._second_connection()
             except BaseException as error:
+                if writer is not None:
+                    writer.close()
                 self._committer.stop()
                 raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
         self._writing = Interpreter(Tables(self._writer, wall_ms), self._clock)
