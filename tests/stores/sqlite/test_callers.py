@@ -119,6 +119,7 @@ async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, mon
         assert raised.value.outcome == "unknown"
     finally:
         disk.set()
+        await until(lambda: all(t.name != "keystead-commit" for t in threading.enumerate()), "its thread has ended")
 
 
 # --- one's errors are one's own ----------------------------------------------------------------------------

@@ -266,6 +266,8 @@ class SqliteStore(Store):
 
     def _committed(self) -> None:
         """After each commit, before those who waited for it go on."""
+        if not self._open:  # closed while the disk hung
+            return
         self._snapshot.release()
         if self._writing.tables.published:
             self._writing.tables.published = False
