@@ -21,7 +21,7 @@ from keystead.errors import (
     WrongArity,
     WrongKind,
 )
-from keystead.stores import Guarantees, Message, Outcome, Store, connect, field_holds, holds, required
+from keystead.stores import Guarantees, Message, Outcome, Store, absent, connect, field_holds, holds, required
 
 __version__ = "0.1.0"
 
@@ -49,6 +49,7 @@ __all__ = [
     "UnknownCommand",
     "WrongArity",
     "WrongKind",
+    "absent",
     "connect",
     "field_holds",
     "holds",

@@ -23,6 +23,60 @@ class MissingExtra(KeysteadError):
     code = "missing-extra"
 
 
+class BadDeclaration(KeysteadError):
+    """A family or keyspace that is declared wrongly. It is raised where the module that declares it is imported.
+
+    `finding` is the code under which `keystead check` shows it.
+    """
+
+    code = "bad-declaration"
+
+    def __init__(self, sentence: str, finding: str = "bad-declaration") -> None:
+        super().__init__(sentence)
+        self.finding = finding
+
+
+class BadKey(KeysteadError):
+    """A key that its family cannot make: a placeholder is missing, unknown, or has a value that does not fit it.
+
+    It is raised before anything is sent.
+    """
+
+    code = "bad-key"
+
+
+class KeyTooLong(BadKey):
+    """A key longer than its store can keep. Nothing was cut and nothing was sent."""
+
+    code = "key-too-long"
+
+
+class BadValue(KeysteadError):
+    """A value, member, field or deadline that does not fit its family. It is raised before anything is sent."""
+
+    code = "bad-value"
+
+
+class Unreadable(KeysteadError):
+    """What the store holds under a key is not what its family says: other bytes, another version, another seal.
+
+    The data is left as it is. `keystead doctor` finds such keys, and `keystead doctor --fix` sets them aside.
+    """
+
+    code = "unreadable"
+
+    def __init__(self, sentence: str, key: str, raw: bytes | None = None) -> None:
+        super().__init__(f"{shown(key)}: {sentence}")
+        self.key = key
+        self.raw = raw
+
+
+class DoesNotFit(KeysteadError):
+    """A family needs what the store of its role cannot promise."""
+
+    code = "does-not-fit"
+
+
 class StoreClosed(KeysteadError):
     """The store was used before it was opened or after it was closed: a fault of the program, not of the store."""
 
@@ -90,7 +144,7 @@ class CommandError(StoreError):
         self.key = key
 
     def __str__(self) -> str:
-        where = self.command if self.key is None else f"{self.command} {_shown(self.key)}"
+        where = self.command if self.key is None else f"{self.command} {shown(self.key)}"
         return f"{where}: {self.sentence}" if where else self.sentence
 
 
@@ -142,8 +196,8 @@ class CrossSlot(CommandError):
     code = "cross-slot"
 
 
-def _shown(key: bytes) -> str:
-    """A key as a person can read it, on one line, whatever bytes it holds."""
-    text = key.decode("utf-8", "backslashreplace")
-    readable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return readable if len(readable) <= 200 else f"{readable[:200]}… ({len(key)} bytes)"
+def shown(key: str | bytes) -> str:
+    """A key as a person can read it, on one line, whatever it holds."""
+    text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
+    readable = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return readable if len(readable) <= 200 else f"{readable[:200]}… ({len(key)} in all)"

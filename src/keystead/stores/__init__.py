@@ -1,6 +1,7 @@
 """Stores: commands in, replies out."""
 
 from keystead.stores.base import (
+    Absent,
     FieldHolds,
     Guarantees,
     Holds,
@@ -9,6 +10,7 @@ from keystead.stores.base import (
     Required,
     Step,
     Store,
+    absent,
     field_holds,
     holds,
     required,
@@ -17,6 +19,7 @@ from keystead.stores.commands import Command, Reply
 from keystead.stores.urls import connect
 
 __all__ = [
+    "Absent",
     "Command",
     "FieldHolds",
     "Guarantees",
@@ -27,6 +30,7 @@ __all__ = [
     "Required",
     "Step",
     "Store",
+    "absent",
     "connect",
     "field_holds",
     "holds",

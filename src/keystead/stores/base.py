@@ -75,7 +75,14 @@ class FieldHolds:
     value: Argument | None
 
 
-Step: TypeAlias = Command | Required | Holds | FieldHolds
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A guard: there is no such key, of whatever kind."""
+
+    key: str | bytes
+
+
+Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent
 
 
 def required(command: Command) -> Required:
@@ -91,6 +98,11 @@ def holds(key: str | bytes, value: Argument | None) -> Holds:
 def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> FieldHolds:
     """A guard for `atomically`: go on only if this field of the hash `key` still holds `value` (None: is absent)."""
     return FieldHolds(key, field, value)
+
+
+def absent(key: str | bytes) -> Absent:
+    """A guard for `atomically`: go on only if there is no such key, of whatever kind."""
+    return Absent(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +126,7 @@ class Planned:
     call: Call
     required: bool = False
     guard: bool = False
-    expected: bytes | None = None
+    expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
 
     def stops(self, reply: Reply) -> bool:
         return (self.required or self.guard) and (reply is None or (type(reply) is int and reply == 0))
@@ -194,7 +206,7 @@ class Store(ABC):
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
 
-        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`) that does not hold,
+        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`) that does not hold,
         stops the whole: the Outcome is then false and says which step it was. An error of any step is raised, and then,
         too, nothing took effect. One round trip. Put required steps first where you can: on Redis a step that may
         stop after others have written makes the server keep a copy of what they write over.
@@ -264,6 +276,8 @@ def _plan(step: Step) -> Planned:
             return Planned(read(("GET", key)), guard=True, expected=_expected(value))
         case FieldHolds(key, name, value):
             return Planned(read(("HGET", key, name)), guard=True, expected=_expected(value))
+        case Absent(key):
+            return Planned(read(("EXISTS", key)), guard=True, expected=0)
         case _:
             return Planned(read(step))
 

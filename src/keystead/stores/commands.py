@@ -216,8 +216,8 @@ def encode(argument: Argument) -> bytes:
 def _find(command: object) -> Spec:
     """The spec of a command whose name is not written as in the table."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-        if type(command).__name__ in ("Required", "Holds", "FieldHolds"):
-            raise BadArgument("required, holds and field_holds belong into `atomically`, not into `run`")
+        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent"):
+            raise BadArgument("required, holds, field_holds and absent belong into `atomically`, not into `run`")
         raise BadArgument(
             f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
         )

@@ -22,7 +22,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from keystead.errors import CommandError
-from keystead.stores import Command, FieldHolds, Holds, Outcome, Required, Step, Store, field_holds, holds, required
+from keystead.stores import (
+    Absent,
+    Command,
+    FieldHolds,
+    Holds,
+    Outcome,
+    Required,
+    Step,
+    Store,
+    absent,
+    field_holds,
+    holds,
+    required,
+)
 from keystead.stores.commands import INT64_MAX, INT64_MIN, TABLE
 from keystead.testing.oracle import Oracle
 from keystead.testing.replies import replies_of, shown
@@ -236,7 +249,7 @@ class Play:
 
     parts: Template
     required: bool = False
-    guard: Holds | FieldHolds | None = None
+    guard: Holds | FieldHolds | Absent | None = None
 
     def step(self, now_ms: int) -> Step:
         if self.guard is not None:
@@ -253,7 +266,9 @@ def plays(draw: st.DrawFn) -> Play:
         case 1:
             held = draw(st.one_of(st.none(), VALUES))
             return Play((), guard=field_holds(draw(keys_for("hash")), draw(MEMBER), held))
-        case 2 | 3:
+        case 2:
+            return Play((), guard=absent(draw(keys_for(None))))
+        case 3 | 4:
             return Play(draw(commands()), required=True)
         case _:
             return Play(draw(commands()))
@@ -270,7 +285,7 @@ def sent(parts: Template, now_ms: int) -> Command:
 def told(command: Sequence[Part] | Step, reply: Any) -> Any:
     """A reply in comparable form. A lifetime is a multiple of the step, whatever milliseconds have passed."""
     match command:
-        case Holds() | FieldHolds():
+        case Holds() | FieldHolds() | Absent():
             return shown(reply)
         case Required(inner):
             return told(inner, reply)

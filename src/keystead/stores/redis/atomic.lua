@@ -5,7 +5,7 @@
 -- ARGV[2…] for each step: flags, the kind it works on, how many keys it has, how many arguments, the arguments
 --          (the command first, its keys next)
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
---          argument ("=") or nil ("~"); "k" it may have written although that is its reply; "#" it adds to a number;
+--          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "k" it may have written although that is its reply; "#" it adds to a number;
 --          "p" it publishes
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
@@ -104,6 +104,9 @@ for i, step in ipairs(steps) do
   elseif has(step, '~') then
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = (not reply) and 1 or 0 end
+  elseif has(step, '0') then
+    reply = redis.pcall(unpack(step.args))
+    if type(reply) ~= 'table' then reply = reply == 0 and 1 or 0 end
   else
     if has(step, 'w') and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
@@ -115,7 +118,7 @@ for i, step in ipairs(steps) do
   end
   replies[i] = reply
   local failed = type(reply) == 'table' and reply.err
-  local stopped = (has(step, '!') and (reply == false or reply == 0)) or (reply == 0 and (has(step, '=') or has(step, '~')))
+  local stopped = (has(step, '!') and (reply == false or reply == 0)) or (reply == 0 and (has(step, '=') or has(step, '~') or has(step, '0')))
   if failed or stopped then
     undo()
     return { i, replies }

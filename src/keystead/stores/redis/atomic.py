@@ -69,8 +69,8 @@ class Script:
 def _packed(step: Planned) -> list[bytes]:
     call, flags, extra = step.call, b"", []
     if step.guard:
-        flags = b"~" if step.expected is None else b"="
-        extra = [] if step.expected is None else [step.expected]
+        flags = b"=" if isinstance(step.expected, bytes) else b"~" if step.expected is None else b"0"
+        extra = [step.expected] if isinstance(step.expected, bytes) else []
     elif call.spec.name == "PUBLISH":
         flags = b"p"
     else:

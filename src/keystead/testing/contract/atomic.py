@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import Step, Store, field_holds, holds, required
+from keystead.stores import Step, Store, absent, field_holds, holds, required
 from keystead.stores.commands import INT64_MAX
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
@@ -291,6 +291,19 @@ class Atomic(Promises):
         assert await store.atomically([field_holds(h, "version", 1), ("HSET", h, "version", 2)])
         assert await store.atomically([field_holds(h, "other", None), ("HSET", h, "other", "x")])
         await expect(store, (("HGETALL", h), {b"version": b"2", b"other": b"x"}))
+
+    @needs("atomic", "hash")
+    async def test_a_guard_of_absence_holds_for_no_kind_of_key(self, store: Store) -> None:
+        a, h, n = self.key("a"), self.key("h"), self.key("n")
+        assert (await store.atomically([absent(a), absent(h), ("SET", a, "1"), ("HSET", h, "f", "1")])).replies[:2] == [
+            1,
+            1,
+        ]
+        for there in (a, h):
+            stopped = await store.atomically([("INCRBY", n, 1), absent(there), ("SET", a, "2")])
+            assert (stopped.stopped_at, stopped.replies) == (1, [1, 0])
+        await expect(store, (("GET", a), b"1"), (("EXISTS", n), 0))
+        assert await store.atomically([("DEL", h), absent(h), ("INCRBY", n, 1)])
 
     @needs("atomic", "hash")
     async def test_a_guard_that_fails_late_undoes_what_came_before(self, store: Store) -> None:
