@@ -15,7 +15,7 @@ from keystead.errors import (
     WrongArity,
     WrongKind,
 )
-from keystead.stores import Command, FieldHolds, Holds, Outcome, Required, Step
+from keystead.stores import Absent, Command, FieldHolds, Holds, Outcome, Required, Step
 from keystead.testing.wire import Wire, WireError
 
 # What the server says, in its own words, and what Keystead calls that. The first that fits counts.
@@ -99,6 +99,8 @@ class Oracle:
                 return self._guard(("GET", key), expected)
             case FieldHolds(key, name, expected):
                 return self._guard(("HGET", key, name), expected)
+            case Absent(key):
+                return self._guard(("EXISTS", key), 0)
             case _:
                 return self.run([step])[0]
 
