@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import socket
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import typer
 from fastapi import FastAPI
@@ -12,13 +12,12 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 from pydantic import ValidationError
 
+from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.server import Settings, create_app
 
 START_TIMEOUT_SECONDS: Final = 10.0
 STOP_TIMEOUT_SECONDS: Final = 3.0
-FAILED: Final = 1
-ASKED_WRONGLY: Final = 2
 
 _STORE_HELP = """Where the keys live: sqlite:///file.db, memory://, redis://user:password@host:6379/0, rediss://,
 redis+unix://, redis+sentinel://, redis+cluster://. [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
@@ -48,21 +47,21 @@ def serve(
     try:
         settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        _leave(
+        leave(
             "; ".join(_wrong_setting(str(wrong["loc"][0]), wrong["input"]) for wrong in error.errors()), ASKED_WRONGLY
         )
     try:
         address = _free_address(settings)
     except OSError as error:
         reason = error.strerror or error
-        _leave(
+        leave(
             f"cannot listen on {settings.host}:{settings.port} ({reason}); choose another --port or --host.",
             FAILED,
         )
     try:
         asyncio.run(_run(settings, address))
     except KeysteadError as error:
-        _leave(str(error), ASKED_WRONGLY if isinstance(error, BadUrl | MissingExtra) else FAILED)
+        leave(str(error), ASKED_WRONGLY if isinstance(error, BadUrl | MissingExtra) else FAILED)
 
 
 def _wrong_setting(name: str, given: object) -> str:
@@ -74,11 +73,6 @@ def _wrong_setting(name: str, given: object) -> str:
             return f"host: {given!r} is no address; write one such as 127.0.0.1"
         case _:
             return f"{name}: this is no URL of a store; write one such as sqlite:///keystead.db"
-
-
-def _leave(sentence: str, code: int) -> NoReturn:
-    typer.echo(f"keystead: {sentence}", err=True)
-    raise typer.Exit(code)
 
 
 def _free_address(settings: Settings) -> str:

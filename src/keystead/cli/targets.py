@@ -1,0 +1,140 @@
+"""What a command works on: keyspaces by name, and the stores they are bound to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+
+from keystead import connect
+from keystead.cli.leave import ASKED_WRONGLY, leave
+from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra
+from keystead.kits import KITS
+from keystead.schema import Family, KeyRing, Keyspace
+from keystead.server import Settings
+from keystead.stores import Store
+
+SEAL_KEYS: Final = "KEYSTEAD_SEAL_KEYS"
+
+_TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), or a kit
+(login). [dim]\\[default: all kits][/dim]"""
+_STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
+[dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
+
+Targets = Annotated[list[str] | None, typer.Argument(metavar="[KEYSPACE]...", help=_TARGETS_HELP, show_default=False)]
+Keys = Annotated[list[str] | None, typer.Option("--keys", metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
+Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
+
+
+def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
+    """The keyspaces of these names; without names, those of all kits.
+
+    Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none.
+    """
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does, so that a program in this folder is found
+    found: dict[type[Keyspace], None] = {}
+    for target in targets or KITS:
+        found.update(dict.fromkeys(_keyspaces_of(target)))
+    return list(found)
+
+
+def _keyspaces_of(target: str) -> list[type[Keyspace]]:
+    module_name, _, class_name = target.partition(":")
+    module_name = KITS.get(module_name, module_name)
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module_name.startswith(error.name):
+            kits = ", ".join(KITS)
+            leave(
+                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                ASKED_WRONGLY,
+            )
+        raise
+    except (ValueError, TypeError):
+        leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
+    declared = {
+        name: one
+        for name, one in vars(module).items()
+        if isinstance(one, type) and issubclass(one, Keyspace) and one is not Keyspace
+    }
+    if class_name:
+        if class_name not in declared:
+            there = ", ".join(declared) or "none"
+            leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", ASKED_WRONGLY)
+        return [declared[class_name]]
+    own = [one for one in declared.values() if one.__module__ == module.__name__]
+    if not own:
+        leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
+    return own
+
+
+def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
+    """The family of this name, `counter` or `WidgetKeys.counter`. Leaves with exit code 2 if it is not exactly one."""
+    classes = list(among)
+    keyspace, _, attribute = name.rpartition(".")
+    found = [
+        family
+        for cls in classes
+        for own, family in cls.families.items()
+        if own == attribute and (not keyspace or cls.__name__ == keyspace) and family.keyspace is cls
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        said = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
+        leave(f"several families are called {name!r}: write one of {said}", ASKED_WRONGLY)
+    names = ", ".join(sorted({own for cls in classes for own in cls.families}))
+    return leave(f"there is no family {name!r}; there are: {names}", ASKED_WRONGLY)
+
+
+def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
+    """URLs by role."""
+    urls: dict[str, str] = {}
+    for given in stores or [Settings().store]:
+        role, separator, url = given.partition("=")
+        if separator and role.isidentifier():
+            urls[role] = url
+        else:
+            urls["default"] = given
+    urls.setdefault("default", Settings().store)
+    return urls
+
+
+@asynccontextmanager
+async def opened(stores: Sequence[str] | None) -> AsyncIterator[dict[str, Store]]:
+    """The stores by role, opened; each URL once."""
+    urls = store_urls(stores)
+    async with AsyncExitStack() as stack:
+        by_url = {url: await stack.enter_async_context(connect(url)) for url in dict.fromkeys(urls.values())}
+        yield {role: by_url[url] for role, url in urls.items()}
+
+
+@asynccontextmanager
+async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None) -> AsyncIterator[list[Keyspace]]:
+    """The keyspaces, bound to their stores, for an operator: sealed fields may stay closed."""
+    text = os.environ.get(SEAL_KEYS)
+    ring = KeyRing.from_text(text) if text else None
+    async with opened(stores) as by_role:
+        others = {role: store for role, store in by_role.items() if role != "default"}
+        yield [cls(by_role["default"], seal=ring, needs_seal=False, **others) for cls in classes]
+
+
+def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
+    """Run a command to its end: exit code 0, 1 when it found something or failed, 2 when it was asked wrongly."""
+    try:
+        code = asyncio.run(work())
+    except KeysteadError as error:
+        leave(str(error), ASKED_WRONGLY if isinstance(error, BadUrl | MissingExtra | BadDeclaration) else 1)
+    except KeyboardInterrupt:
+        leave("stopped", 130)
+    if code:
+        raise typer.Exit(code)

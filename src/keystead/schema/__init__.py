@@ -1,0 +1,64 @@
+"""Schema: families, patterns, lifetimes and relations; the key document, executable."""
+
+from keystead.schema.codec import Codec, OmittedIfNone, Versions
+from keystead.schema.deletion import Plan, PlannedStep
+from keystead.schema.family import Bound, Family
+from keystead.schema.keyspace import Keyspace
+from keystead.schema.kinds import (
+    Channel,
+    Counter,
+    Hash,
+    List,
+    Log,
+    LogEntry,
+    Set,
+    SortedSet,
+    Value,
+)
+from keystead.schema.lifetime import Lifetime, after, end_of_day, never, sliding, until
+from keystead.schema.operation import Done, Operation
+from keystead.schema.packed import packed
+from keystead.schema.pattern import Pattern
+from keystead.schema.placeholder import placeholder
+from keystead.schema.relation import VALUE, link
+from keystead.schema.seal import KeyRing, Sealed
+from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoTime
+
+__all__ = [
+    "VALUE",
+    "BigInt",
+    "Bound",
+    "Channel",
+    "Codec",
+    "Counter",
+    "Done",
+    "EpochMs",
+    "EpochSeconds",
+    "Family",
+    "Hash",
+    "IsoTime",
+    "KeyRing",
+    "Keyspace",
+    "Lifetime",
+    "List",
+    "Log",
+    "LogEntry",
+    "OmittedIfNone",
+    "Operation",
+    "Pattern",
+    "Plan",
+    "PlannedStep",
+    "Sealed",
+    "Set",
+    "SortedSet",
+    "Value",
+    "Versions",
+    "after",
+    "end_of_day",
+    "link",
+    "never",
+    "packed",
+    "placeholder",
+    "sliding",
+    "until",
+]

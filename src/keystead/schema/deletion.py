@@ -1,0 +1,220 @@
+"""Cascading deletes: planned first, then done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from keystead.errors import BadArgument, StoreUnavailable, Unreadable, WrongKind
+from keystead.schema import listing
+from keystead.schema.operation import Operation
+from keystead.stores import Command, Step, Store, holds
+
+if TYPE_CHECKING:
+    from keystead.schema.family import Bound
+
+_ATTEMPTS = 5
+_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One thing that a delete does: `delete` a key, or `take out` an entry of an index."""
+
+    action: str
+    key: str
+    family: str
+    reason: str
+    member: str | None = None
+
+    def __str__(self) -> str:
+        what = self.key if self.member is None else f"{self.member} of {self.key}"
+        return f"{self.action} {what}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a delete would do. `notes` says what could not be followed."""
+
+    steps: list[PlannedStep] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that would be deleted, each once."""
+        return list(dict.fromkeys(step.key for step in self.steps if step.action == "delete"))
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.steps), *self.notes])
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a delete takes with it as far as it can be told without scanning."""
+
+    commands: list[tuple[Store, Command, PlannedStep]] = field(default_factory=list)
+    guards: list[tuple[Store, Step]] = field(default_factory=list)
+    scans: list[tuple[Bound[Any], dict[str, Any], str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seen: set[tuple[int, str]] = field(default_factory=set)
+
+    def add(self, bound: Bound[Any], key: str, reason: str) -> None:
+        self.seen.add((id(bound.store), key))
+        step = PlannedStep("delete", key, bound.family.name, reason)
+        self.commands.append((bound.store, ("DEL", key), step))
+
+    def entry(self, entry: listing.Entry, of: str) -> None:
+        member = entry.member.decode("utf-8", "backslashreplace")
+        step = PlannedStep("take out", entry.key, entry.index.family.name, f"it names {of}", member)
+        self.commands.append((entry.index.store, listing.take_out(entry), step))
+
+
+async def plan(bound: Bound[Any], key: str) -> Plan:
+    """Everything that deleting this key would delete, scans included. Nothing is changed."""
+    known = await _known(bound, key, "what you asked for")
+    found = Plan([step for _, _, step in known.commands], list(known.notes))
+    async for scanned, owned_key, reason in _scanned(known):
+        more = await _known(scanned, owned_key, reason, known.seen)
+        found.steps += [step for _, _, step in more.commands]
+        found.notes += more.notes
+    return found
+
+
+class Cascade(Operation[bool]):
+    """A delete of a key with relations."""
+
+    __slots__ = ("_bound", "_key")
+
+    def __init__(self, bound: Bound[Any], key: str) -> None:
+        super().__init__(bound.store, [], _first_deleted, atomic=True, stopped=False)
+        self._bound = bound
+        self._key = key
+
+    def in_batch(self) -> list[Any]:
+        """The steps, where the key alone tells them. Raises BadArgument where it takes several round trips."""
+        if not self.steps:
+            known = _Known()
+            for store, command, step in _told_by_key(self._bound, self._key, "what you asked for", known):
+                if store is not self.store:
+                    raise BadArgument(
+                        f"{step.key} lives in another store, so deleting it cannot be part of this batch; "
+                        "await the delete alone"
+                    )
+                self.steps.append(command)
+        return self.steps
+
+    async def _alone(self) -> bool:
+        for _ in range(_ATTEMPTS):
+            known = await _known(self._bound, self._key, "what you asked for")
+            deleted = await _delete_known(self._bound, known)
+            if deleted is not None:
+                break
+        else:
+            raise StoreUnavailable(f"{self._key} was changed each time before it could be deleted; try again")
+        async for scanned, key, reason in _scanned(known):
+            await _delete_known(scanned, await _known(scanned, key, reason, known.seen))
+        return deleted
+
+
+def _first_deleted(replies: list[Any]) -> bool:
+    return bool(replies[0])
+
+
+async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
+    """Delete what is known, the key itself first. None: a value that was read has changed, so nothing was done."""
+    if not known.commands:
+        return False
+    own = [(command, step) for store, command, step in known.commands if store is bound.store]
+    guards = [guard for store, guard in known.guards if store is bound.store]
+    commands = [command for command, _ in own]
+    if bound.store.guarantees.atomic == "any keys":
+        outcome = await bound.store.atomically([*guards, *commands])
+        if not outcome:
+            return None
+        replies = outcome.replies[len(guards) :]
+    else:
+        replies = await bound.store.run(commands)
+    for store, command, _ in known.commands:
+        if store is not bound.store:
+            await store.run([command])
+    return bool(replies[0])
+
+
+async def _known(bound: Bound[Any], key: str, reason: str, seen: set[tuple[int, str]] | None = None) -> _Known:
+    """What deleting this key takes with it, read from the store where the values tell it."""
+    known = _Known(seen=set() if seen is None else seen)
+    waiting = [(bound, key, reason)]
+    while waiting:
+        one, name, why = waiting.pop(0)
+        if (id(one.store), name) in known.seen:
+            continue
+        known.add(one, name, why)
+        values = one.parse(name) or {}
+        value = await _value(one, name, known)
+        for relation in one.family.listed_in:
+            if relation.target_values(values, value) is None:
+                known.notes.append(f"{name}: which entry of {relation.target.name} names it cannot be told")
+                continue
+            known.entry(_entry(one, relation.target.name, values, value), name)
+        for relation in one.family.owns:
+            target = one.related(relation.target)
+            where = relation.target_values(values, value)
+            if where is None:
+                continue
+            if relation.scans:
+                known.scans.append((target, where, f"owned by {name}"))
+            else:
+                waiting.append((target, target(**where).key, f"owned by {name}"))
+    return known
+
+
+def _entry(bound: Bound[Any], index: str, values: dict[str, Any], value: Any) -> listing.Entry:
+    return next(entry for entry in listing.entries(bound, values, value) if entry.index.family.name == index)
+
+
+async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
+    """The value, where a relation takes something from it; it must not change until the delete."""
+    relations = (*bound.family.listed_in, *bound.family.owns)
+    if not any(relation.needs_value for relation in relations):
+        return None
+    try:
+        raw, value = await bound.family.read(bound, key)
+    except (Unreadable, WrongKind) as error:
+        known.notes.append(f"{error}; what it names in its value is not deleted with it")
+        return None
+    if isinstance(raw, bytes):
+        known.guards.append((bound.store, holds(key, raw)))
+    return value
+
+
+async def _scanned(known: _Known) -> Any:
+    """The keys that scans find: each with its family and the reason."""
+    for bound, where, reason in known.scans:
+        async for owned in bound.scan(**where):
+            if (id(bound.store), owned.key) not in known.seen:
+                yield bound, owned.key, reason
+
+
+def _told_by_key(
+    bound: Bound[Any], key: str, reason: str, known: _Known
+) -> Iterator[tuple[Store, Command, PlannedStep]]:
+    """All commands of a delete whose relations the key alone tells. Raises BadArgument where it does not."""
+    values = bound.parse(key) or {}
+    known.add(bound, key, reason)
+    yield known.commands[-1]
+    relations = (*bound.family.listed_in, *bound.family.owns)
+    for relation in relations:
+        if not relation.from_key:
+            raise BadArgument(
+                f"deleting {bound.family.place} takes more than one step, because {relation.target.name} is not told "
+                "by its key; await the delete alone"
+            )
+    for entry in listing.entries(bound, values, None) if bound.family.listed_in else ():
+        known.entry(entry, key)
+        yield known.commands[-1]
+    for relation in bound.family.owns:
+        target = bound.related(relation.target)
+        owned = target(**(relation.target_values(values, None) or {})).key
+        if (id(target.store), owned) not in known.seen:
+            yield from _told_by_key(target, owned, f"owned by {key}", known)

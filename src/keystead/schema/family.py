@@ -1,0 +1,225 @@
+"""A family: one row of a key document, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Required,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from keystead.errors import BadDeclaration, KeyTooLong, shown
+from keystead.schema.codec import Codec
+from keystead.schema.lifetime import Lifetime, Until
+from keystead.schema.pattern import Pattern
+from keystead.schema.relation import Link, Relation, Source, Subject, as_links
+from keystead.stores import Store
+
+if TYPE_CHECKING:
+    from keystead.schema.key import Named
+    from keystead.schema.keyspace import Keyspace
+    from keystead.schema.seal import KeyRing
+
+K = TypeVar("K", bound="Named")
+Related: TypeAlias = "Family[Any] | Link | str | Sequence[Family[Any] | Link | str] | None"
+
+
+class Options(TypedDict, total=False):
+    """What every family can say of itself.
+
+    lifetime    how long its keys live: after, sliding, until, end_of_day or never
+    doc         one sentence for the key document
+    role        which of the keyspace's stores it lives in: `default`, `durable`, `cache` or one of your own
+    listed_in   the index (a Set or SortedSet) that names each key; it is written in the same atomic step
+    owns        families whose keys are deleted with it
+    leads_to    the family that its value names: a mapping, such as from an address to an id
+    member_of   whom it belongs to, `"user:{uid}"`, for `keystead erase user:42`
+    tag         the placeholder that is its hash tag in a cluster
+    used_by     the routes or programs that use it, for the key document
+    changed     where it differs from the document it comes from, and why
+    """
+
+    lifetime: Required[Lifetime]
+    doc: str
+    role: str
+    listed_in: Related
+    owns: Related
+    leads_to: Related
+    member_of: str | None
+    tag: str | None
+    used_by: Sequence[str]
+    changed: str
+
+
+class Family(Generic[K]):
+    """What all families have. A family belongs to one keyspace, as an attribute of its class."""
+
+    kind: ClassVar[str]  # what TYPE says of its keys; "channel" has none
+    kind_name: ClassVar[str]
+    verbs: ClassVar[type[Any]]  # the class of its keys
+    listable: ClassVar[bool] = False
+
+    def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
+        given: Any = options
+        lifetime, role = given.get("lifetime"), given.get("role", "default")
+        listed_in = given.get("listed_in")
+        if not isinstance(pattern, str):
+            raise BadDeclaration(
+                f"a pattern is text, such as 'user:{{uid}}', not {type(pattern).__name__}", "bad-pattern"
+            )
+        if not isinstance(lifetime, Lifetime):
+            raise BadDeclaration(
+                f'{pattern}: its lifetime is not stated; write lifetime=after("30d"), sliding(...), until(...), '
+                'end_of_day(...) or never("why")',
+                "no-lifetime",
+            )
+        if not isinstance(role, str) or not role.isidentifier():
+            raise BadDeclaration(f"{pattern}: a role is a name such as durable, not {role!r}", "bad-role")
+        if listed_in is not None and not self.listable:
+            raise BadDeclaration(
+                f"{pattern}: only a Value or a Hash can be listed in an index, not a {self.kind_name}",
+                "dangling-relation",
+            )
+        self.pattern = Pattern(pattern, tag=given.get("tag"))
+        self.lifetime: Lifetime = lifetime
+        self.doc = " ".join(given.get("doc", "").split())
+        self.role: str = role
+        self.used_by: tuple[str, ...] = tuple(given.get("used_by", ()))
+        self.changed = " ".join(given.get("changed", "").split())
+        self.name = ""
+        self.keyspace: type[Keyspace] | None = None
+        self.links = {kind: as_links(given.get(kind)) for kind in ("listed_in", "owns", "leads_to")}
+        self.member_text: str | None = given.get("member_of")
+        # Set when the keyspace is made, because relations may name families that are declared further down.
+        self.listed_in: tuple[Relation, ...] = ()
+        self.owns: tuple[Relation, ...] = ()
+        self.leads_to: tuple[Relation, ...] = ()
+        self.lists: tuple[Relation, ...] = ()  # the other end of listed_in
+        self.owned_by: tuple[Relation, ...] = ()  # the other end of owns
+        self.subject: Subject | None = None
+
+    def by(self, *, member: str | None = None, score: str | None = None, **where: Source) -> Link:
+        """This family as the end of a relation, and where its placeholders come from.
+
+        `owns=token.by(short="short_token")`: the placeholder `short` is the field `short_token` of the owner's value.
+        For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by.
+        """
+        return Link(self, where, member, score)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self.name and self.name != name:
+            raise BadDeclaration(f"{self.pattern.text} is declared as {self.name} and as {name}; one family, one name")
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: Keyspace, owner: type) -> Bound[K]: ...
+    def __get__(self, instance: Keyspace | None, owner: type) -> Self | Bound[K]:
+        return self if instance is None else instance.bound(self)
+
+    @property
+    def place(self) -> str:
+        """Where it is declared, for people."""
+        where = f"{self.keyspace.__name__}.{self.name}" if self.keyspace else self.name
+        return f"{where} ({self.pattern.text})" if where else self.pattern.text
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        """What is encoded in a key of this family, by what it is: value, member, field."""
+        return {}
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        """The fields of its value, where its value is a model."""
+        return frozenset()
+
+    @property
+    def needs_ring(self) -> bool:
+        return any(codec.sealed for codec in self.codecs.values())
+
+    @property
+    def value_shape(self) -> str:
+        """For the key document."""
+        return "; ".join(codec.describe() for codec in self.codecs.values())
+
+    @property
+    def has_relations(self) -> bool:
+        return bool(self.listed_in or self.owns)
+
+    @property
+    def takes_deadline(self) -> bool:
+        """Whether the moment it lives until must be given with each write, because no field of the value holds it."""
+        return isinstance(self.lifetime, Until) and self.lifetime.field not in self.field_names
+
+    def __repr__(self) -> str:
+        return f"<{self.kind_name} {self.place}>"
+
+
+class Bound(Generic[K]):
+    """A family in the store of its role. Call it with the values of the placeholders: `keys.token(short="x")`."""
+
+    __slots__ = ("_longest", "_make", "_render", "family", "keyspace", "now_ms", "ring", "store", "tagged")
+
+    def __init__(self, family: Family[K], keyspace: Keyspace, store: Store) -> None:
+        # Any: each kind of key knows the class of its family, which a type parameter for both could not say.
+        self.family: Any = family
+        self.keyspace = keyspace
+        self.store = store
+        self.ring: KeyRing | None = keyspace.ring
+        self.now_ms: Callable[[], int] = keyspace.now_ms
+        self.tagged = store.guarantees.atomic == "one slot" and family.pattern.tag is not None
+        self._render = family.pattern.renderer(tagged=self.tagged)
+        self._make: Callable[[Bound[K], str], K] = family.verbs
+        self._longest = store.guarantees.key_max_bytes
+
+    def __call__(self, *args: Any, **values: Any) -> K:
+        """The key with these values. Raises BadKey where one is missing or does not fit. Nothing is sent."""
+        key = self._render(*args, **values)
+        if self._longest is not None and len(key.encode()) > self._longest:
+            raise KeyTooLong(
+                f"{shown(key)} has {len(key.encode())} bytes, and {self.store.url} keeps keys of at most "
+                f"{self._longest}; declare that long segments are hashed, as in {{name<=120}}"
+            )
+        return self._make(self, key)
+
+    def key(self, key: str) -> K:
+        """The key of this name, which must be one of this family (as `parse` says)."""
+        return self._make(self, key)
+
+    def parse(self, key: str | bytes) -> dict[str, Any] | None:
+        """The values of the placeholders in a key of the store; None where it is no key of this family."""
+        found: dict[str, Any] | None = self.family.pattern.parse(key, tagged=self.tagged)
+        return found
+
+    def glob(self, values: Mapping[str, Any] | None = None) -> str:
+        """A glob that matches the keys with these values of some placeholders, and maybe others: parse what it finds."""
+        found: str = self.family.pattern.glob(values, tagged=self.tagged)
+        return found
+
+    async def scan(self, *, page: int = 500, **values: Any) -> AsyncIterator[K]:
+        """Every key of this family, or those with these values, while the store goes on serving others.
+
+        A key that comes or goes meanwhile may or may not be among them, and one may come twice.
+        """
+        async for keys in self.store.scan(self.glob(values), kind=self.family.kind, page=page):
+            for raw in keys:
+                found = self.parse(raw)
+                if found is not None and all(found[name] == value for name, value in values.items()):
+                    yield self._make(self, raw.decode())
+
+    def related(self, family: Family[Any]) -> Bound[Any]:
+        """Another family of the same keyspace, bound as this one is."""
+        return self.keyspace.bound(family)
+
+    def __repr__(self) -> str:
+        return f"<{self.family.kind_name} {self.family.place} in {self.store.url}>"

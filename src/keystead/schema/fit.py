@@ -1,0 +1,48 @@
+"""What a family needs of its store, and whether the store promises it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from keystead.schema.lifetime import After, Sliding, in_words
+from keystead.stores import Guarantees
+
+if TYPE_CHECKING:
+    from keystead.schema.family import Family
+
+CACHE = "cache"
+DURABLE = "durable"
+
+
+def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
+    """Why this family cannot live in a store with these guarantees: a sentence for each reason."""
+    if family.kind not in guarantees.kinds:
+        yield f"the store keeps no {family.kind_name}"
+    if family.role != CACHE and family.kind != "channel":
+        if guarantees.evicts:
+            yield "the store may forget a key before its time, which only the role cache can bear"
+        if guarantees.consistency == "eventual":
+            yield "a read may miss a write that was acknowledged, which only the role cache can bear"
+    if guarantees.atomic == "nothing" and family.role != CACHE and family.kind != "channel":
+        yield "the store has no atomic step, so add, replace and consume would not be safe"
+    if family.listed_in and guarantees.atomic in ("one key", "nothing"):
+        yield "it is listed in an index, and the store cannot write a record and its entry in one step"
+    if isinstance(family.lifetime, After | Sliding) and family.lifetime.ms < guarantees.shortest_lifetime_ms:
+        yield (
+            f"it lives {in_words(family.lifetime.ms)}, and the shortest lifetime of the store is "
+            f"{in_words(guarantees.shortest_lifetime_ms)}"
+        )
+
+
+def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
+    """What the store does not promise although the role asks for it. The program may start; `check` says it."""
+    if family.role == DURABLE and guarantees.durability == "memory":
+        yield "its role is durable, and this store keeps nothing when it stops"
+    longest = family.pattern.max_bytes
+    if guarantees.key_max_bytes is not None and (longest is None or longest > guarantees.key_max_bytes):
+        said = "of any length" if longest is None else f"of up to {longest} bytes"
+        yield (
+            f"its keys may be {said}, and the store keeps keys of at most {guarantees.key_max_bytes} bytes; "
+            "declare that long segments are hashed, as in {name<=120}"
+        )

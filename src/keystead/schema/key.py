@@ -1,0 +1,135 @@
+"""A key of a family, and the verbs that every kind of key has."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from keystead.errors import BadValue
+from keystead.schema import deletion
+from keystead.schema.lifetime import Lifetime, Sliding, Until
+from keystead.schema.operation import Operation
+from keystead.schema.times import deadline_ms
+from keystead.stores import Reply
+
+if TYPE_CHECKING:
+    from keystead.schema.family import Bound
+
+Moment: TypeAlias = datetime | int
+
+
+class Named:
+    """One name that a family makes: a key, or a channel."""
+
+    __slots__ = ("bound", "key")
+
+    def __init__(self, bound: Bound[Any], key: str) -> None:
+        self.bound = bound
+        self.key = key
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the placeholders."""
+        found = self.bound.parse(self.key)
+        if found is None:
+            raise BadValue(f"{self.key!r} is no key of {self.bound.family.place}")
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{self.key!r} of {self.bound.family.place}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and (other.bound, other.key) == (self.bound, self.key)
+
+    def __hash__(self) -> int:
+        return hash((self.bound, self.key))
+
+
+class Key(Named):
+    """One key. Its verbs send nothing until they are awaited, alone or in a batch."""
+
+    __slots__ = ()
+
+    def exists(self) -> Operation[bool]:
+        """Whether there is such a key. One round trip."""
+        return Operation(self.bound.store, [("EXISTS", self.key)], truth)
+
+    def remaining(self) -> Operation[timedelta | None]:
+        """How long it will live if nobody touches it; None: there is no such key; timedelta.max: for ever."""
+        return Operation(self.bound.store, [("PTTL", self.key)], _remaining)
+
+    def touch(self) -> Operation[bool]:
+        """Let it live its whole sliding lifetime from now on. False: there is no such key, and none is made.
+
+        One round trip, one write. To read and touch only when it is time to, use `use()`.
+        """
+        lifetime = self._sliding("touch")
+        return Operation(self.bound.store, [("PEXPIRE", self.key, lifetime.ms)], truth)
+
+    def delete(self) -> Operation[bool]:
+        """Delete it, what it owns and the index entries that name it. False: there was no such key.
+
+        One atomic step where the key itself tells all other keys; then it can be part of a batch, too. Where they are
+        in the value, that is read first; where they must be found, the store is scanned after the atomic step, so
+        that an interruption leaves only what `keystead doctor` finds. `plan_delete()` shows it beforehand.
+        """
+        if not self.bound.family.has_relations:
+            return Operation(self.bound.store, [("DEL", self.key)], truth)
+        return deletion.Cascade(self.bound, self.key)
+
+    async def plan_delete(self) -> deletion.Plan:
+        """What `delete` would delete, without deleting anything."""
+        return await deletion.plan(self.bound, self.key)
+
+    def _sliding(self, verb: str) -> Sliding:
+        lifetime = self.bound.family.lifetime
+        if not isinstance(lifetime, Sliding):
+            raise BadValue(
+                f"{self.bound.family.place} is not made longer by use ({lifetime.describe()}); "
+                f"{verb} is for families with lifetime=sliding(...)"
+            )
+        return lifetime
+
+    def _at_ms(self, value: Any, given: dict[str, Moment]) -> int | None:
+        """The moment that this write gives its key, where the family lives until one."""
+        return moment(self.bound.family.lifetime, self.bound.family.field_names, self.key, value, given)
+
+
+def moment(
+    lifetime: Lifetime, field_names: frozenset[str], key: str, value: Any, given: dict[str, Moment]
+) -> int | None:
+    """The deadline in `value` or among the arguments of a verb, in ms; None where the lifetime takes none."""
+    if not isinstance(lifetime, Until):
+        if given:
+            raise BadValue(f"{key}: this family does not live until {next(iter(given))!r}; {lifetime.describe()}")
+        return None
+    unknown = set(given) - {lifetime.field}
+    if unknown:
+        raise BadValue(f"{key}: this family lives until {lifetime.field!r}, not {min(unknown)!r}")
+    if lifetime.field in given:
+        found: Any = given[lifetime.field]
+    elif lifetime.field in field_names and value is not None:
+        found = value.get(lifetime.field) if isinstance(value, dict) else getattr(value, lifetime.field)
+    else:
+        return None
+    return None if found is None else deadline_ms(found, lifetime.unit)
+
+
+def truth(replies: list[Reply]) -> bool:
+    """The first reply is not 0 and not nil."""
+    return bool(replies[0])
+
+
+def number(replies: list[Reply]) -> int:
+    return int(replies[0])
+
+
+def nothing(replies: list[Reply]) -> None:
+    return None
+
+
+def _remaining(replies: list[Reply]) -> timedelta | None:
+    left_ms = replies[0]
+    if left_ms == -2:
+        return None
+    return timedelta.max if left_ms == -1 else timedelta(milliseconds=left_ms)

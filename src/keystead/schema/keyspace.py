@@ -1,0 +1,193 @@
+"""A keyspace: a class whose attributes are families. One key document, bound to stores by role."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, TypeVar, overload
+
+from keystead.errors import BadDeclaration, DoesNotFit
+from keystead.schema import operation
+from keystead.schema.family import Bound, Family
+from keystead.schema.fit import misfits
+from keystead.schema.operation import Done, Operation
+from keystead.schema.relation import resolve, resolve_subject
+from keystead.schema.seal import KeyRing
+from keystead.stores import Store
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Keyspace:
+    """A key document. Declare families as attributes, then bind it to a store: `keys = AppKeys(store)`.
+
+    Stores are given by role: `AppKeys(store, durable=other, cache=third)`. The first is the role `default`, and every
+    role that is not given falls back to it. `seal` holds the keys of sealed fields, and must be
+    given where there are any (`needs_seal=False`: a tool that leaves them closed); `now_ms` is a clock for tests.
+    A family that its store cannot keep is refused here (DoesNotFit), with the reason.
+    """
+
+    families: ClassVar[dict[str, Family[Any]]] = {}
+    naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the rule that `keystead check` holds keys to
+    source: ClassVar[str] = ""  # the document it comes from, for the key document
+    changes: ClassVar[tuple[str, ...]] = ()  # what was changed in it as a whole, and why
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.families = {}
+        for base in reversed(cls.__mro__):
+            for name, family in vars(base).items():
+                if isinstance(family, Family):
+                    _check_name(cls, name)
+                    cls.families[name] = family
+                    if family.keyspace is None:
+                        family.keyspace = cls
+        _resolve(cls)
+
+    def __init__(
+        self,
+        default: Store | None = None,
+        /,
+        *,
+        seal: KeyRing | None = None,
+        needs_seal: bool = True,
+        now_ms: Callable[[], int] = _now_ms,
+        **roles: Store,
+    ) -> None:
+        self.ring = seal
+        self.now_ms = now_ms
+        self.roles: dict[str, Store] = {**({"default": default} if default is not None else {}), **roles}
+        self._bound: dict[Family[Any], Bound[Any]] = {}
+        refused = []
+        for name, family in self.families.items():
+            store = self.store_of(family.role)
+            refused += [f"{family.place} does not fit {store.url}: {why}" for why in misfits(family, store.guarantees)]
+            if needs_seal and family.needs_ring and seal is None:
+                refused.append(f"{family.place} has sealed fields: pass seal=KeyRing({{'2026': ...}})")
+            bound: Bound[Any] = Bound(family, self, store)
+            self._bound[family] = bound
+            # An attribute of the instance is found before the family of the class, and faster.
+            self.__dict__[name] = bound
+        refused += _split_indexes(self)
+        if refused:
+            raise DoesNotFit("\n".join(refused))
+
+    def store_of(self, role: str) -> Store:
+        """The store of a role, or the default."""
+        store = self.roles.get(role, self.roles.get("default"))
+        if store is None:
+            raise DoesNotFit(
+                f"{type(self).__name__}: the role {role!r} has no store; "
+                f"write {type(self).__name__}(store) or {role}=store"
+            )
+        return store
+
+    @property
+    def stores(self) -> list[Store]:
+        """The stores in use, each once."""
+        return list({id(bound.store): bound.store for bound in self._bound.values()}.values())
+
+    def bound(self, family: Family[Any]) -> Bound[Any]:
+        """A family of this keyspace in its store."""
+        return self._bound[family]
+
+    def bounds(self) -> Iterable[Bound[Any]]:
+        return self._bound.values()
+
+    @overload
+    async def run(self, a: Operation[A], /) -> tuple[A]: ...
+    @overload
+    async def run(self, a: Operation[A], b: Operation[B], /) -> tuple[A, B]: ...
+    @overload
+    async def run(self, a: Operation[A], b: Operation[B], c: Operation[C], /) -> tuple[A, B, C]: ...
+    @overload
+    async def run(self, a: Operation[A], b: Operation[B], c: Operation[C], d: Operation[D], /) -> tuple[A, B, C, D]: ...
+    @overload
+    async def run(
+        self, a: Operation[A], b: Operation[B], c: Operation[C], d: Operation[D], e: Operation[E], /
+    ) -> tuple[A, B, C, D, E]: ...
+    @overload
+    async def run(self, *operations: Operation[A]) -> tuple[A, ...]: ...
+    async def run(self, *operations: Operation[Any]) -> tuple[Any, ...]:
+        """Several operations in one round trip (one a store); their results in order. Not atomic as a whole.
+
+        All are tried. The first error is raised then; its `results` holds what the others gave.
+        """
+        return tuple(await operation.run(operations))
+
+    @overload
+    async def atomically(self, a: Operation[A], /) -> Done[tuple[A]]: ...
+    @overload
+    async def atomically(self, a: Operation[A], b: Operation[B], /) -> Done[tuple[A, B]]: ...
+    @overload
+    async def atomically(self, a: Operation[A], b: Operation[B], c: Operation[C], /) -> Done[tuple[A, B, C]]: ...
+    @overload
+    async def atomically(
+        self, a: Operation[A], b: Operation[B], c: Operation[C], d: Operation[D], /
+    ) -> Done[tuple[A, B, C, D]]: ...
+    @overload
+    async def atomically(self, *operations: Operation[Any]) -> Done[tuple[Any, ...]]: ...
+    async def atomically(self, *operations: Operation[Any]) -> Any:
+        """Several operations as one, in one round trip: all of them take effect, or none does.
+
+        One that is marked `.required()` stops the whole where its reply is nil or 0, and so does one that cannot do
+        its own work: a `compare_and_set` that finds another value, an `update` of a record that is gone.
+        The result is true or false; `values` holds the results.
+        """
+        return await operation.atomically(operations)
+
+
+def _check_name(cls: type[Keyspace], name: str) -> None:
+    if hasattr(Keyspace, name) or name in ("ring", "now_ms", "roles"):
+        raise BadDeclaration(f"{cls.__name__}.{name}: every keyspace has something of this name; choose another")
+
+
+def _resolve(cls: type[Keyspace]) -> None:
+    """Follow the names in relations, now that all families are declared."""
+    for family in cls.families.values():
+        if family.keyspace is not cls:
+            continue
+        family.listed_in = tuple(resolve("listed_in", family, one, cls.families) for one in family.links["listed_in"])
+        family.owns = tuple(resolve("owns", family, one, cls.families) for one in family.links["owns"])
+        family.leads_to = tuple(resolve("leads_to", family, one, cls.families) for one in family.links["leads_to"])
+        if family.member_text is not None:
+            family.subject = resolve_subject(family, family.member_text)
+    for family in cls.families.values():
+        if family.keyspace is cls:
+            for relation in family.listed_in:
+                relation.target.lists += (relation,)
+            for relation in family.owns:
+                relation.target.owned_by += (relation,)
+    _refuse_circles(cls)
+
+
+def _refuse_circles(cls: type[Keyspace]) -> None:
+    """A family that owns itself by way of others could never be deleted."""
+
+    def walk(family: Family[Any], path: tuple[Family[Any], ...]) -> None:
+        if family in path:
+            circle = " owns ".join(one.name for one in (*path[path.index(family) :], family))
+            raise BadDeclaration(f"{cls.__name__}: {circle}; a family cannot own itself", "circular-relation")
+        for relation in family.owns:
+            walk(relation.target, (*path, family))
+
+    for family in cls.families.values():
+        walk(family, ())
+
+
+def _split_indexes(keys: Keyspace) -> Iterable[str]:
+    for bound in keys.bounds():
+        for relation in bound.family.listed_in:
+            if keys.bound(relation.target).store is not bound.store:
+                yield (
+                    f"{bound.family.place} is listed in {relation.target.name}, which has another store; "
+                    "a record and its index need one role, because they are written in one atomic step"
+                )

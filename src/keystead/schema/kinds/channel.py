@@ -1,0 +1,70 @@
+"""Channel: messages to whoever listens now. Nothing is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Unpack
+
+from keystead.schema.codec import Codec, codec_for
+from keystead.schema.family import Family
+from keystead.schema.key import Named, number
+from keystead.schema.lifetime import never
+from keystead.schema.operation import Operation
+
+T = TypeVar("T")
+
+
+class ChannelKey(Named, Generic[T]):
+    """One channel for messages of type T."""
+
+    __slots__ = ()
+
+    def publish(self, message: T) -> Operation[int]:
+        """Send it to those who listen now; returns how many that are, as far as the store knows.
+
+        In `atomically` it goes out only if all else took effect.
+        """
+        data = self.bound.family.message.encode(message, self.key, self.bound.ring)
+        return Operation(self.bound.store, [("PUBLISH", self.key, data)], number)
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[AsyncIterator[T]]:
+        """`async with channel.subscribe() as messages: async for message in messages: ...`
+
+        At most once: raises StoreUnavailable where messages may have been missed, Unreadable for one that is not
+        what the family says.
+        """
+        async with self.bound.store.subscribe(self.key) as messages:
+
+            async def decoded() -> AsyncIterator[T]:
+                async for message in messages:
+                    yield self.bound.family.message.decode(message.data, self.key, self.bound.ring)
+
+            yield decoded()
+
+
+class ChannelOptions(TypedDict, total=False):
+    """What a channel can say of itself: see the options of other families."""
+
+    doc: str
+    role: str
+    member_of: str | None
+    used_by: Any
+    changed: str
+
+
+class Channel(Family[ChannelKey[T]], Generic[T]):
+    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is kept, so it has no lifetime."""
+
+    kind: ClassVar[str] = "channel"
+    kind_name: ClassVar[str] = "Channel"
+    verbs: ClassVar[type[Any]] = ChannelKey
+
+    def __init__(self, pattern: str, message: type[T], **options: Unpack[ChannelOptions]) -> None:
+        super().__init__(pattern, lifetime=never("messages are not kept"), **options)
+        self.message: Codec[T] = codec_for(message, where=pattern)
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"message": self.message}

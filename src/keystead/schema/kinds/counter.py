@@ -1,0 +1,78 @@
+"""Counter: a whole number that is added to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Unpack
+
+from keystead.errors import BadValue, Unreadable
+from keystead.schema.codec import Codec, codec_for
+from keystead.schema.family import Bound, Family, Options
+from keystead.schema.key import Moment, nothing, number
+from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.operation import Operation
+from keystead.stores import Reply
+
+
+class CounterKey(GrownKey):
+    """One key that holds a whole number between -2^63 and 2^63 - 1."""
+
+    __slots__ = ()
+
+    def get(self) -> Operation[int]:
+        """The number; 0: there is no such key."""
+        return self._read(("GET", self.key), self._number)
+
+    def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
+        """Add to it, and get the result. The first increment, of any size, starts its lifetime. Atomic."""
+        _check(by, self.key)
+        return self._write([("INCRBY", self.key, by)], number, until)
+
+    def decrement(self, by: int = 1, **until: Moment) -> Operation[int]:
+        """Subtract from it, and get the result. Atomic."""
+        return self.increment(-by, **until)
+
+    def set(self, to: int, **until: Moment) -> Operation[None]:
+        """Write the number, for a new lifetime. Atomic."""
+        _check(to, self.key)
+        options = self.bound.family.lifetime.on_create(self.bound.now_ms(), self._at_ms(None, until))
+        return Operation(self.bound.store, [("SET", self.key, to, *options)], nothing)
+
+    def consume(self) -> Operation[int]:
+        """Read and delete in one atomic step: of several callers one gets the number, the others 0."""
+        return self._read(("GETDEL", self.key), self._number)
+
+    def _number(self, replies: list[Reply]) -> int:
+        raw = replies[0]
+        if raw is None:
+            return 0
+        value: int = self.bound.family.codec.decode(raw, self.key)
+        return value
+
+
+class Counter(Family[CounterKey]):
+    """A family of counters: `Counter("counter:{id}:total", lifetime=never("deleted with its counter"))`."""
+
+    kind: ClassVar[str] = "string"
+    kind_name: ClassVar[str] = "Counter"
+    verbs: ClassVar[type[Any]] = CounterKey
+
+    def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
+        super().__init__(pattern, **options)
+        self.codec: Codec[int] = codec_for(int)
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"value": self.codec}
+
+    async def read(self, bound: Bound[Any], key: str) -> tuple[bytes | None, int | None]:
+        """The number as it is stored and as it is read. Raises Unreadable."""
+        raw: bytes | None = (await bound.store.run([("GET", key)]))[0]
+        if raw is not None and len(raw) > 20:
+            raise Unreadable("this is no whole number of at most 64 bits", key, raw)
+        return raw, None if raw is None else self.codec.decode(raw, key)
+
+
+def _check(value: int, key: str) -> None:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise BadValue(f"{key}: a counter takes a whole number of at most 64 bits, not {type(value).__name__}")

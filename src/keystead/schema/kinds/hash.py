@@ -1,0 +1,296 @@
+"""Hash: fields under one key, changed one by one. Records whose fields must not overwrite each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, get_args, get_origin, overload
+
+from pydantic import BaseModel, ValidationError
+
+from keystead.errors import BadDeclaration, BadValue, Unreadable
+from keystead.schema import listing
+from keystead.schema.codec import Codec, codec_for, without_none
+from keystead.schema.family import Bound, Family, Options
+from keystead.schema.key import Moment, nothing, number, truth
+from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.operation import Operation
+from keystead.stores import Command, Reply, Required, absent
+
+T = TypeVar("T")
+F = TypeVar("F")
+V = TypeVar("V")
+M = TypeVar("M", bound=BaseModel)
+
+
+class HashKey(GrownKey, Generic[T, F, V]):
+    """One key that holds a record of type T, field by field."""
+
+    __slots__ = ()
+
+    def get(self) -> Operation[T | None]:
+        """The whole record; None: there is no such key. Raises Unreadable where it is not what the family says."""
+        return self._read(("HGETALL", self.key), self._record)
+
+    def set(self, record: T, **until: Moment) -> Operation[None]:
+        """Write the whole record, whether there was one or not; fields it does not have are gone. Atomic.
+
+        It revives what was deleted meanwhile: to change a record that must still be there, use `update`.
+        """
+        fields = self._fields_of(record)
+        return self._record_written([("DEL", self.key), ("HSET", self.key, *fields)], record, until, nothing)
+
+    def add(self, record: T, **until: Moment) -> Operation[bool]:
+        """Write the whole record only if there is no such key. Of several callers one gets True. Atomic."""
+        fields = self._fields_of(record)
+        return self._record_written([absent(self.key), ("HSET", self.key, *fields)], record, until, _true)
+
+    def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
+        """Change these fields of a record that is there, and no others; None takes a field out. Atomic.
+
+        False: there is no such record, and none is made: what was deleted or has expired stays dead.
+        """
+        return self._write([Required(("EXISTS", self.key)), *self._changes(fields)], _true, until, stopped=False)
+
+    def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
+        """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
+        return self._write(self._changes(fields), nothing, until)
+
+    def field(self, name: F) -> Operation[V | None]:
+        """One field; None: there is no such field, or no such key."""
+        raw = self._name(name)
+        return self._read(("HGET", self.key, raw), lambda replies: self._one(raw, replies[0]))
+
+    def fields(self, *names: F) -> Operation[dict[F, V]]:
+        """Some fields, those that are there."""
+        raw = [self._name(name) for name in names]
+        if not raw:
+            raise BadValue(f"{self.key}: name at least one field")
+
+        def finish(replies: list[Reply]) -> dict[F, V]:
+            found = zip(names, raw, replies[0], strict=True)
+            return {name: cast("V", self._one(text, data)) for name, text, data in found if data is not None}
+
+        return self._read(("HMGET", self.key, *raw), finish)
+
+    def has(self, name: F) -> Operation[bool]:
+        """Whether there is such a field."""
+        return self._read(("HEXISTS", self.key, self._name(name)), truth)
+
+    def count(self) -> Operation[int]:
+        """How many fields there are."""
+        return self._read(("HLEN", self.key), number)
+
+    def add_field(self, name: F, value: V, **until: Moment) -> Operation[bool]:
+        """Write a field only if it is not there. Of several callers one gets True. Atomic."""
+        command = ("HSETNX", self.key, self._name(name), self._encoded(self._name(name), value))
+        return self._write([command], truth, until)
+
+    def increment(self, name: F, by: int = 1) -> Operation[int | None]:
+        """Add to a field that is a whole number, of a record that is there; None: there is no such record. Atomic."""
+        if type(by) is not int:
+            raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
+        steps = [Required(("EXISTS", self.key)), ("HINCRBY", self.key, self._name(name), by)]
+        return self._write(steps, _second, stopped=None)
+
+    def consume_field(self, name: F) -> Operation[V | None]:
+        """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
+        raw = self._name(name)
+        steps = [("HGET", self.key, raw), ("HDEL", self.key, raw)]
+        return Operation(self.bound.store, steps, lambda replies: self._one(raw, replies[0]), atomic=True)
+
+    def remove(self, *names: F) -> Operation[int]:
+        """Take fields out; returns how many were in. It does not make the key live longer. Atomic."""
+        if not names:
+            raise BadValue(f"{self.key}: name at least one field")
+        return self._read(("HDEL", self.key, *map(self._name, names)), number)
+
+    def use(self) -> Operation[T | None]:
+        """The whole record, and a touch if the last one is `touch_every` ago. For sliding families.
+
+        One round trip; a second one only where a touch is due, so most reads write nothing. Nothing is revived.
+        """
+        lifetime = self._sliding("use")
+
+        def follow(replies: list[Reply]) -> Any:
+            left_ms = replies[1]
+            return self.touch() if left_ms >= 0 and lifetime.is_due(left_ms) else None
+
+        steps = [("HGETALL", self.key), ("PTTL", self.key)]
+        return Operation(self.bound.store, steps, self._record, follow=follow)
+
+    def _name(self, name: F) -> bytes:
+        text: bytes = self.bound.family.field_name(name, self.key)
+        return text
+
+    def _encoded(self, name: bytes, value: V) -> bytes:
+        data: bytes = self.bound.family.field_codec(name, self.key).encode(
+            value, self.key, self.bound.ring, name.decode()
+        )
+        return data
+
+    def _one(self, name: bytes, data: bytes | None) -> V | None:
+        if data is None:
+            return None
+        codec = self.bound.family.field_codec(name, self.key)
+        return cast("V", codec.decode(data, self.key, self.bound.ring, name.decode()))
+
+    def _record(self, replies: list[Reply]) -> T | None:
+        raw = replies[0]
+        return cast("T | None", self.bound.family.record_of(raw, self.key, self.bound.ring) if raw else None)
+
+    def _fields_of(self, record: T) -> list[bytes]:
+        fields: list[bytes] = self.bound.family.fields_of(record, self.key, self.bound.ring)
+        if not fields:
+            raise BadValue(f"{self.key}: a record without any field cannot be kept")
+        return fields
+
+    def _changes(self, fields: Mapping[F, V | None]) -> list[Any]:
+        if not fields:
+            raise BadValue(f"{self.key}: name at least one field")
+        kept: list[bytes] = []
+        gone: list[bytes] = []
+        for name, value in fields.items():
+            raw = self._name(name)
+            if value is None:
+                gone.append(raw)
+            else:
+                kept += (raw, self._encoded(raw, value))
+        changes: list[Any] = [("HSET", self.key, *kept)] if kept else []
+        # Fields are written before others are taken out: a hash that is empty for a moment would be gone, and its
+        # deadline with it.
+        return [*changes, ("HDEL", self.key, *gone)] if gone else changes
+
+    def _record_written(self, steps: list[Any], record: T, until: dict[str, Moment], finish: Any) -> Operation[Any]:
+        bound = self.bound
+        now_ms, at_ms = bound.now_ms(), self._at_ms(record, until)
+        steps += bound.family.lifetime.on_write(self.key, now_ms, at_ms)
+        if not bound.family.listed_in:
+            return Operation(bound.store, steps, finish, atomic=True, stopped=False)
+        values, dies_ms = self.values, bound.family.lifetime.deadline_ms(now_ms, at_ms)
+        writes: list[tuple[listing.Entry, list[Command]]] = [
+            (entry, listing.put(entry, values, record, now_ms, dies_ms))
+            for entry in listing.entries(bound, values, record)
+        ]
+        return listing.Listed(bound, values, steps, writes, finish, stopped=False)
+
+
+class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
+    """A family of hashes, of a model or of free fields.
+
+    `Hash("session:user:{userId}", UserSession, lifetime=...)`: each field of the model is a field of the hash.
+    `Hash("{guid:alnum}", dict[str, str], lifetime=...)`: fields of any name; `fields=` gives the names a shape.
+    """
+
+    kind: ClassVar[str] = "hash"
+    kind_name: ClassVar[str] = "Hash"
+    verbs: ClassVar[type[Any]] = HashKey
+    listable: ClassVar[bool] = True
+
+    @overload
+    def __init__(self: Hash[M, str, Any], pattern: str, type_: type[M], **options: Unpack[Options]) -> None: ...
+    @overload
+    def __init__(
+        self: Hash[dict[F, V], F, V],
+        pattern: str,
+        type_: type[dict[F, V]],
+        *,
+        fields: Codec[F] | None = None,
+        **options: Unpack[Options],
+    ) -> None: ...
+    def __init__(self, pattern: str, type_: Any, *, fields: Any = None, **options: Unpack[Options]) -> None:
+        super().__init__(pattern, **options)
+        self.type = type_
+        self.fields: dict[str, Codec[Any]] = {}
+        self._names: dict[str, str] = {}
+        if isinstance(type_, type) and issubclass(type_, BaseModel):
+            for name, info in type_.model_fields.items():
+                stored = info.serialization_alias or info.alias or name
+                self._names[name] = stored
+                self.fields[stored] = codec_for(without_none(info.rebuild_annotation()), where=f"{pattern}, {name}")
+        elif get_origin(type_) is dict:
+            name_type, value_type = get_args(type_)
+            self._field: Codec[Any] = fields or codec_for(name_type, where=pattern)
+            self._value: Codec[Any] = codec_for(value_type, where=pattern)
+        else:
+            raise BadDeclaration(
+                f"{pattern}: a Hash holds a Pydantic model or a dict such as dict[str, str], not {type_!r}",
+                "bad-value-type",
+            )
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return self.fields or {"field": self._field, "value": self._value}
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+    @property
+    def value_shape(self) -> str:
+        if not self.fields:
+            return f"fields: {self._field.describe()} → {self._value.describe()}"
+        required = {stored for name, stored in self._names.items() if self.type.model_fields[name].is_required()}
+        said = [f"{name}{'' if name in required else '?'}{' (sealed)' if codec.sealed else ''}"
+                for name, codec in self.fields.items()]  # fmt: skip
+        return f"fields {{ {', '.join(said)} }}"
+
+    def field_name(self, name: Any, key: str) -> bytes:
+        """The name of a field as it is stored. Raises BadValue where the family has no such field."""
+        if not self.fields:
+            return self._field.encode(name, key)
+        stored = self._names.get(name, name)
+        if stored not in self.fields:
+            raise BadValue(f"{key}: {name!r} is no field of {self.type.__name__}; there are {', '.join(self._names)}")
+        return str(stored).encode()
+
+    def field_codec(self, name: bytes, key: str) -> Codec[Any]:
+        return self.fields[name.decode()] if self.fields else self._value
+
+    def fields_of(self, record: Any, key: str, ring: Any) -> list[bytes]:
+        """Names and values in turn, as HSET takes them. Fields that are None are left out."""
+        out: list[bytes] = []
+        if self.fields:
+            if not isinstance(record, self.type):
+                raise BadValue(f"{key}: this family holds {self.type.__name__}, not {type(record).__name__}")
+            pairs = [(stored, getattr(record, name)) for name, stored in self._names.items()]
+            for stored, value in pairs:
+                if value is not None:
+                    out += (stored.encode(), self.fields[stored].encode(value, key, ring, stored))
+            return out
+        if not isinstance(record, dict):
+            raise BadValue(f"{key}: this family holds a dict, not {type(record).__name__}")
+        for name, value in record.items():
+            field = self._field.encode(name, key)
+            out += (field, self._value.encode(value, key, ring, field.decode("utf-8", "replace")))
+        return out
+
+    def record_of(self, raw: dict[bytes, bytes], key: str, ring: Any) -> Any:
+        """The record of the fields that are stored. Fields that a model does not have are ignored. Raises Unreadable."""
+        if not self.fields:
+            return {
+                self._field.decode(field, key): self._value.decode(value, key, ring, field.decode("utf-8", "replace"))
+                for field, value in raw.items()
+            }
+        found = {}
+        for name, stored in self._names.items():
+            data = raw.get(stored.encode())
+            if data is not None:
+                found[name] = self.fields[stored].decode(data, key, ring, stored)
+        try:
+            return self.type.model_validate(found, by_name=True, by_alias=False)
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+            raise Unreadable(f"this is no {self.type.__name__}: {wrong}", key) from None
+
+    async def read(self, bound: Bound[Any], key: str) -> tuple[None, T | None]:
+        """The record as it is read. Raises Unreadable."""
+        raw = (await bound.store.run([("HGETALL", key)]))[0]
+        return None, self.record_of(raw, key, bound.ring) if raw else None
+
+
+def _true(replies: list[Reply]) -> bool:
+    return True
+
+
+def _second(replies: list[Reply]) -> int:
+    return int(replies[1])

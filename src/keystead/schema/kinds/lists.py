@@ -1,0 +1,119 @@
+"""List: items in the order in which they were put, at either end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
+
+from keystead.errors import BadDeclaration, BadValue
+from keystead.schema.codec import Codec, codec_for
+from keystead.schema.family import Family, Options
+from keystead.schema.key import Moment, nothing, number
+from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.operation import Operation
+from keystead.stores import Command, Reply
+
+T = TypeVar("T")
+
+
+class ListKey(GrownKey, Generic[T]):
+    """One key that holds items of type T in order."""
+
+    __slots__ = ()
+
+    def prepend(self, *items: T, keep: int | None = None, **until: Moment) -> Operation[int]:
+        """Put items at the front, the last of them first; returns how many there are then. Atomic.
+
+        `keep` (or the family's own): what is beyond this many is dropped from the end in the same step.
+        """
+        return self._push("LPUSH", items, keep, until, lambda most: ("LTRIM", self.key, 0, most - 1))
+
+    def append(self, *items: T, keep: int | None = None, **until: Moment) -> Operation[int]:
+        """Put items at the end; returns how many there are then. Atomic. `keep`: the oldest are dropped in front."""
+        return self._push("RPUSH", items, keep, until, lambda most: ("LTRIM", self.key, -most, -1))
+
+    def items(self, start: int = 0, stop: int = -1) -> Operation[list[T]]:
+        """The items from `start` to `stop`, both included, counted from 0; negative numbers count from the end."""
+        return self._read(("LRANGE", self.key, start, stop), self._items)
+
+    def get(self, place: int) -> Operation[T | None]:
+        """The item at a place; None: there is none."""
+        return self._read(("LINDEX", self.key, place), self._item)
+
+    def count(self) -> Operation[int]:
+        """How many items there are."""
+        return self._read(("LLEN", self.key), number)
+
+    def replace(self, place: int, item: T) -> Operation[None]:
+        """Write the item at a place. Raises an error where there is none. Atomic."""
+        return self._write([("LSET", self.key, place, self._encoded(item))], nothing)
+
+    def remove(self, item: T, count: int = 0) -> Operation[int]:
+        """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic."""
+        return self._read(("LREM", self.key, count, self._encoded(item)), number)
+
+    def pop_first(self) -> Operation[T | None]:
+        """Take out the first item and get it: of several callers each gets another. None: there is none. Atomic."""
+        return self._read(("LPOP", self.key), self._item)
+
+    def pop_last(self) -> Operation[T | None]:
+        """Take out the last item and get it: of several callers each gets another. None: there is none. Atomic."""
+        return self._read(("RPOP", self.key), self._item)
+
+    def _push(
+        self,
+        name: str,
+        items: tuple[T, ...],
+        keep: int | None,
+        until: dict[str, Moment],
+        trim: Callable[[int], Command],
+    ) -> Operation[int]:
+        if not items:
+            raise BadValue(f"{self.key}: name at least one item")
+        most = keep if keep is not None else self.bound.family.keep
+        if most is not None and (type(most) is not int or most < 1):
+            raise BadValue(f"{self.key}: keep is a whole number from 1 on")
+        commands: list[Any] = [(name, self.key, *map(self._encoded, items))]
+        if most is not None:
+            commands += [trim(most), ("LLEN", self.key)]
+        return self._write(commands, _length_of_three if most is not None else number, until)
+
+    def _encoded(self, item: T) -> bytes:
+        data: bytes = self.bound.family.item.encode(item, self.key, self.bound.ring)
+        return data
+
+    def _items(self, replies: list[Reply]) -> list[T]:
+        decode = self.bound.family.item.decode
+        return [decode(data, self.key, self.bound.ring) for data in replies[0]]
+
+    def _item(self, replies: list[Reply]) -> T | None:
+        raw = replies[0]
+        item: T | None = None if raw is None else self.bound.family.item.decode(raw, self.key, self.bound.ring)
+        return item
+
+
+class List(Family[ListKey[T]], Generic[T]):
+    """A family of lists: `List("bbs:{id}:messages", Message, keep=100, lifetime=never("deleted with its board"))`."""
+
+    kind: ClassVar[str] = "list"
+    kind_name: ClassVar[str] = "List"
+    verbs: ClassVar[type[Any]] = ListKey
+
+    def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(pattern, **options)
+        if keep is not None and (type(keep) is not int or keep < 1):
+            raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")
+        self.item: Codec[T] = codec_for(item, where=pattern)
+        self.keep = keep
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"item": self.item}
+
+    @property
+    def value_shape(self) -> str:
+        return f"items: {self.item.describe()}" + (f"; at most {self.keep}" if self.keep else "")
+
+
+def _length_of_three(replies: list[Reply]) -> int:
+    return int(replies[2])

@@ -1,0 +1,103 @@
+"""Log: entries in the order of time, each with an id to go on from. Events that can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, Unpack
+
+from keystead.errors import BadDeclaration, BadValue, Unreadable
+from keystead.schema.codec import Codec, codec_for
+from keystead.schema.family import Family, Options
+from keystead.schema.key import Moment, number
+from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.operation import Operation
+from keystead.stores import Reply
+
+T = TypeVar("T")
+
+_FIELD = b"data"
+
+
+class LogEntry(NamedTuple, Generic[T]):
+    """An entry of a log. Ids grow; they are text such as `1767225600000-0`."""
+
+    id: str
+    item: T
+
+
+class LogKey(GrownKey, Generic[T]):
+    """One key that holds a log of items of type T."""
+
+    __slots__ = ()
+
+    def append(self, item: T, **until: Moment) -> Operation[str]:
+        """Put an item at the end; returns its id. What is beyond the family's `keep` is dropped. Atomic."""
+        keep = self.bound.family.keep
+        data = self.bound.family.item.encode(item, self.key, self.bound.ring)
+        cap = () if keep is None else ("MAXLEN", keep)
+        return self._write([("XADD", self.key, *cap, "*", _FIELD, data)], _id, until)
+
+    def entries(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T]]]:
+        """The entries from the oldest on, or those after an id."""
+        start = "-" if after is None else f"({after}"
+        return self._read(("XRANGE", self.key, start, "+", *_count(limit, self.key)), self._entries)
+
+    def latest(self, limit: int) -> Operation[list[LogEntry[T]]]:
+        """The newest entries, newest first."""
+        return self._read(("XREVRANGE", self.key, "+", "-", *_count(limit, self.key)), self._entries)
+
+    def count(self) -> Operation[int]:
+        """How many entries there are."""
+        return self._read(("XLEN", self.key), number)
+
+    def remove(self, *ids: str) -> Operation[int]:
+        """Take entries out; returns how many were in. Atomic."""
+        if not ids:
+            raise BadValue(f"{self.key}: name at least one id")
+        return self._read(("XDEL", self.key, *ids), number)
+
+    def _entries(self, replies: list[Reply]) -> list[LogEntry[T]]:
+        return [LogEntry(raw_id.decode(), self.bound.family.item_of(fields, self.key, self.bound.ring))
+                for raw_id, fields in replies[0]]  # fmt: skip
+
+
+class Log(Family[LogKey[T]], Generic[T]):
+    """A family of logs: `Log("events:{id}", Event, keep=1000, lifetime=sliding("7d", touch_every="1h"))`."""
+
+    kind: ClassVar[str] = "stream"
+    kind_name: ClassVar[str] = "Log"
+    verbs: ClassVar[type[Any]] = LogKey
+
+    def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(pattern, **options)
+        if keep is not None and (type(keep) is not int or keep < 1):
+            raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")
+        self.item: Codec[T] = codec_for(item, where=pattern)
+        self.keep = keep
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"item": self.item}
+
+    @property
+    def value_shape(self) -> str:
+        return f"entries: {self.item.describe()}" + (f"; the last {self.keep}" if self.keep else "")
+
+    def item_of(self, fields: Any, key: str, ring: Any) -> T:
+        """The item of one entry as the store gives it. Raises Unreadable."""
+        pairs = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
+        if set(pairs) != {_FIELD}:
+            raise Unreadable("an entry of this log has other fields than `data`", key)
+        return self.item.decode(pairs[_FIELD], key, ring)
+
+
+def _id(replies: list[Reply]) -> str:
+    return str(replies[0].decode())
+
+
+def _count(limit: int | None, key: str) -> tuple[str | int, ...]:
+    if limit is None:
+        return ()
+    if type(limit) is not int or limit < 1:
+        raise BadValue(f"{key}: a limit is a whole number from 1 on")
+    return ("COUNT", limit)

@@ -1,0 +1,76 @@
+"""Set: members without order, each once. The usual index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
+
+from keystead.errors import BadValue
+from keystead.schema import listing
+from keystead.schema.codec import Codec, codec_for
+from keystead.schema.family import Family, Options
+from keystead.schema.key import Moment, number, truth
+from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.operation import Operation
+from keystead.stores import Reply
+
+M = TypeVar("M")
+
+
+class SetKey(GrownKey, Generic[M]):
+    """One key that holds a set of members of type M."""
+
+    __slots__ = ()
+
+    def members(self) -> Operation[set[M]]:
+        """All members; empty: there is no such key. To leave out those whose records are gone, use `live`."""
+        return self._read(("SMEMBERS", self.key), self._members)
+
+    def has(self, member: M) -> Operation[bool]:
+        """Whether it is a member."""
+        return self._read(("SISMEMBER", self.key, self._encoded(member)), truth)
+
+    def count(self) -> Operation[int]:
+        """How many members there are."""
+        return self._read(("SCARD", self.key), number)
+
+    def add(self, *members: M, **until: Moment) -> Operation[int]:
+        """Put members in; returns how many are new. Atomic."""
+        return self._write([("SADD", self.key, *self._all(members))], number, until)
+
+    def remove(self, *members: M) -> Operation[int]:
+        """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
+        return self._read(("SREM", self.key, *self._all(members)), number)
+
+    async def live(self) -> set[M]:
+        """The members whose records are there. Dead ones are taken out. Two round trips; three if some are dead."""
+        return set(await listing.live(self.bound, self.key))
+
+    def _encoded(self, member: M) -> bytes:
+        data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
+        return data
+
+    def _all(self, members: tuple[M, ...]) -> list[bytes]:
+        if not members:
+            raise BadValue(f"{self.key}: name at least one member")
+        return [self._encoded(member) for member in members]
+
+    def _members(self, replies: list[Reply]) -> set[M]:
+        decode = self.bound.family.member.decode
+        return {decode(data, self.key, self.bound.ring) for data in replies[0]}
+
+
+class Set(Family[SetKey[M]], Generic[M]):
+    """A family of sets: `Set("user:{uid}:sessions", str, lifetime=sliding("30d", touch_every="1h"))`."""
+
+    kind: ClassVar[str] = "set"
+    kind_name: ClassVar[str] = "Set"
+    verbs: ClassVar[type[Any]] = SetKey
+
+    def __init__(self, pattern: str, member: type[M] | Codec[M], **options: Unpack[Options]) -> None:
+        super().__init__(pattern, **options)
+        self.member: Codec[M] = member if isinstance(member, Codec) else codec_for(member, where=pattern)
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"member": self.member}

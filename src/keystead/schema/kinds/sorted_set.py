@@ -1,0 +1,178 @@
+"""SortedSet: members in the order of a number. Rankings, deadlines, indexes by expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
+
+from keystead.errors import BadValue
+from keystead.schema import listing
+from keystead.schema.codec import Codec, codec_for
+from keystead.schema.family import Family, Options
+from keystead.schema.key import Moment, number, truth
+from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.operation import Operation
+from keystead.stores import Reply
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+_BEFORE_ALL = -(2**62)
+
+
+class SortedSetKey(GrownKey, Generic[M]):
+    """One key that holds members of type M, each with a score. Equal scores are in the order of the members' bytes."""
+
+    __slots__ = ()
+
+    def put(self, scores: Mapping[M, float], **until: Moment) -> Operation[int]:
+        """Give members their scores, new or not; returns how many are new. Atomic."""
+        return self._zadd((), scores, until, number)
+
+    def add(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+        """Put a member in only if it is not in. Atomic."""
+        return self._zadd(("NX",), {member: score}, until, truth)
+
+    def raise_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+        """Put a member in, or give it this score if it is higher than its own. True: something changed. Atomic."""
+        return self._zadd(("GT", "CH"), {member: score}, until, truth)
+
+    def lower_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+        """Put a member in, or give it this score if it is lower than its own. True: something changed. Atomic."""
+        return self._zadd(("LT", "CH"), {member: score}, until, truth)
+
+    def increment(self, member: M, by: float = 1, **until: Moment) -> Operation[float]:
+        """Add to a member's score, and get the result; a new member begins at 0. Atomic."""
+        return self._zadd(("INCR",), {member: by}, until, _score)
+
+    def score(self, member: M) -> Operation[float | None]:
+        """The score of a member; None: it is not in."""
+        return self._read(("ZSCORE", self.key, self._encoded(member)), _maybe_score)
+
+    def rank(self, member: M) -> Operation[int | None]:
+        """The place of a member from the lowest score on, counted from 0; None: it is not in."""
+        return self._read(("ZRANK", self.key, self._encoded(member)), _first)
+
+    def rank_from_top(self, member: M) -> Operation[int | None]:
+        """The place of a member from the highest score on, counted from 0; None: it is not in."""
+        return self._read(("ZREVRANK", self.key, self._encoded(member)), _first)
+
+    def lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
+        """Members with their scores from the lowest score on."""
+        return self._range(limit, skip, ())
+
+    def highest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
+        """Members with their scores from the highest score on."""
+        return self._range(limit, skip, ("REV",))
+
+    def between(self, low: float, high: float, *, limit: int = -1, skip: int = 0) -> Operation[list[tuple[M, float]]]:
+        """Members with their scores from `low` to `high`, both included, from the lowest on."""
+        command = ("ZRANGE", self.key, low, high, "BYSCORE", "LIMIT", skip, limit, "WITHSCORES")
+        return self._read(command, self._pairs)
+
+    def count(self) -> Operation[int]:
+        """How many members there are."""
+        return self._read(("ZCARD", self.key), number)
+
+    def count_between(self, low: float, high: float) -> Operation[int]:
+        """How many members have a score from `low` to `high`, both included."""
+        return self._read(("ZCOUNT", self.key, low, high), number)
+
+    def remove(self, *members: M) -> Operation[int]:
+        """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
+        if not members:
+            raise BadValue(f"{self.key}: name at least one member")
+        return self._read(("ZREM", self.key, *map(self._encoded, members)), number)
+
+    def remove_between(self, low: float, high: float) -> Operation[int]:
+        """Take out the members with a score from `low` to `high`, both included; returns how many. Atomic."""
+        return self._read(("ZREMRANGEBYSCORE", self.key, low, high), number)
+
+    def keep_highest(self, count: int) -> Operation[int]:
+        """Take out all but the `count` highest; returns how many went. Atomic."""
+        return self._read(("ZREMRANGEBYRANK", self.key, 0, -_positive(count, self.key) - 1), number)
+
+    def keep_lowest(self, count: int) -> Operation[int]:
+        """Take out all but the `count` lowest; returns how many went. Atomic."""
+        return self._read(("ZREMRANGEBYRANK", self.key, _positive(count, self.key), -1), number)
+
+    def pop_lowest(self, count: int = 1) -> Operation[list[tuple[M, float]]]:
+        """Take out the lowest and get them: of several callers each gets others. Atomic."""
+        return self._read(("ZPOPMIN", self.key, _positive(count, self.key)), self._pairs)
+
+    async def live(self) -> list[M]:
+        """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
+        return await listing.live(self.bound, self.key)
+
+    def _zadd(
+        self,
+        flags: tuple[str, ...],
+        scores: Mapping[M, float],
+        until: dict[str, Moment],
+        finish: Callable[[list[Reply]], R],
+    ) -> Operation[R]:
+        if not scores:
+            raise BadValue(f"{self.key}: name at least one member")
+        pairs: list[Any] = []
+        for member, score in scores.items():
+            if type(score) not in (int, float) or score != score:
+                raise BadValue(f"{self.key}: a score is a number, not {type(score).__name__}")
+            pairs += (score, self._encoded(member))
+        return self._write([("ZADD", self.key, *flags, *pairs)], finish, until)
+
+    def _range(self, limit: int, skip: int, options: tuple[str, ...]) -> Operation[list[tuple[M, float]]]:
+        if limit < 0 or skip < 0:
+            raise BadValue(f"{self.key}: limit and skip are not negative")
+        # A stop before the first place gives nothing, which is what a limit of 0 asks for.
+        stop = skip + limit - 1 if limit else _BEFORE_ALL
+        return self._read(("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), self._pairs)
+
+    def _encoded(self, member: M) -> bytes:
+        data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
+        return data
+
+    def _pairs(self, replies: list[Reply]) -> list[tuple[M, float]]:
+        decode = self.bound.family.member.decode
+        return [(decode(data, self.key, self.bound.ring), score) for data, score in replies[0]]
+
+
+class SortedSet(Family[SortedSetKey[M]], Generic[M]):
+    """A family of sorted sets: `SortedSet("ranking:{id}:scores", str, lifetime=never("deleted with its ranking"))`."""
+
+    kind: ClassVar[str] = "zset"
+    kind_name: ClassVar[str] = "SortedSet"
+    verbs: ClassVar[type[Any]] = SortedSetKey
+
+    def __init__(
+        self, pattern: str, member: type[M] | Codec[M], *, score: str = "", **options: Unpack[Options]
+    ) -> None:
+        """`score` says in words what the score is, for the key document."""
+        super().__init__(pattern, **options)
+        self.member: Codec[M] = member if isinstance(member, Codec) else codec_for(member, where=pattern)
+        self.score_means = score
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"member": self.member}
+
+    @property
+    def value_shape(self) -> str:
+        return f"member: {self.member.describe()}; score: {self.score_means or 'number'}"
+
+
+def _positive(count: int, key: str) -> int:
+    if type(count) is not int or count < 1:
+        raise BadValue(f"{key}: a count is a whole number from 1 on")
+    return count
+
+
+def _first(replies: list[Reply]) -> Any:
+    return replies[0]
+
+
+def _score(replies: list[Reply]) -> float:
+    return float(replies[0])
+
+
+def _maybe_score(replies: list[Reply]) -> float | None:
+    return None if replies[0] is None else float(replies[0])

@@ -1,0 +1,177 @@
+"""Value: one value under one key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
+
+from keystead.errors import BadValue, StoreUnavailable
+from keystead.schema import listing
+from keystead.schema.codec import Codec, Versions, codec_for
+from keystead.schema.family import Bound, Family, Options
+from keystead.schema.key import Key, Moment, nothing
+from keystead.schema.lifetime import Until
+from keystead.schema.operation import Operation
+from keystead.stores import Command, Reply, Required, holds
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_CHANGE_ATTEMPTS = 20
+
+
+class ValueKey(Key, Generic[T]):
+    """One key that holds one value of type T."""
+
+    __slots__ = ()
+
+    def get(self) -> Operation[T | None]:
+        """The value; None: there is no such key. Raises Unreadable where it is not what the family says."""
+        return Operation(self.bound.store, [("GET", self.key)], self._read)
+
+    def set(self, value: T, **until: Moment) -> Operation[None]:
+        """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
+
+        It revives what was deleted meanwhile: to change a record that must still be there, use `replace`.
+        """
+        return self._write(value, until, "", nothing)
+
+    def add(self, value: T, **until: Moment) -> Operation[bool]:
+        """Write the value only if there is no such key. Of several callers one gets True. One round trip, atomic."""
+        return self._write(value, until, "NX", _was_written)
+
+    def replace(self, value: T, **until: Moment) -> Operation[bool]:
+        """Write the value only if the key is there; what was deleted or has expired stays dead (False).
+
+        It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
+        """
+        return self._write(value, until, "XX", _was_written)
+
+    def compare_and_set(self, expected: T, value: T, **until: Moment) -> Operation[bool]:
+        """Write the value only if the key holds exactly `expected`. Of several callers one gets True. Atomic.
+
+        It compares what is stored, so it cannot be used for sealed or versioned values, of which one value has
+        several stored forms: use `change` for those.
+        """
+        codec = self._codec
+        if codec.sealed or codec.versions is not None:
+            raise BadValue(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
+        at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
+        options = self.bound.family.lifetime.on_update(now_ms, at_ms)
+        data = codec.encode(value, self.key, self.bound.ring)
+        steps: list[Any] = [holds(self.key, codec.encode(expected, self.key)), ("SET", self.key, data, *options)]
+        return self._guarded(steps, value, now_ms, at_ms)
+
+    async def change(self, function: Callable[[T], T], **until: Moment) -> T | None:
+        """Read, change and write back, again and again until nobody came between. None: there is no such key.
+
+        `function` gets the value and returns the new one; it may be called several times. At least two round trips.
+        """
+        for _ in range(_CHANGE_ATTEMPTS):
+            raw: bytes | None = (await self.bound.store.run([("GET", self.key)]))[0]
+            if raw is None:
+                return None
+            value = function(self._codec.decode(raw, self.key, self.bound.ring))
+            at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
+            options = self.bound.family.lifetime.on_update(now_ms, at_ms)
+            data = self._codec.encode(value, self.key, self.bound.ring)
+            steps: list[Any] = [holds(self.key, raw), ("SET", self.key, data, *options)]
+            if await self._guarded(steps, value, now_ms, at_ms):
+                return value
+        raise StoreUnavailable(f"{self.key} was changed by others {_CHANGE_ATTEMPTS} times in a row; try again")
+
+    def consume(self) -> Operation[T | None]:
+        """Read and delete in one atomic step: of several callers one gets the value, the others None."""
+        return Operation(self.bound.store, [("GETDEL", self.key)], self._read)
+
+    def use(self) -> Operation[T | None]:
+        """The value, and a touch if the last one is `touch_every` ago. For sliding families.
+
+        One round trip; a second one only where a touch is due, so most reads write nothing. Nothing is revived.
+        """
+        lifetime = self._sliding("use")
+
+        def follow(replies: list[Reply]) -> Any:
+            left_ms = replies[1]
+            if left_ms >= 0 and lifetime.is_due(left_ms):
+                return self.touch()
+            return None
+
+        return Operation(self.bound.store, [("GET", self.key), ("PTTL", self.key)], self._read, follow=follow)
+
+    @property
+    def _codec(self) -> Codec[T]:
+        codec: Codec[T] = self.bound.family.codec
+        return codec
+
+    def _read(self, replies: list[Reply]) -> T | None:
+        raw = replies[0]
+        if raw is None:
+            return None
+        bound = self.bound
+        value: T = bound.family.codec.decode(raw, self.key, bound.ring)
+        return value
+
+    def _write(self, value: T, until: dict[str, Moment], only: str, finish: Callable[[list[Reply]], R]) -> Operation[R]:
+        bound = self.bound
+        family, key = bound.family, self.key
+        data = family.codec.encode(value, key, bound.ring)
+        lifetime = family.lifetime
+        at_ms = self._at_ms(value, until) if until or family.has_moment else None
+        now_ms = bound.now_ms()
+        options = lifetime.on_update(now_ms, at_ms) if only == "XX" else lifetime.on_create(now_ms, at_ms)
+        command = ("SET", key, data, *options, only) if only else ("SET", key, data, *options)
+        if family.listed_in:
+            return self._listed([Required(command) if only else command], value, now_ms, at_ms, finish)
+        return Operation(bound.store, [command], finish)
+
+    def _guarded(self, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
+        if self.bound.family.listed_in:
+            return self._listed(steps, value, now_ms, at_ms, _true)
+        return Operation(self.bound.store, steps, _true, atomic=True, stopped=False)
+
+    def _listed(self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any) -> Operation[Any]:
+        values = self.values
+        dies_ms = self.bound.family.lifetime.deadline_ms(now_ms, at_ms)
+        writes: list[tuple[listing.Entry, list[Command]]] = [
+            (entry, listing.put(entry, values, value, now_ms, dies_ms))
+            for entry in listing.entries(self.bound, values, value)
+        ]
+        return listing.Listed(self.bound, values, record, writes, finish, stopped=False)
+
+
+class Value(Family[ValueKey[T]], Generic[T]):
+    """A family of single values: `Value("sess:{sid}", Session, lifetime=after("30d"))`."""
+
+    kind: ClassVar[str] = "string"
+    kind_name: ClassVar[str] = "Value"
+    verbs: ClassVar[type[Any]] = ValueKey
+    listable: ClassVar[bool] = True
+
+    def __init__(
+        self, pattern: str, type_: type[T], *, versions: Versions | None = None, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(pattern, **options)
+        self.codec: Codec[T] = codec_for(type_, versions=versions, where=pattern)
+        self.has_moment = isinstance(self.lifetime, Until)
+
+    @property
+    def codecs(self) -> Mapping[str, Codec[Any]]:
+        return {"value": self.codec}
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        return self.codec.field_names
+
+    async def read(self, bound: Bound[Any], key: str) -> tuple[bytes | None, T | None]:
+        """The value as it is stored and as it is read. Raises Unreadable."""
+        raw: bytes | None = (await bound.store.run([("GET", key)]))[0]
+        return raw, None if raw is None else self.codec.decode(raw, key, bound.ring)
+
+
+def _was_written(replies: list[Reply]) -> bool:
+    return replies[0] is not None
+
+
+def _true(replies: list[Reply]) -> bool:
+    return True

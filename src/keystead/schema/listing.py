@@ -1,0 +1,182 @@
+"""Index entries: written with the record they name, and pruned when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keystead.errors import BadValue
+from keystead.schema.operation import Operation
+from keystead.schema.relation import Relation, taken
+from keystead.stores import Command, Reply, Step, absent
+
+if TYPE_CHECKING:
+    from keystead.schema.family import Bound
+
+# An index is pruned by a write when it has this many entries, and each time it has doubled since: so it is never more
+# than about twice as large as what it lists, and a write costs a constant on average.
+PRUNE_FROM = 16
+_AT_ONCE = 200
+
+
+class Entry(NamedTuple):
+    """Where one record is listed."""
+
+    relation: Relation
+    index: Bound[Any]
+    key: str
+    member: bytes
+    together: bool  # whether record and entry can be written in one atomic step
+
+
+def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[Entry]:
+    """Where a record with these values of its placeholders, and this value, is listed."""
+    found = []
+    for relation in bound.family.listed_in:
+        index = bound.related(relation.target)
+        where = relation.target_values(values, value)
+        if where is None:
+            missing = ", ".join(
+                o.name or "its value" for o in relation.origins.values() if o and o.kind != "placeholder"
+            )
+            raise BadValue(
+                f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty here"
+            )
+        key = index(**where).key
+        member = index.family.codecs["member"].encode(values[relation.member], key)
+        found.append(Entry(relation, index, key, member, one_step(relation, bound)))
+    return found
+
+
+def one_step(relation: Relation, bound: Bound[Any]) -> bool:
+    """Whether a key and the related one can be part of one atomic step: always, except across slots of a cluster."""
+    if bound.store.guarantees.atomic == "any keys":
+        return True
+    own, other = relation.source.pattern.tag, relation.target.pattern.tag
+    origin = relation.origins.get(other) if other else None
+    return own is not None and origin is not None and (origin.kind, origin.name) == ("placeholder", own)
+
+
+def put(entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: int | None) -> list[Command]:
+    """The commands that write an entry. The last one counts the index, for `upkeep`."""
+    lifetime = entry.index.family.lifetime
+    renewal = lifetime.on_write(entry.key, now_ms, at_ms)
+    if entry.index.family.kind == "set":
+        return [("SADD", entry.key, entry.member), *renewal, ("SCARD", entry.key)]
+    score = _score(entry, values, value, now_ms if at_ms is None else at_ms)
+    return [("ZADD", entry.key, score, entry.member), *renewal, ("ZCARD", entry.key)]
+
+
+def take_out(entry: Entry) -> Command:
+    return ("SREM" if entry.index.family.kind == "set" else "ZREM", entry.key, entry.member)
+
+
+def upkeep(entry: Entry, count: Reply) -> Awaitable[None] | None:
+    """The pruning that is due at this size of the index, if any."""
+    if isinstance(count, int) and count >= PRUNE_FROM and count & (count - 1) == 0:
+        return prune(entry.index, entry.key)
+    return None
+
+
+async def prune(index: Bound[Any], key: str) -> None:
+    """Take the entries out of an index whose records are gone."""
+    await live(index, key)
+
+
+async def live(index: Bound[Any], key: str) -> list[Any]:
+    """The members of an index whose records are there; the others are taken out. Two round trips, or three."""
+    by_name = index.family.kind == "set"
+    command: Command = ("SMEMBERS", key) if by_name else ("ZRANGE", key, 0, -1)
+    raw: Iterable[bytes] = (await index.store.run([command]))[0]
+    codec, where = index.family.codecs["member"], index.parse(key) or {}
+    members = [(data, codec.decode(data, key, index.ring)) for data in raw]
+    alive: list[Any] = []
+    for at in range(0, len(members), _AT_ONCE):
+        page = [(data, member, sources(index, where, member)) for data, member in members[at : at + _AT_ONCE]]
+        found = await index.store.run([("EXISTS", *keys) for _, _, keys in page])
+        alive += [member for (_, member, _), there in zip(page, found, strict=True) if there]
+        dead = [(data, keys) for (data, _, keys), there in zip(page, found, strict=True) if not there]
+        await asyncio.gather(*(take_dead(index, key, data, keys) for data, keys in dead))
+    return alive
+
+
+def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
+    """The keys that an entry names: one for each family that is listed here."""
+    keys = []
+    for relation in index.family.lists:
+        values = relation.source_values(where, member)
+        if values is not None and relation.source in index.keyspace.families.values():
+            keys.append(index.related(relation.source)(**values).key)
+    return keys
+
+
+async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
+    """Take one entry out if what it names is still gone: a record made since then keeps its entry."""
+    command: Command = ("SREM" if index.family.kind == "set" else "ZREM", key, data)
+    if all(one_step(relation, index) for relation in index.family.lists):
+        guards: list[Step] = [absent(name) for name in names]
+        outcome = await index.store.atomically([*guards, command])
+        return bool(outcome) and bool(outcome.replies[-1])
+    # Across slots of a cluster nothing guards this. Records are made under new ids, so what is gone stays gone.
+    return bool((await index.store.run([command]))[0])
+
+
+def _score(entry: Entry, values: dict[str, Any], value: Any, otherwise: int) -> float | int:
+    if entry.relation.score is None:
+        return otherwise
+    score = taken(entry.relation.score, values, value)
+    if isinstance(score, datetime):
+        return round(score.timestamp() * 1000)
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise BadValue(f"{entry.relation.source.place}: its score in {entry.relation.target.name} is no number or time")
+    return score
+
+
+class Listed(Operation[Any]):
+    """A write of a record and of the entries that name it.
+
+    One atomic step where the store can do it. Across slots of a cluster the entries are written first: an entry
+    without a record is pruned by the next reader, but a record without an entry would stay unseen.
+    """
+
+    __slots__ = ("_entries", "_places", "_split")
+
+    def __init__(
+        self, bound: Bound[Any], values: dict[str, Any], record: list[Any], writes: list[tuple[Entry, list[Command]]],
+        result: Any, stopped: Any,
+    ) -> None:  # fmt: skip
+        # Where one entry is in another slot, all go before the record: then no order can leave a record unlisted.
+        self._split = not all(entry.together for entry, _ in writes)
+        steps: list[Any] = [] if self._split else list(record)
+        self._entries, self._places = [], []
+        for entry, commands in writes:
+            steps += commands
+            self._entries.append(entry)
+            self._places.append(len(steps) - 1)
+        super().__init__(
+            bound.store, steps + (list(record) if self._split else []), result, atomic=True, stopped=stopped,
+            follow=self._prune,
+        )  # fmt: skip
+
+    async def _alone(self) -> Any:
+        if not self._split:
+            return await super()._alone()
+        last = self._places[-1] + 1
+        counts = await self.store.run(self.steps[:last])
+        outcome = await self.store.atomically(self.steps[last:])
+        if not outcome:
+            return self.stopped
+        replies = [*counts, *outcome.replies]
+        await self.upkeep(replies)
+        return self.finish(outcome.replies)
+
+    def _prune(self, replies: list[Reply]) -> Awaitable[None] | None:
+        due = [upkeep(entry, replies[place]) for entry, place in zip(self._entries, self._places, strict=True)]
+        work = [one for one in due if one is not None]
+        return _all(work) if work else None
+
+
+async def _all(work: list[Awaitable[None]]) -> None:
+    await asyncio.gather(*work)

@@ -1,0 +1,186 @@
+"""Operations: what a verb of a key returns. Await one, or put several into one `run` or one `atomically`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from keystead.errors import BadArgument, KeysteadError, StoreError
+from keystead.stores import Outcome, Reply, Required, Step, Store
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+_NOT_STOPPED: Any = object()
+
+
+class Operation(Generic[R]):
+    """One round trip that has not been made yet.
+
+    `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them as
+    one, all or nothing. An operation is used once.
+    """
+
+    __slots__ = ("atomic", "finish", "follow", "steps", "stopped", "store")
+
+    def __init__(
+        self,
+        store: Store,
+        steps: list[Any],
+        finish: Callable[[list[Reply]], R],
+        *,
+        atomic: bool = False,
+        stopped: Any = _NOT_STOPPED,
+        follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
+    ) -> None:
+        self.store = store
+        self.steps = steps
+        self.finish = finish
+        self.atomic = atomic  # its steps are one: they go through `atomically` even when it is awaited alone
+        self.stopped = stopped  # its result where a guard of its own stopped it
+        self.follow = follow  # upkeep that its replies may ask for, such as pruning
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self._alone().__await__()
+
+    async def _alone(self) -> R:
+        if self.atomic:
+            outcome = await self.store.atomically(self.steps)
+            if not outcome:
+                return cast("R", self.stopped)
+            replies = outcome.replies
+        else:
+            replies = await self.store.run(self.steps)
+        if self.follow is not None:
+            await self.upkeep(replies)
+        return self.finish(replies)
+
+    async def upkeep(self, replies: list[Reply]) -> None:
+        if self.follow is not None:
+            work = self.follow(replies)
+            if work is not None:
+                await work
+
+    def in_batch(self) -> list[Any]:
+        """The steps, for a batch of which this is a part."""
+        return self.steps
+
+    def required(self) -> Operation[R]:
+        """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect."""
+        steps = self.in_batch()
+        first = steps[0]
+        marked = first if not isinstance(first, Sequence) else Required(first)
+        return Operation(self.store, [marked, *steps[1:]], self.finish, atomic=True, stopped=None, follow=self.follow)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[R_co]):
+    """What `keys.atomically` did. True where everything took effect, false where nothing did.
+
+    `values` holds the result of each operation; where it was stopped it is empty, and `stopped_at` is the place of
+    the operation that stopped it.
+    """
+
+    values: R_co
+    stopped_at: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.stopped_at is None
+
+
+async def run(operations: Sequence[Operation[Any]]) -> list[Any]:
+    """The results in order: one round trip a store.
+
+    An operation that is atomic by itself stays so; it leaves with the others and may take effect before or after them.
+    Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
+    """
+    results: list[Any] = [None] * len(operations)
+    together: dict[int, list[int]] = {}
+    work: list[Awaitable[None]] = []
+    for place, operation in enumerate(operations):
+        if operation.atomic:
+            work.append(_run_alone(operation, place, results))
+        else:
+            together.setdefault(id(operation.store), []).append(place)
+    work += [_run_together(operations, places, results) for places in together.values()]
+    if len(work) == 1:
+        await work[0]
+    else:
+        await asyncio.gather(*work)
+    errors = [result for result in results if isinstance(result, _Failed)]
+    if errors:
+        first = errors[0].error
+        if isinstance(first, KeysteadError):
+            first.results = [result.error if isinstance(result, _Failed) else result for result in results]
+        raise first
+    return results
+
+
+async def _run_alone(operation: Operation[Any], place: int, results: list[Any]) -> None:
+    try:
+        results[place] = await operation
+    except Exception as error:
+        results[place] = _Failed(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
+async def _run_together(operations: Sequence[Operation[Any]], places: list[int], results: list[Any]) -> None:
+    steps = [step for place in places for step in operations[place].in_batch()]
+    try:
+        replies = await operations[places[0]].store.run(steps)
+    except StoreError as error:
+        replies = error.replies or [error] * len(steps)
+    at = 0
+    for place in places:
+        operation = operations[place]
+        own = replies[at : at + len(operation.steps)]
+        at += len(own)
+        results[place] = _result(operation, own)
+        if not isinstance(results[place], _Failed):
+            await operation.upkeep(own)
+
+
+def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
+    for reply in replies:
+        if isinstance(reply, StoreError):
+            return _Failed(reply)
+    try:
+        return operation.finish(replies)
+    except Exception as error:
+        return _Failed(error)
+
+
+async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
+    """All of them, or none. One round trip."""
+    if not operations:
+        return Done(())
+    store = operations[0].store
+    if any(operation.store is not store for operation in operations):
+        raise BadArgument("what is to be one atomic step must live in one store; these families have different roles")
+    parts = [operation.in_batch() for operation in operations]
+    steps: list[Step] = [step for part in parts for step in part]
+    outcome = await store.atomically(steps)
+    if not outcome:
+        return Done((), _place(outcome, parts))
+    at, values = 0, []
+    for operation, part in zip(operations, parts, strict=True):
+        own = outcome.replies[at : at + len(part)]
+        at += len(part)
+        await operation.upkeep(own)
+        values.append(operation.finish(own))
+    return Done(tuple(values))
+
+
+def _place(outcome: Outcome, parts: list[list[Any]]) -> int:
+    left = cast("int", outcome.stopped_at)
+    for place, part in enumerate(parts):
+        if left < len(part):
+            return place
+        left -= len(part)
+    raise AssertionError("the step that stopped is one of the steps")  # pragma: no cover

@@ -1,0 +1,432 @@
+"""Patterns: how the keys of a family are written, and how they are taken apart again.
+
+`user:{uid}:sessions` renders keys and parses them. It is injective and reversible: for every value,
+`parse(render(x)) == x`, whatever is in it, and two different values never make the same key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import pairwise
+from keyword import iskeyword
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from keystead.errors import BadDeclaration, BadKey, shown
+from keystead.schema.overlap import Automaton, Language, choice, common_text, longest, sequence
+from keystead.schema.placeholder import SHORTEST_BOUND, TYPES, Place, PlaceholderType, unknown_type
+from keystead.stores.globs import escape
+
+
+class Pattern:
+    """Literal text with placeholders: `{name}`, `{name:type}`, `{name<=N}` or `{name:type<=N}`.
+
+    The value of a placeholder is turned into text by its type (`text` if none is named). Of that text these
+    characters are percent-escaped as UTF-8: `%`, `:`, `{`, `}`, and, if another placeholder follows before the next
+    `:`, the first character of the literal between the two. So `{service}s:index` writes `bbs` as `bbss:index`.
+
+    A value whose escaped text is longer than N bytes is not cut but hashed: `%~` and its SHA-256. It is parsed as
+    `Hashed`, which renders the same key again.
+
+    One tail may stand at the end, in brackets: `{key}[_{page}]` without a page is `{key}`.
+
+    `tag` names the placeholder that is the hash tag of a cluster. With `tagged=True` its value stands in braces:
+    `counter:{example-a1b2c3d4}:total`.
+
+    Raises BadDeclaration for a pattern that is written wrongly (`bad-pattern`), or whose keys could not be taken
+    apart again (`ambiguous-pattern`).
+    """
+
+    text: str  # as declared
+    names: tuple[str, ...]  # the placeholders in order
+    types: Mapping[str, PlaceholderType]
+    tag: str | None
+
+    def __init__(self, text: str, *, tag: str | None = None) -> None:
+        parts, layout = _read(text)
+        self.text = text
+        self.names = tuple(part.name for part in parts)
+        self.types = MappingProxyType({part.name: part.type for part in parts})
+        self.tag = tag
+        self._layout = layout
+        self._places = tuple(
+            Place(text, part.name, part.type, part.bound, layout.separator_behind(at)) for at, part in enumerate(parts)
+        )
+        self._tagged_layout = layout if tag is None else layout.tagged(self._tag_place(tag))
+        self._expressions: dict[bool, re.Pattern[str]] = {}
+        self._renderers: dict[bool, Callable[..., str]] = {}
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})" if self.tag is None else f"Pattern({self.text!r}, tag={self.tag!r})"
+
+    def render(self, values: Mapping[str, object], *, tagged: bool = False) -> str:
+        """The key of these values. The tail is left out if its value is None or missing.
+
+        Raises BadKey if a placeholder is missing or unknown, or if a value does not fit its type.
+        """
+        return self.renderer(tagged=tagged)(**values)
+
+    def renderer(self, *, tagged: bool = False) -> Callable[..., str]:
+        """The same as a function, for whoever renders often. Its positional arguments are in the order of `names`."""
+        if tagged not in self._renderers:
+            self._renderers[tagged] = self._make_renderer(self._layout_of(tagged))
+        return self._renderers[tagged]
+
+    def render_one(self, name: str, value: object) -> str:
+        """What stands in a key for the value of one placeholder. Raises BadKey as `render` does."""
+        if name not in self.names:
+            raise self._unknown(name)
+        return self._places[self.names.index(name)].write(value)
+
+    def parse(self, key: str | bytes, *, tagged: bool = False) -> dict[str, Any] | None:
+        """The values of a key, or None if `render` never makes it. The value of a tail that is left out is None.
+
+        Each key has one meaning: what is escaped needlessly, or in lower-case, is no key of this pattern.
+        """
+        if isinstance(key, bytes):
+            try:
+                key = key.decode()
+            except UnicodeDecodeError:
+                return None
+        match = self._expression(tagged).fullmatch(key)
+        if match is None:
+            return None
+        try:
+            return {
+                place.name: None if written is None else place.read(written)
+                for place, written in zip(self._places, match.groups(), strict=True)
+            }
+        except Exception:  # whatever a type says of a text that it never made, it is a key of somebody else
+            return None
+
+    def glob(self, values: Mapping[str, object] | None = None, *, tagged: bool = False) -> str:
+        """A Redis glob that matches every key with these values, for SCAN. What is not given may be anything.
+
+        It matches too much, because `*` goes across `:`; parse what it finds. A tail that is given as None must be
+        missing. Raises BadKey as `render` does.
+        """
+        given = {} if values is None else values
+        self._refuse_unknown(given)
+        layout, places = self._layout_of(tagged), self._places
+        any_tail = layout.has_tail and self.names[-1] not in given
+        if layout.has_tail and given.get(self.names[-1]) is None:
+            places = places[:-1]
+        pieces = [escape(place.write(given[place.name])) if place.name in given else "*" for place in places]
+        ends_with_anything = not layout.end and pieces[-1:] == ["*"]
+        return layout.spelled(pieces, escape) + ("*" if any_tail and not ends_with_anything else "")
+
+    def overlap(self, other: Pattern) -> str | None:
+        """A shortest key that both can make, or None if there is none.
+
+        Exact for the types of Keystead. A type of your own is taken to make any text of its characters.
+        Whether tags are written makes no difference.
+        """
+        return common_text(self._automaton, other._automaton)
+
+    def example(self) -> str:
+        """A key for people to look at. With types of your own it may be one that `parse` does not know."""
+        return self._layout.spelled([place.example() for place in self._places])
+
+    @cached_property
+    def max_bytes(self) -> int | None:
+        """The length of the longest key in UTF-8, the braces of a tag among it; None if there is no longest."""
+        length = longest(self._language)
+        return length if length is None or self.tag is None else length + len("{}")
+
+    @cached_property
+    def display(self) -> str:
+        """The pattern as documents show it: without types and bounds."""
+        names = [f"{{{name}}}" for name in self.names]
+        if not self._layout.has_tail:
+            return self._layout.spelled(names)
+        return f"{self._layout.spelled(names[:-1])}[{self._layout.literals[-1]}{names[-1]}]"
+
+    @cached_property
+    def _language(self) -> Language:
+        pieces = [
+            sequence(literal, place.language)
+            for literal, place in zip(self._layout.literals, self._places, strict=True)
+        ]
+        body = self._layout.body
+        return sequence(*pieces[:body], self._layout.end, *(choice("", tail) for tail in pieces[body:]))
+
+    @cached_property
+    def _automaton(self) -> Automaton:
+        return Automaton(self._language)
+
+    def _layout_of(self, tagged: bool) -> _Layout:
+        return self._tagged_layout if tagged else self._layout
+
+    def _expression(self, tagged: bool) -> re.Pattern[str]:
+        """Finds what stands in a key for each placeholder. There is only one way in which it can match."""
+        if tagged not in self._expressions:
+            layout = self._layout_of(tagged)
+            groups = [f"({place.expression})" for place in self._places]
+            body = layout.spelled(groups[: layout.body], re.escape)
+            tail = f"(?:{re.escape(layout.literals[-1])}{groups[-1]})?" if layout.has_tail else ""
+            self._expressions[tagged] = re.compile(body + tail)
+        return self._expressions[tagged]
+
+    def _make_renderer(self, layout: _Layout) -> Callable[..., str]:
+        """A function as short as the pattern allows: it is called for each access to each key."""
+        quick = len(self.names) == 1 and not layout.has_tail
+        return self._short_renderer(layout) if quick else self._long_renderer(layout)
+
+    def _short_renderer(self, layout: _Layout) -> Callable[..., str]:
+        [name], [before], [place] = self.names, layout.literals, self._places
+        arranged, end, write = self._arranged, layout.end, place.write
+
+        def render(*args: object, **kwargs: object) -> str:
+            if len(args) == 1 and not kwargs:
+                return before + write(args[0]) + end
+            if len(kwargs) == 1 and not args and name in kwargs:
+                return before + write(kwargs[name]) + end
+            return before + write(*arranged(args, kwargs)) + end
+
+        return render
+
+    def _long_renderer(self, layout: _Layout) -> Callable[..., str]:
+        arranged, names, end = self._arranged, self.names, layout.end
+        count, name_set = len(names), frozenset(names)
+        pieces = [(before, place.write) for before, place in zip(layout.literals, self._places, strict=True)]
+        body, tail = pieces[: layout.body], pieces[layout.body :]
+
+        def render(*args: object, **kwargs: object) -> str:
+            if kwargs.keys() == name_set and not args:
+                values: Sequence[object] = list(map(kwargs.__getitem__, names))
+            else:
+                values = args if len(args) == count and not kwargs else arranged(args, kwargs)
+            key = ""
+            for (before, write), value in zip(body, values):  # noqa: B905 - quicker; the tail's value is left over
+                key += before + write(value)
+            key += end
+            for before, write in tail:
+                if values[-1] is not None:
+                    key += before + write(values[-1])
+            return key
+
+        return render
+
+    def _arranged(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
+        """The values in the order of the placeholders; None for a tail that is not given. Raises BadKey."""
+        names = self.names
+        if len(args) > len(names):
+            raise self._wrong_call(f"{len(args)} values were given for {len(names)} placeholders")
+        self._refuse_unknown(kwargs)
+        values = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in values:
+                raise self._wrong_call(f"{name} was given twice")
+        values |= kwargs
+        if self._layout.has_tail:
+            values.setdefault(names[-1], None)
+        for name in names:
+            if name not in values:
+                raise self._wrong_call(f"{name} is missing")
+        return [values[name] for name in names]
+
+    def _refuse_unknown(self, given: Mapping[str, object]) -> None:
+        for name in given:
+            if name not in self.names:
+                raise self._unknown(name)
+
+    def _unknown(self, name: str) -> BadKey:
+        near = get_close_matches(name, self.names, 1)
+        return self._wrong_call(f"there is no {shown(name)}{f', did you mean {near[0]}?' if near else ''}")
+
+    def _wrong_call(self, what: str) -> BadKey:
+        call = ", ".join(f"{name}=..." for name in self.names)
+        return BadKey(f"{shown(self.text)}: {what}; write ({call})")
+
+    def _tag_place(self, tag: str) -> int:
+        if tag not in self.names:
+            advice = f"write {' or '.join(self.names)}" if self.names else "leave it out"
+            raise _bad(self.text, f"the tag {shown(tag)!r} is none of its placeholders; {advice}")
+        if self._layout.has_tail and tag == self.names[-1]:
+            raise _bad(self.text, f"the tag {tag!r} stands in the tail, which may be missing; name one before it")
+        return self.names.index(tag)
+
+
+class _Layout(NamedTuple):
+    """The literals of a pattern: one before each placeholder, and one behind the last that always stands there.
+
+    With a tail, the last of `literals` is the one in the brackets.
+    """
+
+    literals: tuple[str, ...]
+    end: str
+    has_tail: bool
+
+    @property
+    def body(self) -> int:
+        """How many placeholders always stand there."""
+        return len(self.literals) - self.has_tail
+
+    def spelled(self, pieces: Sequence[str], literal: Callable[[str], str] = str) -> str:
+        """The pieces with the literals between them; the tail is left out if there is no piece for it."""
+        spelled = [literal(before) + piece for before, piece in zip(self.literals, pieces, strict=False)]
+        spelled.insert(self.body, literal(self.end))
+        return "".join(spelled)
+
+    def behind(self, place: int) -> str:
+        """The literal between a placeholder and the next, or the end."""
+        if place + 1 < self.body:
+            return self.literals[place + 1]
+        if self.has_tail and place + 1 == self.body:
+            return self.end + self.literals[-1]
+        return self.end if place < self.body else ""
+
+    def separator_behind(self, place: int) -> str:
+        """The first character of the literal between a placeholder and the next one in the same segment, or none."""
+        behind = self.behind(place)
+        return "" if place + 1 == len(self.literals) or ":" in behind else behind[0]
+
+    def tagged(self, place: int) -> _Layout:
+        """The same with braces around a placeholder."""
+        literals = list(self.literals)
+        literals[place] += "{"
+        if place + 1 == self.body:
+            return self._replace(literals=tuple(literals), end="}" + self.end)
+        literals[place + 1] = "}" + literals[place + 1]
+        return self._replace(literals=tuple(literals))
+
+
+class _Part(NamedTuple):
+    """A placeholder as it is declared, the literal before it, and where its brace stands."""
+
+    literal: str
+    name: str
+    type: PlaceholderType
+    bound: int | None
+    at: int
+
+
+def _read(text: str) -> tuple[list[_Part], _Layout]:
+    """Take a declaration apart. Raises BadDeclaration with what to write instead."""
+    if not isinstance(text, str):
+        raise BadDeclaration(f"a pattern is a str, such as 'user:{{uid}}', not {type(text).__name__}", "bad-pattern")
+    if not text:
+        raise BadDeclaration("a pattern is empty; write at least one character, such as 'user:{uid}'", "bad-pattern")
+    for at, character in enumerate(text):
+        if "\ud800" <= character <= "\udfff":
+            raise _bad(text, f"the lone surrogate {_where(at)} has no UTF-8; leave it out")
+    body = _body_length(text)
+    parts, end = _read_parts(text, 0, body)
+    has_tail = body < len(text)
+    if has_tail:
+        parts.append(_read_tail(text, body))
+        if body == 0:
+            raise _bad(text, f"nothing stands before the tail; write {text[1:-1]}")
+    layout = _Layout(tuple(part.literal for part in parts), end, has_tail)
+    _refuse_repeated_names(text, parts)
+    _refuse_what_is_ambiguous(text, parts, layout)
+    return parts, layout
+
+
+def _body_length(text: str) -> int:
+    """Where the tail begins, or the length of the text if there is none."""
+    opening, closing = text.find("["), text.find("]")
+    if closing >= 0 and not 0 <= opening < closing:
+        raise _bad(text, f"the ] {_where(closing)} closes nothing; leave it out")
+    if opening < 0:
+        return len(text)
+    if closing < 0:
+        raise _bad(text, f"the [ {_where(opening)} is not closed; write ] at the end of the tail")
+    if closing != len(text) - 1:
+        raise _bad(text, f"the tail that ends {_where(closing)} is not the end; move what is behind it before the [")
+    second = text.find("[", opening + 1)
+    if second >= 0:
+        raise _bad(text, f"the [ {_where(second)} stands in the tail; leave it out, a pattern has one tail at most")
+    return opening
+
+
+def _read_tail(text: str, opening: int) -> _Part:
+    parts, end = _read_parts(text, opening + 1, len(text) - 1)
+    if len(parts) != 1 or end:
+        raise _bad(text, f"the tail {_where(opening)} is not a literal and one placeholder; write it as in [_{{page}}]")
+    if not parts[0].literal and text[opening - 1 : opening] != "}":
+        raise _bad(text, f"the tail {_where(opening)} begins with no literal; write it as in [_{{page}}]")
+    return parts[0]
+
+
+def _read_parts(text: str, start: int, stop: int) -> tuple[list[_Part], str]:
+    """The placeholders from one place in a text to another, and the literal behind the last."""
+    parts: list[_Part] = []
+    while True:
+        opening = text.find("{", start, stop)
+        literal = text[start : opening if opening >= 0 else stop]
+        if "}" in literal:
+            raise _bad(text, f"the }} {_where(start + literal.index('}'))} closes nothing; write {{ before the name")
+        if opening < 0:
+            return parts, literal
+        closing = text.find("}", opening, stop)
+        if closing < 0 or "{" in text[opening + 1 : closing]:
+            name = re.match(r"\w*", text[opening + 1 :])
+            raise _bad(text, f"the {{ {_where(opening)} is not closed; write {{{name[0] if name else ''}}}")
+        parts.append(_read_placeholder(text, literal, opening, closing))
+        start = closing + 1
+
+
+def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _Part:
+    inside = text[opening + 1 : closing]
+    head, bounded, bound = inside.partition("<")
+    name, typed, type_name = head.partition(":")
+    what = f"{{{shown(inside)}}} {_where(opening)}"
+    if not name.isidentifier() or iskeyword(name):
+        raise _bad(text, f"{what} has no name that an argument can have; write {{{_usable(name)}}}")
+    if not typed:
+        type_name = "text"
+    if type_name not in TYPES:
+        raise _bad(text, f"{what}: {unknown_type(type_name)}")
+    if not bounded:
+        return _Part(literal, name, TYPES[type_name], None, opening)
+    if not re.fullmatch(r"=[1-9][0-9]{0,8}", bound):
+        raise _bad(text, f"{what} has no bound in bytes; write {{{head}<=64}}")
+    if int(bound[1:]) < SHORTEST_BOUND:
+        raise _bad(
+            text,
+            f"{what} has a bound shorter than the {SHORTEST_BOUND} bytes of a hashed value; "
+            f"write {{{head}<={SHORTEST_BOUND}}} or more",
+        )
+    return _Part(literal, name, TYPES[type_name], int(bound[1:]), opening)
+
+
+def _usable(name: str) -> str:
+    """A name like this one that an argument can have."""
+    words = re.sub(r"\W+", "_", name).strip("_")
+    if not words:
+        return "name"
+    return words if words.isidentifier() and not iskeyword(words) else f"{words}_" if iskeyword(words) else f"n{words}"
+
+
+def _refuse_repeated_names(text: str, parts: Sequence[_Part]) -> None:
+    seen: set[str] = set()
+    for part in parts:
+        if part.name in seen:
+            raise _bad(
+                text, f"{{{part.name}}} {_where(part.at)} stands there again; write {{{part.name}2}} or the like"
+            )
+        seen.add(part.name)
+
+
+def _refuse_what_is_ambiguous(text: str, parts: Sequence[_Part], layout: _Layout) -> None:
+    """Two placeholders need something between them that ends the first."""
+    for at, (part, following) in enumerate(pairwise(parts)):
+        between = layout.behind(at)
+        pair = f"{{{part.name}}} and {{{following.name}}} {_where(following.at)}"
+        write = f"write {{{part.name}}}:{{{following.name}}} or the like"
+        if not between:
+            raise _bad(text, f"nothing stands between {pair}, so a key has two readings; {write}", "ambiguous-pattern")
+        if between[0] == "%" and ":" not in between:
+            raise _bad(text, f"the % between {pair} reads like an escape; {write}", "ambiguous-pattern")
+
+
+def _where(at: int) -> str:
+    return f"at character {at + 1}"
+
+
+def _bad(text: str, sentence: str, finding: str = "bad-pattern") -> BadDeclaration:
+    return BadDeclaration(f'pattern "{shown(text)}": {sentence}', finding)

@@ -1,0 +1,223 @@
+"""Relations: what names a key, what it owns, whom it belongs to, where it leads.
+
+A relation points from one family to another and says where the other's placeholders come from: from a placeholder
+of the same key, from a field of its value, or from the value itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from keystead.errors import BadDeclaration
+
+if TYPE_CHECKING:
+    from keystead.schema.family import Family
+
+
+class _Value:
+    """Stands for the value itself, as in `counter.by(id=VALUE)`."""
+
+    def __repr__(self) -> str:
+        return "VALUE"
+
+
+VALUE: Final = _Value()
+Source: TypeAlias = str | _Value
+
+
+@dataclass(frozen=True)
+class Link:
+    """One end of a relation: a family (or its name, where it is declared further down) and where its key comes from."""
+
+    target: Family[Any] | str
+    where: Mapping[str, Source]
+    member: str | None = None
+    score: str | None = None
+
+
+def link(target: str, *, member: str | None = None, score: str | None = None, **where: Source) -> Link:
+    """A relation to a family that is declared further down, by its name: `leads_to=link("counter", id=VALUE)`."""
+    return Link(target, where, member, score)
+
+
+class Origin(NamedTuple):
+    """Where one value comes from: a placeholder of the key, a field of the value, or the value itself."""
+
+    kind: Literal["placeholder", "field", "value"]
+    name: str
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A link that was resolved against both families.
+
+    `origins` says for each placeholder of the target where it comes from; None: it is not known from here, and
+    every key of the target that fits the rest is meant.
+    """
+
+    kind: Literal["listed_in", "owns", "leads_to"]
+    source: Family[Any]
+    target: Family[Any]
+    origins: Mapping[str, Origin | None]
+    member: str = ""  # listed_in: the placeholder of the source whose value is the entry
+    score: Origin | None = None  # listed_in a sorted set: where the score comes from; None: the deadline, or now
+
+    @property
+    def from_key(self) -> bool:
+        """Whether the key of the source alone tells the key of the target."""
+        return all(origin is not None and origin.kind == "placeholder" for origin in self.origins.values())
+
+    @property
+    def needs_value(self) -> bool:
+        return any(origin is not None and origin.kind != "placeholder" for origin in self.origins.values())
+
+    @property
+    def scans(self) -> bool:
+        return any(origin is None for origin in self.origins.values())
+
+    def target_values(self, values: Mapping[str, Any], value: Any) -> dict[str, Any] | None:
+        """The target's placeholders that are known; None where the value has nothing in the field that names it."""
+        found: dict[str, Any] = {}
+        for name, origin in self.origins.items():
+            if origin is None:
+                continue
+            if origin.kind != "placeholder" and value is None:
+                return None
+            one = taken(origin, values, value)
+            if one is None:
+                return None
+            found[name] = one
+        return found
+
+    def source_values(self, target_values: Mapping[str, Any], member: Any = None) -> dict[str, Any] | None:
+        """The other way round: the source's placeholders from the target's; None where they are not all known."""
+        found = {
+            origin.name: target_values[name]
+            for name, origin in self.origins.items()
+            if origin is not None and origin.kind == "placeholder"
+        }
+        if self.member:
+            found[self.member] = member
+        return found if set(found) == set(self.source.pattern.names) else None
+
+
+def taken(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
+    """What the origin names, of a key with these values of its placeholders and this value."""
+    match origin.kind:
+        case "placeholder":
+            return values[origin.name]
+        case "field":
+            return value.get(origin.name) if isinstance(value, Mapping) else getattr(value, origin.name, None)
+        case _:
+            return value
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whom a family belongs to, as in `member_of="user:{uid}"`: a kind of subject, and where its id comes from."""
+
+    kind: str
+    origin: Origin
+
+
+def as_links(given: Family[Any] | Link | str | Sequence[Family[Any] | Link | str] | None) -> list[Link]:
+    """A relation is written as one family or link, or as a list of them."""
+    if given is None:
+        return []
+    each = given if isinstance(given, list | tuple) else [given]
+    return [one if isinstance(one, Link) else Link(one, {}) for one in each]  # type: ignore[arg-type]
+
+
+def resolve(
+    kind: Literal["listed_in", "owns", "leads_to"],
+    source: Family[Any],
+    given: Link,
+    families: Mapping[str, Family[Any]],
+) -> Relation:
+    """The relation that a link of `source` means, among the families of one keyspace. Raises BadDeclaration."""
+    target = _target(kind, source, given, families)
+    unknown = set(given.where) - set(target.pattern.names)
+    if unknown:
+        raise _dangling(source, f"{kind} names {min(unknown)!r}, which is no placeholder of {target.pattern.text}")
+    origins = {name: _origin(kind, source, target, name, given.where.get(name)) for name in target.pattern.names}
+    for name, origin in origins.items():
+        if origin is None and kind != "owns":
+            raise _dangling(
+                source,
+                f"{kind} {target.name} needs {name!r}, which is neither a placeholder nor a field here; "
+                f'say where it comes from: {target.name}.by({name}="...")',
+            )
+    if kind != "listed_in":
+        return Relation(kind, source, target, origins)
+    if target.kind not in ("set", "zset"):
+        raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
+    member = given.member or _member(source, target, origins)
+    if member not in source.pattern.names:
+        raise _dangling(source, f"listed_in names {member!r} as the member, which is no placeholder of this family")
+    score = _origin(kind, source, target, given.score, None) if given.score else None
+    if given.score and score is None:
+        raise _dangling(
+            source, f"listed_in takes its score from {given.score!r}, which is neither placeholder nor field"
+        )
+    relation = Relation(kind, source, target, origins, member, score)
+    lost = set(source.pattern.names) - {member} - {o.name for o in origins.values() if o and o.kind == "placeholder"}
+    if lost:
+        raise _dangling(
+            source,
+            f"an entry of {target.name} could not be followed back: it does not tell {min(lost)!r}; "
+            f"add {{{min(lost)}}} to the pattern of the index",
+        )
+    return relation
+
+
+def resolve_subject(source: Family[Any], text: str) -> Subject:
+    """`user:{uid}`: the subject's kind, and the placeholder or field of this family that holds the subject's id."""
+    found = re.fullmatch(r"([A-Za-z][\w-]*):\{(\w+)\}", str(text))
+    if not found:
+        raise _dangling(source, f'member_of is written as "user:{{uid}}", not {text!r}')
+    origin = _origin("member_of", source, None, found[2], None)
+    if origin is None:
+        raise _dangling(source, f"member_of names {found[2]!r}, which is neither a placeholder nor a field here")
+    return Subject(found[1], origin)
+
+
+def _target(kind: str, source: Family[Any], given: Link, families: Mapping[str, Family[Any]]) -> Family[Any]:
+    target = families.get(given.target) if isinstance(given.target, str) else given.target
+    if target is None or target not in families.values():
+        name = given.target if isinstance(given.target, str) else given.target.pattern.text
+        raise _dangling(source, f"{kind} names {name!r}, which is no family of this keyspace")
+    return target
+
+
+def _origin(
+    kind: str, source: Family[Any], target: Family[Any] | None, name: str, given: Source | None
+) -> Origin | None:
+    if isinstance(given, _Value):
+        return Origin("value", "")
+    wanted = given or name
+    if wanted in source.pattern.names:
+        return Origin("placeholder", wanted)
+    if wanted in source.field_names:
+        return Origin("field", wanted)
+    if given is not None and target is not None:
+        raise _dangling(
+            source, f"{kind} {target.name} takes {name} from {given!r}, which is neither a placeholder nor a field here"
+        )
+    return None
+
+
+def _member(source: Family[Any], target: Family[Any], origins: Mapping[str, Origin | None]) -> str:
+    used = {origin.name for origin in origins.values() if origin and origin.kind == "placeholder"}
+    left = [name for name in source.pattern.names if name not in used]
+    if len(left) != 1:
+        raise _dangling(
+            source, f'which placeholder is the entry of {target.name}? Write listed_in={target.name}.by(member="...")'
+        )
+    return left[0]
+
+
+def _dangling(source: Family[Any], sentence: str) -> BadDeclaration:
+    return BadDeclaration(f"{source.place}: {sentence}", "dangling-relation")

@@ -1,0 +1,324 @@
+"""Sealing: fields that are encrypted at rest, and the keys that seal and open them.
+
+A sealed field stands in the stored JSON as one text, `sealed.{key id}.{iv}.{ciphertext and tag}`: AES-256-GCM with
+12 random bytes of iv, the parts in base64url without padding. What is sealed is the JSON of the field's value.
+
+The associated data are `keystead`, the key and the path of the field (`["accounts",0,"access_token"]`, with the name of
+a hash field in front), divided by zero bytes. So a sealed text that is copied to another key, another field or another
+place in the same value does not open. Sealing does not hide how long a value is, and does not keep an old sealed text
+from being put back in its own place.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json
+
+from keystead.errors import BadDeclaration
+
+__all__ = ["KeyRing", "Sealed", "unsealed"]
+
+T = TypeVar("T")
+Path = tuple[str | int, ...]
+
+HIDDEN = "(sealed)"  # what stands for a sealed value wherever it is shown
+SEALED_MARK = "keystead_sealed"  # in the metadata of the core schema of every sealed field
+SEAL_ERROR = "keystead_seal"  # the type of the validation error when a sealed text does not open
+
+_KEY_BYTES = 32
+_IV_BYTES = 12
+_TAG_BYTES = 16
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_TEXT = re.compile(r"sealed\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{16})\.([A-Za-z0-9_-]{22,})")
+
+
+class SealError(Exception):
+    """A text that does not open. Its sentence holds neither the text nor anything of what is sealed in it."""
+
+
+class KeyRing:
+    """The keys that seal and open: new values are sealed with the current key, old ones open with the key they name.
+
+    To rotate, add a new key at the end and keep the old one until nothing is sealed with it any more. One key may
+    seal 2^32 values; rotate long before that.
+    """
+
+    __slots__ = ("_ciphers", "current")
+
+    current: str
+    """The id of the key that seals."""
+
+    def __init__(self, keys: Mapping[str, bytes], current: str | None = None) -> None:
+        """Keys of 32 bytes by their ids. `current` is the id that seals; without it, the last one does."""
+        if not keys:
+            raise _bad_key('a key ring needs a key; write KeyRing({"2026a": key}) with a key of 32 bytes')
+        for key_id, key in keys.items():
+            _check_key(key_id, key)
+        if len(set(keys.values())) < len(keys):
+            raise _bad_key("two ids of the key ring have the same key; make another one with KeyRing.new_key()")
+        if current is not None and current not in keys:
+            raise _bad_key(f"the current key {current!r} is not on the ring; write one of {', '.join(keys)}")
+        self.current = list(keys)[-1] if current is None else current
+        self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
+
+    @classmethod
+    def from_text(cls, text: str) -> KeyRing:
+        """The ring that `KEYSTEAD_SEAL_KEYS` holds: `2026a:{base64url},2026b:{base64url}`; the last one is current."""
+        keys: dict[str, bytes] = {}
+        for number, entry in enumerate(text.split(","), 1):
+            key_id, colon, encoded = entry.strip().partition(":")
+            if not colon:
+                raise _bad_key(f"seal key {number} has no id; write {{id}}:{{key}}, such as 2026a:{{key}}")
+            if key_id in keys:
+                raise _bad_key(f"the id {key_id!r} stands twice on the ring; give each key an id of its own")
+            keys[key_id] = _key_bytes(key_id, encoded)
+        return cls(keys)
+
+    @staticmethod
+    def new_key() -> str:
+        """A new random key, as the text that `from_text` reads after the id and the colon."""
+        return _encoded(secrets.token_bytes(_KEY_BYTES))
+
+    def seal(self, plain: bytes, about: bytes) -> str:
+        """The sealed text, which opens only together with the same `about`."""
+        iv = secrets.token_bytes(_IV_BYTES)
+        return f"sealed.{self.current}.{_encoded(iv)}.{_encoded(self._ciphers[self.current].encrypt(iv, plain, about))}"
+
+    def open(self, text: str, about: bytes) -> bytes:
+        """What was sealed. Raises `SealError` when the format, the key id, the text or `about` is another one."""
+        key_id, iv, ciphertext = _parts(text)
+        cipher = self._ciphers.get(key_id)
+        if cipher is None:
+            raise SealError(f"is sealed with the key {key_id!r}, which is not on the key ring")
+        with contextlib.suppress(InvalidTag):
+            return cipher.decrypt(iv, ciphertext, about)
+        raise SealError("does not open: it was changed, copied from elsewhere, or sealed with another key")
+
+    @staticmethod
+    def sealed_with(text: str) -> str | None:
+        """The id of the key that a text says it is sealed with; `None` when it is no sealed text."""
+        found = _TEXT.fullmatch(text)
+        return found[1] if found else None
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(self._ciphers)}; current: {self.current})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key ring is not copied or pickled: that would write its keys down")
+
+
+def _check_key(key_id: object, key: object) -> None:
+    if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
+        raise _bad_key("a seal key's id is 1 to 32 letters, digits, - or _; write one such as 2026a")
+    if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+        raise _bad_key(f"seal key {key_id!r} must be {_KEY_BYTES} bytes; make one with KeyRing.new_key()")
+
+
+def _key_bytes(key_id: str, encoded: str) -> bytes:
+    with contextlib.suppress(SealError):
+        return _decoded(encoded.strip().rstrip("="))
+    raise _bad_key(f"the seal key after {key_id!r} is not base64url; make one with KeyRing.new_key()")
+
+
+def _bad_key(sentence: str) -> BadDeclaration:
+    return BadDeclaration(sentence, finding="bad-seal-key")
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    """Base64url without padding, and only in the one spelling that `_encoded` gives: no two texts open alike."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    if _encoded(data) != text:
+        raise SealError("is not a sealed text")
+    return data
+
+
+def _parts(text: str) -> tuple[str, bytes, bytes]:
+    found = _TEXT.fullmatch(text)
+    if not found:
+        raise SealError("is not a sealed text")
+    return found[1], _decoded(found[2]), _decoded(found[3])
+
+
+def _about(key: str, path: Path) -> bytes:
+    """The associated data. The path is JSON, which holds no zero byte, so no two places have the same one."""
+    place = json.dumps(path, ensure_ascii=True, separators=(",", ":"))
+    return b"keystead\0" + key.encode("utf-8", "surrogatepass") + b"\0" + place.encode()
+
+
+def _texts(tree: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every text of a JSON value with its path."""
+    if isinstance(tree, str):
+        yield path, tree
+    elif isinstance(tree, dict):
+        for name, value in tree.items():
+            yield from _texts(value, (*path, name))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from _texts(value, (*path, index))
+
+
+class Sealing:
+    """One value on its way to the store.
+
+    A serializer does not know where in the value its field stands. So it leaves a token of this one sealing in the
+    place of the field, and `finish` puts the sealed texts where the tokens are found.
+    """
+
+    def __init__(self, ring: KeyRing, key: str, name: str) -> None:
+        self.problem: str | None = None
+        self._ring = ring
+        self._key = key
+        self._path: Path = (name,) if name else ()
+        self._token = secrets.token_hex(16)
+        self._plain: dict[str, bytes] = {}
+
+    def put(self, value: Any) -> str:
+        """A token for the field's value, which is JSON-able by now."""
+        if value == HIDDEN:
+            self.problem = f"a sealed field holds {HIDDEN!r}, which only stands for a value that was hidden"
+            raise ValueError(self.problem)
+        token = f"{self._token}.{len(self._plain)}"
+        self._plain[token] = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return token
+
+    def finish(self, data: bytes) -> bytes:
+        """The JSON as it is stored, with a sealed text for each token."""
+        for path, text in _texts(from_json(data), self._path):
+            if (plain := self._plain.get(text)) is not None:
+                sealed = self._ring.seal(plain, _about(self._key, path))
+                data = data.replace(f'"{text}"'.encode(), f'"{sealed}"'.encode())
+        return data
+
+
+class Opening:
+    """One value on its way from the store. `stored` is its JSON as it was stored, before any upgrade.
+
+    Where a sealed text stands is asked of the stored value: an upgrade may move it to a field of another name. With no
+    ring nothing is opened, and each sealed value reads as `(sealed)`.
+    """
+
+    def __init__(self, ring: KeyRing | None, key: str, name: str, stored: Any) -> None:
+        self._ring = ring
+        self._key = key
+        self._given: dict[str, bytes] = {}
+        self._paths: dict[str, Path | None] = {}
+        for path, text in _texts(stored, (name,) if name else ()):
+            if text.startswith("sealed."):
+                # No two sealings give the same text: the second one is a copy, and which is which cannot be said.
+                self._paths[text] = None if text in self._paths else path
+
+    def give(self, value: object) -> str:
+        """A token that opens to what an upgrade passed to `unsealed`."""
+        if not isinstance(value, _Unsealed):
+            raise TypeError(f"{type(value).__name__} is not JSON")
+        token = f"unsealed.{secrets.token_hex(16)}"
+        self._given[token] = json.dumps(value.value, allow_nan=False).encode()
+        return token
+
+    def hides(self, text: str) -> bool:
+        """Whether a text is a sealed one, or stands for a value that is to be sealed."""
+        return text in self._given or _TEXT.fullmatch(text) is not None
+
+    def open(self, text: object) -> bytes:
+        """The JSON of the sealed value."""
+        if not isinstance(text, str):
+            raise SealError("is not a sealed text")
+        if text in self._given:
+            return self._given[text]
+        if text not in self._paths:
+            raise SealError("is not a sealed text")
+        if self._ring is None:
+            _parts(text)
+            return json.dumps(HIDDEN).encode()
+        path = self._paths[text]
+        if path is None:
+            raise SealError("is a copy of another sealed field")
+        return self._ring.open(text, _about(self._key, path))
+
+    @property
+    def shows_only(self) -> bool:
+        return self._ring is None
+
+
+class _Unsealed:
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def unsealed(value: Any) -> Any:
+    """For upgrades: marks a plain value of an old version that is now the value of a sealed field.
+
+    It is sealed when the record is next written. `value` is the field's value as JSON.
+    """
+    return _Unsealed(value)
+
+
+class _SealedField:
+    """What makes a field sealed: how Pydantic reads and writes it."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = handler(source)
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.with_info_wrap_validator_function(_read, core_schema.json_schema(inner)),
+            python_schema=inner,
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                _write, schema=inner, info_arg=True, when_used="json"
+            ),
+            metadata={SEALED_MARK: True},
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        if handler.mode == "serialization":
+            return {"type": "string", "format": "sealed"}
+        return handler(schema)
+
+
+def _read(value: Any, validate: core_schema.ValidatorFunctionWrapHandler, info: core_schema.ValidationInfo) -> Any:
+    opening = info.context
+    if not isinstance(opening, Opening):  # JSON that is not from a store: `Model.model_validate_json`
+        return validate(json.dumps(value))
+    try:
+        opened = opening.open(value)
+    except SealError as error:
+        reason = str(error)
+    else:
+        return HIDDEN if opening.shows_only else validate(opened)
+    raise PydanticCustomError(SEAL_ERROR, "{reason}", {"reason": reason})
+
+
+def _write(
+    value: Any, serialize: core_schema.SerializerFunctionWrapHandler, info: core_schema.SerializationInfo
+) -> Any:
+    sealing = info.context
+    return sealing.put(serialize(value)) if isinstance(sealing, Sealing) else HIDDEN
+
+
+Sealed = Annotated[T, _SealedField()]
+"""`access_token: Sealed[str]`, or `Sealed[str] | None`: plain in Python, encrypted in the store.
+
+To a type checker `Sealed[str]` is `str`. Once a model belongs to a family, its `repr` leaves sealed fields out. Its
+JSON (`model_dump_json()`, `model_dump(mode="json")`, the answer of a web framework) shows them as `(sealed)`, and
+`model_dump()` gives the plain values. When Pydantic refuses a value, its own error quotes it: set
+`hide_input_in_errors=True` in the config of a model whose values you take from others.
+"""
