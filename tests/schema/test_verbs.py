@@ -1,0 +1,454 @@
+"""The verbs of each kind: what they return, what they refuse, and that dead stays dead."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+
+from keystead import (
+    BadKey,
+    BadValue,
+    Channel,
+    Counter,
+    EpochMs,
+    Hash,
+    KeyRing,
+    Keyspace,
+    List,
+    Log,
+    NotANumber,
+    Sealed,
+    Set,
+    SortedSet,
+    Store,
+    Unreadable,
+    Value,
+    WrongKind,
+    after,
+    never,
+    packed,
+    sliding,
+    until,
+)
+from tests.schema.conftest import STORES
+
+everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
+
+HOUR = after("1h")
+
+
+class Profile(BaseModel):
+    name: str
+    plan: str = "free"
+    logins: int = 0
+
+
+class Secret(BaseModel):
+    user: str
+    token: Sealed[str]
+
+
+class Link(BaseModel):
+    url: str
+    ends_at: EpochMs
+
+
+class Ref(NamedTuple):
+    type: str
+    id: int
+
+
+class Field(NamedTuple):
+    key: str
+    page: str | None = None
+
+
+class Keys(Keyspace):
+    """Every kind once."""
+
+    profile = Value("profile:{uid}", Profile, lifetime=HOUR)
+    code = Value("code:{code}", str, lifetime=HOUR)
+    secret = Value("secret:{id}", Secret, lifetime=HOUR)
+    link = Value("link:{id}", Link, lifetime=until("ends_at", at_most="14d"))
+    seen = Value("seen:{id}", str, lifetime=sliding("1h", touch_every="1m"))
+    hits = Counter("hits:{page}", lifetime=HOUR)
+    session = Hash("session:{id}", Profile, lifetime=HOUR)
+    data = Hash("data:{id}", dict[Field, str], fields=packed(Field, "{key}[_{page}]"), lifetime=HOUR)
+    tags = Set("tags:{id}", str, lifetime=HOUR)
+    board = SortedSet("board:{id}", str, lifetime=never("a test"))
+    due = SortedSet("due:{team:int}", packed(Ref, "{type}:{id:int}"), lifetime=never("a test"))
+    queue = List("queue:{id}", Profile, lifetime=HOUR)
+    recent = List("recent:{id}", str, keep=3, lifetime=HOUR)
+    events = Log("events:{id}", Profile, keep=3, lifetime=HOUR)
+    news = Channel("news:{topic}", Profile)
+
+
+RING = KeyRing({"a": b"k" * 32})
+
+
+@pytest.fixture
+def keys(store: Store) -> Keys:
+    return Keys(store, seal=RING)
+
+
+ANN = Profile(name="Ann")
+BOB = Profile(name="Bob", plan="pro")
+
+
+@everywhere
+async def test_a_value_is_typed_and_stored_as_its_json(keys: Keys, store: Store) -> None:
+    key = keys.profile("7")
+    assert await key.get() is None
+    await key.set(ANN)
+    assert await key.get() == ANN
+    assert await store.run([("GET", "profile:7")]) == [b'{"name":"Ann","plan":"free","logins":0}']
+
+
+@everywhere
+async def test_of_many_who_add_one_succeeds(keys: Keys) -> None:
+    won = await asyncio.gather(*(keys.code("x").add(str(n)) for n in range(20)))
+    assert sorted(won) == [False] * 19 + [True]
+    assert await keys.code("x").get() == str(won.index(True))
+
+
+@everywhere
+async def test_a_replace_never_revives_what_was_deleted(keys: Keys) -> None:
+    key = keys.profile("7")
+    assert await key.replace(ANN) is False
+    await key.set(ANN)
+    assert await key.delete() is True
+    assert await key.replace(BOB) is False
+    assert await key.get() is None
+    assert await key.delete() is False
+
+
+@everywhere
+async def test_of_many_who_compare_and_set_one_succeeds(keys: Keys) -> None:
+    key = keys.profile("7")
+    assert await key.compare_and_set(ANN, BOB) is False
+    await key.set(ANN)
+    new = [Profile(name=f"N{n}") for n in range(10)]
+    won = await asyncio.gather(*(key.compare_and_set(ANN, one) for one in new))
+    assert sorted(won) == [False] * 9 + [True]
+    assert await key.get() == new[won.index(True)]
+
+
+@everywhere
+async def test_changes_by_many_are_all_kept(keys: Keys) -> None:
+    key = keys.profile("7")
+    assert await key.change(lambda old: old) is None
+    await key.set(ANN)
+    await asyncio.gather(*(key.change(lambda old: old.model_copy(update={"logins": old.logins + 1})) for _ in range(8)))
+    assert (await key.get() or ANN).logins == 8
+
+
+@everywhere
+async def test_of_many_who_consume_one_gets_the_value(keys: Keys) -> None:
+    await keys.code("x").set("once")
+    got = await asyncio.gather(*(keys.code("x").consume() for _ in range(20)))
+    assert sorted(one or "" for one in got) == [""] * 19 + ["once"]
+
+
+@everywhere
+async def test_how_long_a_key_will_live_can_be_asked(keys: Keys) -> None:
+    assert await keys.code("x").remaining() is None
+    await keys.code("x").set("1")
+    left = await keys.code("x").remaining()
+    assert left is not None
+    assert timedelta(minutes=59) < left <= timedelta(hours=1)
+    await keys.board("b").add("m", 1)
+    assert await keys.board("b").remaining() == timedelta.max
+
+
+@everywhere
+async def test_sealed_fields_are_not_in_the_store_and_are_read_back(keys: Keys, store: Store) -> None:
+    await keys.secret("1").set(Secret(user="ann", token="hunter2"))
+    raw = (await store.run([("GET", "secret:1")]))[0]
+    assert b"hunter2" not in raw
+    assert b'"user":"ann"' in raw
+    assert (await keys.secret("1").get() or Secret(user="", token="")).token == "hunter2"
+    changed = await keys.secret("1").change(lambda old: old.model_copy(update={"token": "swordfish"}))
+    assert changed is not None
+    with pytest.raises(BadValue, match="change"):
+        keys.secret("1").compare_and_set(changed, changed)
+
+
+@everywhere
+async def test_a_value_sealed_for_one_key_does_not_open_under_another(keys: Keys, store: Store) -> None:
+    await keys.secret("1").set(Secret(user="ann", token="hunter2"))
+    raw = (await store.run([("GET", "secret:1")]))[0]
+    await store.run([("SET", "secret:2", raw, "EX", 60)])
+    with pytest.raises(Unreadable):
+        await keys.secret("2").get()
+
+
+@everywhere
+async def test_what_is_not_what_the_family_says_is_unreadable_and_never_missing(keys: Keys, store: Store) -> None:
+    await store.run(
+        [
+            ("SET", "profile:7", b"{"),
+            ("SET", "code:x", b"\xff"),
+            ("SET", "hits:p", "12x"),
+            ("HSET", "session:1", "plan", "pro"),
+            ("SADD", "tags:1", b"\xff"),
+            ("ZADD", "due:3", 1, "no-number:x"),
+            ("RPUSH", "queue:1", "[]"),
+            ("XADD", "events:1", "*", "other", "1"),
+        ]
+    )
+    reads: list[Any] = [
+        keys.profile("7").get,
+        keys.code("x").get,
+        keys.hits("p").get,
+        keys.session("1").get,
+        keys.tags("1").members,
+        lambda: keys.due(3).lowest(5),
+        keys.queue("1").items,
+        keys.events("1").entries,
+    ]
+    for read in reads:
+        with pytest.raises(Unreadable):
+            await read()
+
+
+@everywhere
+async def test_a_key_of_another_kind_is_said(keys: Keys, store: Store) -> None:
+    await store.run([("HSET", "profile:7", "a", "1"), ("SET", "tags:1", "1")])
+    with pytest.raises(WrongKind):
+        await keys.profile("7").get()
+    with pytest.raises(WrongKind):
+        await keys.tags("1").add("x")
+
+
+@everywhere
+async def test_a_counter_counts_every_call(keys: Keys) -> None:
+    assert await keys.hits("p").get() == 0
+    counted = await asyncio.gather(*(keys.hits("p").increment() for _ in range(50)))
+    assert sorted(counted) == list(range(1, 51))
+    assert await keys.hits("p").decrement(20) == 30
+    await keys.hits("p").set(2**63 - 1)
+    with pytest.raises(NotANumber):
+        await keys.hits("p").increment()
+    assert await keys.hits("p").consume() == 2**63 - 1
+    assert await keys.hits("p").get() == 0
+
+
+@everywhere
+async def test_fields_of_a_hash_never_overwrite_each_other(keys: Keys, store: Store) -> None:
+    key = keys.session("1")
+    assert await key.add(ANN) is True
+    assert await key.add(BOB) is False
+    await asyncio.gather(key.update({"plan": "pro"}), key.update({"name": "Anna"}), key.increment("logins", 5))
+    assert await key.get() == Profile(name="Anna", plan="pro", logins=5)
+    assert await key.field("plan") == "pro"
+    assert await key.fields("name", "logins") == {"name": "Anna", "logins": 5}
+    assert await store.run([("HGETALL", "session:1")]) == [{b"name": b"Anna", b"plan": b"pro", b"logins": b"5"}]
+
+
+@everywhere
+async def test_a_hash_that_is_gone_is_not_revived_by_a_change(keys: Keys, store: Store) -> None:
+    key = keys.session("1")
+    assert await key.update({"plan": "pro"}) is False
+    assert await key.increment("logins") is None
+    assert await store.run([("EXISTS", "session:1")]) == [0]
+
+
+@everywhere
+async def test_a_field_is_consumed_by_one_of_many(keys: Keys) -> None:
+    await keys.data("1").put({Field("Message"): "hi", Field("Other"): "x"})
+    got = await asyncio.gather(*(keys.data("1").consume_field(Field("Message")) for _ in range(10)))
+    assert sorted(one or "" for one in got) == [""] * 9 + ["hi"]
+    assert await keys.data("1").get() == {Field("Other"): "x"}
+
+
+@everywhere
+async def test_packed_fields_and_members_come_back_whatever_they_hold(keys: Keys, store: Store) -> None:
+    odd = {
+        Field("ViewMode"): "1",
+        Field("ViewMode", "Items/100"): "2",
+        Field("User_Theme"): "3",
+        Field("User", "Theme"): "4",
+        Field("My_Key", "Page_123"): "5",
+        Field("日本", "a:b%_ \n"): "6",
+    }
+    await keys.data("1").put(odd)
+    assert await keys.data("1").get() == odd
+    raw = (await store.run([("HGETALL", "data:1")]))[0]
+    assert {b"ViewMode", b"ViewMode_Items/100", b"User%5FTheme", b"User_Theme"} <= set(raw)
+    await keys.due(3).put({Ref("WORK_REQUEST", 101): 1772496000, Ref("A:B", 1): 5})
+    assert await keys.due(3).between(0, 2e9) == [(Ref("A:B", 1), 5), (Ref("WORK_REQUEST", 101), 1772496000)]
+    assert b"WORK_REQUEST:101" in (await store.run([("ZRANGE", "due:3", 0, -1)]))[0]
+
+
+@everywhere
+async def test_a_set_has_each_member_once(keys: Keys) -> None:
+    key = keys.tags("1")
+    assert await key.add("a", "b", "a") == 2
+    assert await key.members() == {"a", "b"}
+    assert (await key.has("a"), await key.has("z"), await key.count()) == (True, False, 2)
+    assert await key.remove("a", "z") == 1
+
+
+@everywhere
+async def test_a_sorted_set_is_in_the_order_of_its_scores(keys: Keys) -> None:
+    key = keys.board("b")
+    assert await key.put({"ann": 10, "bob": 30, "cid": 20}) == 3
+    assert await key.highest(2) == [("bob", 30), ("cid", 20)]
+    assert await key.lowest(2, skip=1) == [("cid", 20), ("bob", 30)]
+    assert await key.lowest(0) == []
+    assert (await key.rank("cid"), await key.rank_from_top("ann"), await key.rank("zoe")) == (1, 2, None)
+    assert await key.add("ann", 99) is False
+    assert await key.raise_to("ann", 5) is False
+    assert await key.raise_to("ann", 40) is True
+    assert await key.lower_to("bob", 1.5) is True
+    assert await key.increment("bob", 0.5) == 2
+    assert (await key.score("bob"), await key.score("zoe")) == (2, None)
+    assert (await key.count(), await key.count_between(2, 20)) == (3, 2)
+    assert await key.keep_highest(2) == 1
+    assert await key.keep_lowest(5) == 0
+    assert await key.pop_lowest() == [("cid", 20)]
+    assert await key.remove_between(0, 100) == 1
+
+
+@everywhere
+async def test_a_list_keeps_its_order_and_its_length(keys: Keys) -> None:
+    assert await keys.queue("1").append(ANN, BOB) == 2
+    assert await keys.queue("1").items() == [ANN, BOB]
+    await keys.queue("1").replace(0, BOB)
+    assert await keys.queue("1").get(0) == BOB
+    assert (await keys.queue("1").pop_last(), await keys.queue("1").pop_first()) == (BOB, BOB)
+    assert (await keys.queue("1").pop_first(), await keys.queue("1").get(3)) == (None, None)
+    assert await keys.recent("1").prepend("a", "b", "c", "d") == 3
+    assert await keys.recent("1").items() == ["d", "c", "b"]
+    assert await keys.recent("1").append("e", keep=2) == 2
+    assert await keys.recent("1").items() == ["b", "e"]
+    assert (await keys.recent("1").remove("e"), await keys.recent("1").count()) == (1, 1)
+
+
+@everywhere
+async def test_a_log_is_read_on_from_where_one_was(keys: Keys) -> None:
+    key = keys.events("1")
+    ids = [await key.append(Profile(name=str(n))) for n in range(4)]
+    assert await key.count() == 3
+    entries = await key.entries()
+    assert [(one.id, one.item.name) for one in entries] == [(ids[1], "1"), (ids[2], "2"), (ids[3], "3")]
+    assert [one.item.name for one in await key.entries(after=ids[2])] == ["3"]
+    assert [one.item.name for one in await key.latest(2)] == ["3", "2"]
+    assert await key.remove(ids[1], ids[0]) == 1
+
+
+@everywhere
+async def test_a_channel_brings_typed_messages(keys: Keys) -> None:
+    async with keys.news("x").subscribe() as messages:
+        await keys.news("x").publish(ANN)
+        async with asyncio.timeout(10):
+            assert await anext(messages) == ANN
+
+
+@everywhere
+async def test_several_operations_go_in_one_round_trip_and_keep_their_types(keys: Keys) -> None:
+    await keys.profile("7").set(ANN)
+    profile, hits, tags = await keys.run(keys.profile("7").get(), keys.hits("p").increment(), keys.tags("1").members())
+    assert (profile, hits, tags) == (ANN, 1, set())
+
+
+@everywhere
+async def test_in_a_batch_every_operation_is_tried_and_an_error_keeps_the_results_of_the_others(
+    keys: Keys, store: Store
+) -> None:
+    await store.run([("SET", "profile:7", "{"), ("SET", "tags:1", "1")])
+    with pytest.raises(Unreadable) as raised:
+        await keys.run(
+            keys.profile("7").get(), keys.hits("p").increment(), keys.tags("1").count(), keys.code("c").add("1")
+        )
+    results = raised.value.results
+    assert results is not None
+    assert [type(one) for one in results] == [Unreadable, int, WrongKind, bool]
+
+
+class Group(Keyspace):
+    """Keys that share a slot in a cluster."""
+
+    visit = Value("site:{id}:visit:{who}", str, lifetime=HOUR, tag="id")
+    total = Counter("site:{id}:total", lifetime=never("a test"), tag="id")
+    owner = Value("site:{id}:owner", str, lifetime=never("a test"), tag="id")
+
+
+@everywhere
+async def test_an_atomic_group_is_all_or_nothing(store: Store) -> None:
+    keys = Group(store)
+
+    async def visit() -> bool:
+        return bool(
+            await keys.atomically(keys.visit(id="a", who="ann").add("1").required(), keys.total("a").increment())
+        )
+
+    assert sorted(await asyncio.gather(*(visit() for _ in range(10)))) == [False] * 9 + [True]
+    assert await keys.total("a").get() == 1
+    done = await keys.atomically(keys.owner("a").add("x"), keys.total("a").increment(2), keys.owner("a").get())
+    assert done
+    assert done.values == (True, 3, "x")
+    stopped = await keys.atomically(keys.total("a").increment(), keys.owner("a").compare_and_set("y", "z"))
+    assert not stopped
+    assert (stopped.stopped_at, len(stopped.values)) == (1, 0)
+    assert await keys.total("a").get() == 3
+
+
+async def test_a_typed_group_across_two_stores_is_refused(memory: Store) -> None:
+    from keystead import BadArgument, connect
+
+    class Two(Keyspace):
+        here = Counter("here", lifetime=HOUR)
+        there = Counter("there", lifetime=HOUR, role="cache")
+
+    async with connect("memory://") as other:
+        keys = Two(memory, cache=other)
+        assert await keys.run(keys.here().increment(), keys.there().increment()) == (1, 1)
+        with pytest.raises(BadArgument, match="one store"):
+            await keys.atomically(keys.here().increment(), keys.there().increment())
+
+
+WRONG: dict[str, Any] = {
+    "a missing placeholder": (lambda k: k.profile(), BadKey),
+    "an unknown placeholder": (lambda k: k.profile(user="1"), BadKey),
+    "a placeholder of another type": (lambda k: k.due("3"), BadKey),
+    "an empty placeholder": (lambda k: k.profile(""), BadKey),
+    "a dict for a model": (lambda k: k.profile("1").set({"name": "x"}), BadValue),
+    "a number for text": (lambda k: k.code("1").set(5), BadValue),
+    "a bool for a number": (lambda k: k.hits("1").increment(True), BadValue),
+    "a number beyond 64 bits": (lambda k: k.hits("1").set(2**63), BadValue),
+    "a field that is not there": (lambda k: k.session("1").update({"nme": "x"}), BadValue),
+    "a field of another type": (lambda k: k.session("1").update({"logins": "x"}), BadValue),
+    "no field at all": (lambda k: k.session("1").update({}), BadValue),
+    "no member at all": (lambda k: k.tags("1").add(), BadValue),
+    "a member of another type": (lambda k: k.tags("1").add(1), BadValue),
+    "a score that is no number": (lambda k: k.board("1").add("x", float("nan")), BadValue),
+    "text for a packed member": (lambda k: k.due(3).add("a:1", 1), BadValue),
+    "a deadline that is past": (lambda k: k.link("1").set(Link(url="u", ends_at=PAST)), BadValue),
+    "a deadline where none is taken": (lambda k: k.code("1").set("x", ends_at=5), BadValue),
+    "a touch of what does not slide": (lambda k: k.code("1").touch(), BadValue),
+    "a half surrogate pair in a key": (lambda k: k.code("\ud800"), BadKey),
+    "a half surrogate pair in a value": (lambda k: k.code("1").set("\ud800"), BadValue),
+}
+PAST: Any = __import__("datetime").datetime(2020, 1, 1, tzinfo=__import__("datetime").UTC)
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_a_wrong_key_or_value_is_refused_before_anything_is_sent(what: str, memory: Store) -> None:
+    keys = Keys(memory, seal=RING)
+    call, error = WRONG[what]
+    with pytest.raises(error):
+        call(keys)
+    assert (await memory.run([("DBSIZE",)])) == [0]
+
+
+@everywhere
+async def test_a_family_can_be_walked(keys: Keys) -> None:
+    for n in range(30):
+        await keys.profile(f"u{n}*").set(ANN)
+    await keys.code("profile:x").set("1")
+    found = {key.values["uid"] async for key in keys.profile.scan(page=7)}
+    assert found == {f"u{n}*" for n in range(30)}
+    assert [key.key async for key in keys.profile.scan(uid="u3*")] == ["profile:u3*"]
