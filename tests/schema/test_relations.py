@@ -251,7 +251,7 @@ def declare(**families: Any) -> type[Keyspace]:
     return type("Odd", (Keyspace,), families)
 
 
-INDEX = dict(lifetime=FOREVER)
+INDEX: Any = {"lifetime": FOREVER}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ class Operation(Generic[R]):
         self.follow = follow  # upkeep that its replies may ask for, such as pruning
 
     def __await__(self) -> Generator[Any, None, R]:
-        return self._alone().__await__()
+        if self.atomic or self.follow is not None:
+            return (yield from self._alone().__await__())
+        # The common case without a coroutine of its own: this is on the way of every read.
+        return self.finish((yield from self.store.run(self.steps).__await__()))
 
     async def _alone(self) -> R:
         if self.atomic:
@@ -53,8 +56,7 @@ class Operation(Generic[R]):
             replies = outcome.replies
         else:
             replies = await self.store.run(self.steps)
-        if self.follow is not None:
-            await self.upkeep(replies)
+        await self.upkeep(replies)
         return self.finish(replies)
 
     async def upkeep(self, replies: list[Reply]) -> None:
@@ -96,54 +98,66 @@ async def run(operations: Sequence[Operation[Any]]) -> list[Any]:
     An operation that is atomic by itself stays so; it leaves with the others and may take effect before or after them.
     Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
     """
-    results: list[Any] = [None] * len(operations)
-    together: dict[int, list[int]] = {}
-    work: list[Awaitable[None]] = []
-    for place, operation in enumerate(operations):
-        if operation.atomic:
-            work.append(_run_alone(operation, place, results))
-        else:
-            together.setdefault(id(operation.store), []).append(place)
-    work += [_run_together(operations, places, results) for places in together.values()]
-    if len(work) == 1:
-        await work[0]
+    if not operations:
+        return []
+    store = operations[0].store
+    for one in operations:
+        if one.store is not store or one.atomic:
+            results = await _run_apart(operations)
+            break
     else:
-        await asyncio.gather(*work)
-    errors = [result for result in results if isinstance(result, _Failed)]
-    if errors:
-        first = errors[0].error
-        if isinstance(first, KeysteadError):
-            first.results = [result.error if isinstance(result, _Failed) else result for result in results]
-        raise first
+        results = await _run_together(operations)
+    for result in results:
+        if type(result) is _Failed:
+            raise _first_error(results)
     return results
-
-
-async def _run_alone(operation: Operation[Any], place: int, results: list[Any]) -> None:
-    try:
-        results[place] = await operation
-    except Exception as error:
-        results[place] = _Failed(error)
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
+    """Stands where the result of an operation would be."""
+
     error: Exception
 
 
-async def _run_together(operations: Sequence[Operation[Any]], places: list[int], results: list[Any]) -> None:
-    steps = [step for place in places for step in operations[place].in_batch()]
+async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
+    """The results of operations of one store of which none is atomic by itself: one round trip."""
+    steps = [step for one in operations for step in one.steps]
     try:
-        replies = await operations[places[0]].store.run(steps)
+        replies = await operations[0].store.run(steps)
     except StoreError as error:
         replies = error.replies or [error] * len(steps)
+    results: list[Any] = []
     at = 0
-    for place in places:
-        operation = operations[place]
-        own = replies[at : at + len(operation.steps)]
+    for one in operations:
+        own = replies[at : at + len(one.steps)]
         at += len(own)
-        results[place] = _result(operation, own)
-        if not isinstance(results[place], _Failed):
-            await operation.upkeep(own)
+        result = _result(one, own)
+        if one.follow is not None and type(result) is not _Failed:
+            await one.upkeep(own)
+        results.append(result)
+    return results
+
+
+async def _run_apart(operations: Sequence[Operation[Any]]) -> list[Any]:
+    """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
+    together: dict[int, list[int]] = {}
+    for place, one in enumerate(operations):
+        together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
+    groups = [[operations[place] for place in places] for places in together.values()]
+    answers = await asyncio.gather(*(_run_alone(g[0]) if g[0].atomic else _run_together(g) for g in groups))
+    results: list[Any] = [None] * len(operations)
+    for places, answer in zip(together.values(), answers, strict=True):
+        for place, result in zip(places, answer, strict=True):
+            results[place] = result
+    return results
+
+
+async def _run_alone(operation: Operation[Any]) -> list[Any]:
+    try:
+        return [await operation]
+    except Exception as error:
+        return [_Failed(error)]
 
 
 def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
@@ -154,6 +168,14 @@ def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
         return operation.finish(replies)
     except Exception as error:
         return _Failed(error)
+
+
+def _first_error(results: list[Any]) -> Exception:
+    plain = [result.error if type(result) is _Failed else result for result in results]
+    first: Exception = next(result.error for result in results if type(result) is _Failed)
+    if isinstance(first, KeysteadError):
+        first.results = plain
+    return first
 
 
 async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
