@@ -104,8 +104,8 @@ def _pairs(keys: BenchKeys, store: Store) -> list[tuple[str, Any, Any]]:
     async def raw_get_text(id: str) -> object:
         return (await store.run([("GET", f"text:{id}")]))[0].decode()
 
-    async def set_text(id: str) -> object:
-        return await keys.text(id).set(next(changing))
+    async def set_text(id: str) -> None:
+        await keys.text(id).set(next(changing))
 
     async def raw_set_text(id: str) -> object:
         return await store.run([("SET", f"text:{id}", next(changing), "PX", HOUR_MS)])

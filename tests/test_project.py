@@ -112,8 +112,11 @@ def code_blocks() -> list[tuple[str, str]]:
     ]
 
 
-def test_the_readme_has_an_example() -> None:
-    assert [place for place, _ in code_blocks() if place.startswith("README.md")]
+def test_the_first_keyspace_of_the_readme_takes_ten_lines() -> None:
+    first = next(code for place, code in code_blocks() if place.startswith("README.md"))
+    declared = first[: first.index("async def main")].strip().splitlines()
+    assert any(line.startswith("class ") and "Keyspace" in line for line in declared)
+    assert len(declared) <= 10
 
 
 @pytest.mark.parametrize(("place", "code"), [pytest.param(*block, id=block[0]) for block in code_blocks()])
@@ -122,7 +125,7 @@ def test_every_python_example_in_the_documents_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names: dict[str, object] = {"__name__": "__example__"}
+    names: dict[str, object] = {"__name__": "__main__"}
     if compiled.co_flags & inspect.CO_COROUTINE:
         asyncio.run(eval(compiled, names))
     else:

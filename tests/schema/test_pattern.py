@@ -1,6 +1,7 @@
 """A pattern makes one key of each value, and one value of each key."""
 
 import uuid
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from datetime import date, datetime
 from enum import Enum, StrEnum
@@ -81,13 +82,6 @@ def values_of(pattern: Pattern) -> st.SearchStrategy[dict[str, Any]]:
     if has_tail(pattern):
         choices[pattern.names[-1]] |= st.none()
     return st.fixed_dictionaries(choices)
-
-
-def test_every_built_in_type_is_tried() -> None:
-    assert set(BUILT_IN) <= set(TYPES)
-    assert {name for name, type_ in TYPES.items() if type_.render.__module__ == "keystead.schema.placeholder"} >= set(
-        BUILT_IN
-    )
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -313,7 +307,7 @@ LONG = "ü" * 40  # 80 bytes
 def test_a_value_beyond_its_bound_is_hashed_and_never_cut() -> None:
     pattern = Pattern("x:{a<=64}")
     key = pattern.render({"a": LONG})
-    assert key == "x:%~" + "mXZz2IL8IJ38B1cCzsBTCq9VdBdmdnKGjYpC8tAs8yE"
+    assert key == "x:%~" + "vfm_5QZwmHnxnBCENsBOhqW1YYUtXArzowBxT1LtK08"
     assert pattern.parse(key) == {"a": Hashed(key[4:])}
     assert pattern.render({"a": Hashed(key[4:])}) == key
 
@@ -401,11 +395,11 @@ def test_values_are_given_by_position_or_by_name() -> None:
         ("user:{uid}", (), {}, "user:{uid}: uid is missing; write (uid=...)"),
         ("x:{a}:{b}", ("1",), {}, "x:{a}:{b}: b is missing; write (a=..., b=...)"),
         ("{key}[_{page}]", (), {"page": "x"}, "{key}[_{page}]: key is missing; write (key=..., page=...)"),
-        ("user:{uid}", (), {"udi": "x"}, "user:{uid}: there is no udi, did you mean uid?; write (uid=...)"),
+        ("user:{uid}", (), {"udi": "x"}, "user:{uid}: there is no udi (did you mean uid?); write (uid=...)"),
         ("user:{uid}", (), {"zzz": "x"}, "user:{uid}: there is no zzz; write (uid=...)"),
-        ("user:{uid}", ("1", "2"), {}, "user:{uid}: 2 values were given for 1 placeholder; write (uid=...)"),
+        ("user:{uid}", ("1", "2"), {}, "user:{uid}: it takes 1 at most, not 2; write (uid=...)"),
         ("x:{a}:{b}", ("1",), {"a": "1"}, "x:{a}:{b}: a was given twice; write (a=..., b=...)"),
-        ("index", ("1",), {}, "index: 1 value was given for 0 placeholders; write ()"),
+        ("index", ("1",), {}, "index: it takes 0 at most, not 1; write ()"),
     ],
 )
 def test_a_wrong_call_says_how_to_call(
@@ -420,7 +414,7 @@ def test_one_placeholder_is_written_as_it_stands_in_a_key() -> None:
     pattern = Pattern("{key}[_{page}]")
     assert pattern.render_one("key", "User_Theme") == "User%5FTheme"
     assert pattern.render_one("page", "User_Theme") == "User_Theme"
-    with pytest.raises(BadKey, match=r"there is no pgae, did you mean page\?"):
+    with pytest.raises(BadKey, match=r"there is no pgae \(did you mean page\?\)"):
         pattern.render_one("pgae", "x")
 
 
@@ -444,7 +438,9 @@ DAY = datetime(2026, 2, 23, 10, 5)
         ("x:{a:int}", "42", "a takes an int, not str; pass int(a)"),
         ("x:{a:int}", 1.5, "a takes an int, not the float 1.5"),
         ("x:{a:int}", True, "a takes an int; a bool was given; pass int() of it if that is meant"),
-        ("x:{a:int}", 10**5000, "a takes an int; the int given has more digits than Python writes out"),
+        pytest.param(
+            "x:{a:int}", 10**5000, "a takes an int; the int given has more digits than Python writes out", id="huge int"
+        ),
         ("x:{a:token}", "a b", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has white space"),
         ("x:{a:token}", "a/b", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has punctuation"),
         ("x:{a:token}", "a\0", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has a control character"),
@@ -455,17 +451,15 @@ DAY = datetime(2026, 2, 23, 10, 5)
         (
             "x:{a:slug}",
             "-a",
-            "a takes a str of a-z, 0-9 and '-' that begins with a letter or a digit; "
-            "the str given begins with another character",
+            "a takes a str of a-z, 0-9 and, not first, '-'; the str given begins with another character",
         ),
         (
             "x:{a:uuid}",
             "{3f2a9c1e-8b4d-4f6a-9e2b-7c5d1a0b8e4f}",
-            "a takes a UUID, or its text, which is read back as a UUID; "
-            "the str given is not 32 hex digits in five groups with '-' between them",
+            "a takes a UUID or its text; the str given is not 32 hex digits in five groups with '-' between them",
         ),
         ("x:{a:date}", 20260223, "a takes a datetime.date, not the int 20260223"),
-        ("x:{a:date}", 10**5000, "a takes a datetime.date, not int"),
+        pytest.param("x:{a:date}", 10**5000, "a takes a datetime.date, not int", id="huge int for a date"),
         (
             "x:{a:date}",
             DAY,
@@ -474,20 +468,17 @@ DAY = datetime(2026, 2, 23, 10, 5)
         (
             "x:{a:month}",
             DAY.date(),
-            "a takes a datetime.date that is the first of its month; "
-            "2026-02-23 is not the first day of its month; pass .replace(day=1) of it",
+            "a takes a datetime.date, the first of a month; 2026-02-23 was given; pass .replace(day=1) of it",
         ),
         (
             "x:{a:ip}",
             "localhost",
-            "a takes an IPv4Address, an IPv6Address, or the text of one, which is read back as an address; "
-            "the str given is no address of IPv4 or IPv6",
+            "a takes an IPv4Address, an IPv6Address or its text; the str given is no address of IPv4 or IPv6",
         ),
         (
             "x:{a:ip}",
             IPv4Interface("203.0.113.7/24"),
-            "a takes an IPv4Address, an IPv6Address, or the text of one, which is read back as an address; "
-            "an interface was given; pass its .ip",
+            "a takes an IPv4Address, an IPv6Address or its text; an interface was given; pass its .ip",
         ),
     ],
 )
@@ -673,7 +664,7 @@ def test_a_glob_matches_every_key_with_its_values(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"udi": "x"}, "there is no udi, did you mean uid?; write (uid=...)"),
+        ({"udi": "x"}, "there is no udi (did you mean uid?); write (uid=...)"),
         ({"uid": None}, "uid takes a str, not None"),
     ],
 )
@@ -813,7 +804,5 @@ def test_whatever_a_type_of_ones_own_does_with_a_foreign_key_it_is_not_read() ->
 
 
 def test_the_digest_is_sha_256_in_base64url() -> None:
-    from base64 import urlsafe_b64decode
-
     key = Pattern("{a<=45}").render({"a": "x" * 46})
     assert urlsafe_b64decode(key[2:] + "=") == sha256(b"x" * 46).digest()

@@ -257,12 +257,12 @@ INDEX: Any = {"lifetime": FOREVER}
 @pytest.mark.parametrize(
     ("make", "finding", "words"),
     [
-        (lambda: Value("a:{x}", str), "no-lifetime", "lifetime is not stated"),
-        (lambda: Value("a:{x}", str, lifetime="30d"), "no-lifetime", "lifetime is not stated"),
+        (lambda: Value("a:{x}", str), "no-lifetime", "lifetime is not stated"),  # type: ignore[call-arg]
+        (lambda: Value("a:{x}", str, lifetime="30d"), "no-lifetime", "not stated"),  # type: ignore[arg-type]
         (lambda: Value("a:{x}", str, lifetime=FOREVER, role="not a name"), "bad-role", "role"),
         (lambda: Counter("a:{x}", lifetime=FOREVER, listed_in="x"), "dangling-relation", "only a Value or a Hash"),
         (lambda: List("a:{x}", str, keep=0, lifetime=FOREVER), "bad-declaration", "keep"),
-        (lambda: Hash("a:{x}", str, lifetime=FOREVER), "bad-value-type", "model or a dict"),  # type: ignore[call-overload]
+        (lambda: Hash("a:{x}", str, lifetime=FOREVER), "bad-value-type", "model or a dict"),  # type: ignore[type-var]
         (lambda: declare(a=Value("a:{x}", str, lifetime=FOREVER, owns="b")), "dangling-relation", "'b'"),
         (
             lambda: declare(
