@@ -112,9 +112,16 @@ class Cascade(Operation[bool]):
                 break
         else:
             raise StoreUnavailable(f"{self._key} was changed each time before it could be deleted; try again")
-        async for scanned, key, reason in _scanned(known):
-            await _delete_known(scanned, await _known(scanned, key, reason, known.seen))
+        await _delete_scanned(known)
         return deleted
+
+
+async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
+    """Delete what belonged to a key that is gone already, and whose last value this was."""
+    known = await _known(bound, key, "it is gone", value=value)
+    known.guards.clear()
+    await _delete_known(bound, known)
+    await _delete_scanned(known)
 
 
 def _first_deleted(replies: list[Any]) -> bool:
@@ -141,8 +148,18 @@ async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
     return bool(replies[0])
 
 
-async def _known(bound: Bound[Any], key: str, reason: str, seen: set[tuple[int, str]] | None = None) -> _Known:
-    """What deleting this key takes with it, read from the store where the values tell it."""
+async def _delete_scanned(known: _Known) -> None:
+    async for bound, key, reason in _scanned(known):
+        await _delete_known(bound, await _known(bound, key, reason, known.seen))
+
+
+async def _known(
+    bound: Bound[Any], key: str, reason: str, seen: set[tuple[int, str]] | None = None, value: Any = None
+) -> _Known:
+    """What deleting this key takes with it, read from the store where the values tell it.
+
+    `value` is the value of the key itself, where it is known.
+    """
     known = _Known(seen=set() if seen is None else seen)
     waiting = [(bound, key, reason)]
     while waiting:
@@ -151,15 +168,15 @@ async def _known(bound: Bound[Any], key: str, reason: str, seen: set[tuple[int, 
             continue
         known.add(one, name, why)
         values = one.parse(name) or {}
-        value = await _value(one, name, known)
+        held = value if name == key and value is not None else await _value(one, name, known)
         for relation in one.family.listed_in:
-            if relation.target_values(values, value) is None:
+            if relation.target_values(values, held) is None:
                 known.notes.append(f"{name}: which entry of {relation.target.name} names it cannot be told")
                 continue
-            known.entry(_entry(one, relation.target.name, values, value), name)
+            known.entry(_entry(one, relation.target.name, values, held), name)
         for relation in one.family.owns:
             target = one.related(relation.target)
-            where = relation.target_values(values, value)
+            where = relation.target_values(values, held)
             if where is None:
                 continue
             if relation.scans:
@@ -179,7 +196,8 @@ async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
     if not any(relation.needs_value for relation in relations):
         return None
     try:
-        raw, value = await bound.family.read(bound, key)
+        raw = (await bound.store.run([bound.family.read_command(key)]))[0]
+        value = bound.family.value_of(raw, key, bound.ring)
     except (Unreadable, WrongKind) as error:
         known.notes.append(f"{error}; what it names in its value is not deleted with it")
         return None

@@ -22,7 +22,7 @@ from keystead.schema.codec import Codec
 from keystead.schema.lifetime import Lifetime, Until
 from keystead.schema.pattern import Pattern
 from keystead.schema.relation import Link, Relation, Source, Subject, as_links
-from keystead.stores import Store
+from keystead.stores import Command, Store
 
 if TYPE_CHECKING:
     from keystead.schema.key import Named
@@ -142,6 +142,14 @@ class Family(Generic[K]):
     def field_names(self) -> frozenset[str]:
         """The fields of its value, where its value is a model."""
         return frozenset()
+
+    def read_command(self, key: str) -> Command:
+        """The command that reads the whole value of a key, for families that have one value."""
+        raise NotImplementedError(f"a {self.kind_name} has no single value")
+
+    def value_of(self, raw: Any, key: str, ring: KeyRing | None) -> Any:
+        """The value in the reply of `read_command`; None: there is no such key. Raises Unreadable."""
+        raise NotImplementedError(f"a {self.kind_name} has no single value")
 
     @property
     def needs_ring(self) -> bool:

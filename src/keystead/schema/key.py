@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keystead.errors import BadValue
-from keystead.schema import deletion
+from keystead.schema import deletion, listing
 from keystead.schema.lifetime import Lifetime, Sliding, Until
 from keystead.schema.operation import Operation
 from keystead.schema.times import deadline_ms
@@ -61,10 +61,20 @@ class Key(Named):
     def touch(self) -> Operation[bool]:
         """Let it live its whole sliding lifetime from now on. False: there is no such key, and none is made.
 
-        One round trip, one write. To read and touch only when it is time to, use `use()`.
+        One round trip, one write; one more where it is listed in an index, which then lives on, too. To read and touch
+        only when it is time to, use `use()`.
         """
-        lifetime = self._sliding("touch")
-        return Operation(self.bound.store, [("PEXPIRE", self.key, lifetime.ms)], truth)
+        bound = self.bound
+        command = ("PEXPIRE", self.key, self._sliding("touch").ms)
+        if not bound.family.listed_in:
+            return Operation(bound.store, [command], truth)
+
+        async def relist(raw: Any) -> None:
+            await listing.relist(bound, self.key, bound.family.value_of(raw, self.key, bound.ring))
+
+        # The index lives on with its records, so it is renewed, too; which index it is may be told by the value only.
+        steps = [command, bound.family.read_command(self.key)]
+        return Operation(bound.store, steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
 
     def delete(self) -> Operation[bool]:
         """Delete it, what it owns and the index entries that name it. False: there was no such key.

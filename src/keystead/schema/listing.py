@@ -60,7 +60,7 @@ def one_step(relation: Relation, bound: Bound[Any]) -> bool:
 
 
 def put(entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: int | None) -> list[Command]:
-    """The commands that write an entry. The last one counts the index, for `upkeep`."""
+    """The commands that write an entry. The first says whether it is new, the last counts the index, for `upkeep`."""
     lifetime = entry.index.family.lifetime
     renewal = lifetime.on_write(entry.key, now_ms, at_ms)
     if entry.index.family.kind == "set":
@@ -73,11 +73,22 @@ def take_out(entry: Entry) -> Command:
     return ("SREM" if entry.index.family.kind == "set" else "ZREM", entry.key, entry.member)
 
 
-def upkeep(entry: Entry, count: Reply) -> Awaitable[None] | None:
-    """The pruning that is due at this size of the index, if any."""
-    if isinstance(count, int) and count >= PRUNE_FROM and count & (count - 1) == 0:
+def upkeep(entry: Entry, added: Reply, count: Reply) -> Awaitable[None] | None:
+    """The pruning that is due when an index has grown to this size, if any."""
+    if added == 1 and isinstance(count, int) and count >= PRUNE_FROM and count & (count - 1) == 0:
         return prune(entry.index, entry.key)
     return None
+
+
+async def relist(bound: Bound[Any], key: str, value: Any) -> None:
+    """Write the entries of a record again, so that an index lives as long as what it lists.
+
+    If the record was deleted meanwhile, this leaves a dead entry, which the next reader prunes.
+    """
+    values, now_ms = bound.parse(key) or {}, bound.now_ms()
+    dies_ms = bound.family.lifetime.deadline_ms(now_ms, None)
+    for entry in entries(bound, values, value):
+        await bound.store.run(put(entry, values, value, now_ms, dies_ms))
 
 
 async def prune(index: Bound[Any], key: str) -> None:
@@ -141,7 +152,7 @@ class Listed(Operation[Any]):
     without a record is pruned by the next reader, but a record without an entry would stay unseen.
     """
 
-    __slots__ = ("_entries", "_places", "_split")
+    __slots__ = ("_entries", "_split")
 
     def __init__(
         self, bound: Bound[Any], values: dict[str, Any], record: list[Any], writes: list[tuple[Entry, list[Command]]],
@@ -150,11 +161,10 @@ class Listed(Operation[Any]):
         # Where one entry is in another slot, all go before the record: then no order can leave a record unlisted.
         self._split = not all(entry.together for entry, _ in writes)
         steps: list[Any] = [] if self._split else list(record)
-        self._entries, self._places = [], []
+        self._entries: list[tuple[Entry, int, int]] = []  # with the places of its first and its last command
         for entry, commands in writes:
+            self._entries.append((entry, len(steps), len(steps) + len(commands) - 1))
             steps += commands
-            self._entries.append(entry)
-            self._places.append(len(steps) - 1)
         super().__init__(
             bound.store, steps + (list(record) if self._split else []), result, atomic=True, stopped=stopped,
             follow=self._prune,
@@ -163,7 +173,7 @@ class Listed(Operation[Any]):
     async def _alone(self) -> Any:
         if not self._split:
             return await super()._alone()
-        last = self._places[-1] + 1
+        last = self._entries[-1][2] + 1
         counts = await self.store.run(self.steps[:last])
         outcome = await self.store.atomically(self.steps[last:])
         if not outcome:
@@ -173,7 +183,7 @@ class Listed(Operation[Any]):
         return self.finish(outcome.replies)
 
     def _prune(self, replies: list[Reply]) -> Awaitable[None] | None:
-        due = [upkeep(entry, replies[place]) for entry, place in zip(self._entries, self._places, strict=True)]
+        due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in self._entries]
         work = [one for one in due if one is not None]
         return _all(work) if work else None
 

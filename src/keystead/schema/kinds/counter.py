@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Unpack
 
 from keystead.errors import BadValue, Unreadable
 from keystead.schema.codec import Codec, codec_for
-from keystead.schema.family import Bound, Family, Options
+from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number
 from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.operation import Operation
-from keystead.stores import Reply
+from keystead.schema.seal import KeyRing
+from keystead.stores import Command, Reply
 
 
 class CounterKey(GrownKey):
@@ -65,12 +66,13 @@ class Counter(Family[CounterKey]):
     def codecs(self) -> Mapping[str, Codec[Any]]:
         return {"value": self.codec}
 
-    async def read(self, bound: Bound[Any], key: str) -> tuple[bytes | None, int | None]:
-        """The number as it is stored and as it is read. Raises Unreadable."""
-        raw: bytes | None = (await bound.store.run([("GET", key)]))[0]
+    def read_command(self, key: str) -> Command:
+        return ("GET", key)
+
+    def value_of(self, raw: bytes | None, key: str, ring: KeyRing | None) -> int | None:
         if raw is not None and len(raw) > 20:
             raise Unreadable("this is no whole number of at most 64 bits", key, raw)
-        return raw, None if raw is None else self.codec.decode(raw, key)
+        return None if raw is None else self.codec.decode(raw, key)
 
 
 def _check(value: int, key: str) -> None:

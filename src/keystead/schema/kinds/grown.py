@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from keystead.schema.key import Key, Moment
+from keystead.schema.lifetime import Until
 from keystead.schema.operation import Operation
 from keystead.stores import Command, Reply
 
@@ -22,16 +23,30 @@ class GrownKey(Key):
         commands: list[Any],
         finish: Callable[[list[Reply]], R],
         until: dict[str, Moment] | None = None,
-        *,
-        stopped: Any = None,
-        guarded: bool = False,
     ) -> Operation[R]:
         """These commands and the deadline that the family gives the key, as one atomic step."""
-        at_ms = self._at_ms(None, until or {})
-        renewal: list[Command] = self.bound.family.lifetime.on_write(self.key, self.bound.now_ms(), at_ms)
-        if not renewal and len(commands) == 1 and not guarded:
+        return self._grown(commands, finish, self._at_ms(None, until or {}))
+
+    def _grown(self, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None) -> Operation[R]:
+        renewal = self._renewal(self.bound.now_ms(), at_ms)
+        if not renewal and len(commands) == 1:
             return Operation(self.bound.store, commands, finish)
-        return Operation(self.bound.store, [*commands, *renewal], finish, atomic=True, stopped=stopped)
+        return Operation(self.bound.store, [*commands, *renewal], finish, atomic=True)
+
+    def _changed(
+        self, steps: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None, *, stopped: Any = None
+    ) -> Operation[R]:
+        """As `_grown`, of a key that is there: where no new moment is given, it keeps the one it lives until."""
+        keeps = at_ms is None and isinstance(self.bound.family.lifetime, Until)
+        renewal = [] if keeps else self._renewal(self.bound.now_ms(), at_ms)
+        return Operation(self.bound.store, [*steps, *renewal], finish, atomic=True, stopped=stopped)
+
+    def _renewal(self, now_ms: int, at_ms: int | None) -> list[Command]:
+        family = self.bound.family
+        renewal: list[Command] = family.lifetime.on_write(self.key, now_ms, at_ms)
+        if isinstance(family.lifetime, Until) and family.lifetime.field in family.field_names:
+            return [renewal[0][:3]]  # the one moment that the record itself holds, earlier or later than before
+        return renewal
 
     def _read(self, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
         """A command that does not make the key live longer: a read, or a removal."""

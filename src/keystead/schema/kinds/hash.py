@@ -10,10 +10,11 @@ from pydantic import BaseModel, ValidationError
 from keystead.errors import BadDeclaration, BadValue, Unreadable
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for, without_none
-from keystead.schema.family import Bound, Family, Options
+from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.operation import Operation
+from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, absent
 
 T = TypeVar("T")
@@ -49,11 +50,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
 
         False: there is no such record, and none is made: what was deleted or has expired stays dead.
         """
-        return self._write([Required(("EXISTS", self.key)), *self._changes(fields)], _true, until, stopped=False)
+        steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
+        return self._changed(steps, _true, self._at_ms(fields, until), stopped=False)
 
     def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
         """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
-        return self._write(self._changes(fields), nothing, until)
+        return self._grown(self._changes(fields), nothing, self._at_ms(fields, until))
 
     def field(self, name: F) -> Operation[V | None]:
         """One field; None: there is no such field, or no such key."""
@@ -90,7 +92,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
         steps = [Required(("EXISTS", self.key)), ("HINCRBY", self.key, self._name(name), by)]
-        return self._write(steps, _second, stopped=None)
+        return self._changed(steps, _second, None, stopped=None)
 
     def consume_field(self, name: F) -> Operation[V | None]:
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
@@ -163,7 +165,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def _record_written(self, steps: list[Any], record: T, until: dict[str, Moment], finish: Any) -> Operation[Any]:
         bound = self.bound
         now_ms, at_ms = bound.now_ms(), self._at_ms(record, until)
-        steps += bound.family.lifetime.on_write(self.key, now_ms, at_ms)
+        steps += self._renewal(now_ms, at_ms)
         if not bound.family.listed_in:
             return Operation(bound.store, steps, finish, atomic=True, stopped=False)
         values, dies_ms = self.values, bound.family.lifetime.deadline_ms(now_ms, at_ms)
@@ -282,10 +284,11 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
             raise Unreadable(f"this is no {self.type.__name__}: {wrong}", key) from None
 
-    async def read(self, bound: Bound[Any], key: str) -> tuple[None, T | None]:
-        """The record as it is read. Raises Unreadable."""
-        raw = (await bound.store.run([("HGETALL", key)]))[0]
-        return None, self.record_of(raw, key, bound.ring) if raw else None
+    def read_command(self, key: str) -> Command:
+        return ("HGETALL", key)
+
+    def value_of(self, raw: dict[bytes, bytes] | None, key: str, ring: KeyRing | None) -> Any:
+        return self.record_of(raw, key, ring) if raw else None
 
 
 def _true(replies: list[Reply]) -> bool:

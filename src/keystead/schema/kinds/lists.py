@@ -46,7 +46,7 @@ class ListKey(GrownKey, Generic[T]):
 
     def replace(self, place: int, item: T) -> Operation[None]:
         """Write the item at a place. Raises an error where there is none. Atomic."""
-        return self._write([("LSET", self.key, place, self._encoded(item))], nothing)
+        return self._changed([("LSET", self.key, place, self._encoded(item))], nothing, None)
 
     def remove(self, item: T, count: int = 0) -> Operation[int]:
         """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic."""

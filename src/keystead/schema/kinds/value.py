@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack
 
 from keystead.errors import BadValue, StoreUnavailable
-from keystead.schema import listing
+from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
-from keystead.schema.family import Bound, Family, Options
+from keystead.schema.family import Family, Options
 from keystead.schema.key import Key, Moment, nothing
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Operation
+from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, holds
 
 T = TypeVar("T")
@@ -81,8 +82,18 @@ class ValueKey(Key, Generic[T]):
         raise StoreUnavailable(f"{self.key} was changed by others {_CHANGE_ATTEMPTS} times in a row; try again")
 
     def consume(self) -> Operation[T | None]:
-        """Read and delete in one atomic step: of several callers one gets the value, the others None."""
-        return Operation(self.bound.store, [("GETDEL", self.key)], self._read)
+        """Read and delete in one atomic step: of several callers one gets the value, the others None.
+
+        What it owns and the entries that name it are deleted after that, in a second round trip.
+        """
+        bound, key = self.bound, self.key
+        follow = None
+        if bound.family.has_relations:
+
+            def follow(replies: list[Reply]) -> Any:
+                return None if replies[0] is None else deletion.delete_related(bound, key, self._read(replies))
+
+        return Operation(bound.store, [("GETDEL", key)], self._read, follow=follow)
 
     def use(self) -> Operation[T | None]:
         """The value, and a touch if the last one is `touch_every` ago. For sliding families.
@@ -163,10 +174,11 @@ class Value(Family[ValueKey[T]], Generic[T]):
     def field_names(self) -> frozenset[str]:
         return self.codec.field_names
 
-    async def read(self, bound: Bound[Any], key: str) -> tuple[bytes | None, T | None]:
-        """The value as it is stored and as it is read. Raises Unreadable."""
-        raw: bytes | None = (await bound.store.run([("GET", key)]))[0]
-        return raw, None if raw is None else self.codec.decode(raw, key, bound.ring)
+    def read_command(self, key: str) -> Command:
+        return ("GET", key)
+
+    def value_of(self, raw: bytes | None, key: str, ring: KeyRing | None) -> T | None:
+        return None if raw is None else self.codec.decode(raw, key, ring)
 
 
 def _was_written(replies: list[Reply]) -> bool:
