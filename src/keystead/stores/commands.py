@@ -313,7 +313,7 @@ def _deadline(word: bytes, text: bytes) -> Deadline:
 
 def _set(args: Sequence[bytes]) -> SetOptions:
     if len(args) == 2:
-        return _PLAIN_SET
+        return PLAIN_SET
     deadline, keep_ttl, only_if, get = None, False, b"", False
     words = iter(args[2:])
     for raw in words:
@@ -333,7 +333,7 @@ def _set(args: Sequence[bytes]) -> SetOptions:
     return SetOptions(deadline, keep_ttl, only_if, get)
 
 
-_PLAIN_SET = SetOptions()
+PLAIN_SET = SetOptions()
 
 
 def _getex(args: Sequence[bytes]) -> GetExOptions:

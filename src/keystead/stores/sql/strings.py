@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
-from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, integer
+from keystead.stores.commands import INT64_MAX, INT64_MIN, PLAIN_SET, Call, Reply, integer
 from keystead.stores.sql.tables import STRING, Tables, wrong_kind
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # The plus keeps SQLite from searching by key: the id finds the row, the rest makes sure of it.
 _KNOWN = "SELECT expires_at, value FROM keys WHERE id = ? AND +key = ? AND kind = 1"
+# Of a key that does not expire, and shall not: SQLite need not look at the index of deadlines.
+_CHANGE_LASTING = "UPDATE keys SET value = ? WHERE id = ? AND +key = ? AND kind = 1 AND expires_at IS NULL"
 _CHANGE_KNOWN = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ? AND +key = ? AND kind = 1"
 
 
@@ -49,8 +51,11 @@ _PUT = (
 def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> None:
     """Set a string, whatever was there."""
     known = tables.string_ids.get(key)
-    if known is not None and tables.execute(_CHANGE_KNOWN, (value, expires_at, known, key)).rowcount:
-        return
+    if known is not None:
+        if expires_at is None and tables.execute(_CHANGE_LASTING, (value, known, key)).rowcount:
+            return
+        if tables.execute(_CHANGE_KNOWN, (value, expires_at, known, key)).rowcount:
+            return
     found = tables.execute(_PUT, (key, value, expires_at)).fetchone()
     # Nothing is found where a collection is in its place.
     tables.remember(key, tables.create(key, STRING, value, expires_at) if found is None else found[0])
@@ -59,6 +64,9 @@ def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> Non
 def set_(tables: Tables, call: Call) -> Reply:
     key, value = call.args[0], call.args[1]
     options: SetOptions = call.options
+    if options is PLAIN_SET:
+        put(tables, key, value, None)
+        return b"OK"
     expires_at = options.deadline.at_ms(tables.now_ms) if options.deadline else None
     if not (options.only_if or options.get or options.keep_ttl):
         put(tables, key, value, expires_at)

@@ -12,8 +12,9 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
@@ -65,10 +66,11 @@ class Lane:
         self._path = path
         self._worker = worker
         self._loop = loop
+        self._now = loop.time
         self._timeout = timeout
         self._queue: deque[Batch] = deque()
         self._between: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._waiting: deque[Batch] = deque()  # in the order of their deadlines
+        self._group: Sequence[Batch] = ()  # under way; what waits in the queue came later
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._closed = False
@@ -94,11 +96,10 @@ class Lane:
         if self._closed:
             future.set_exception(StoreClosed("the store is closed"))
             return future
-        batch = Batch(work, heavy, future, self._loop.time() + self._timeout)
-        self._queue.append(batch)
-        self._waiting.append(batch)
+        deadline = self._now() + self._timeout
+        self._queue.append(Batch(work, heavy, future, deadline))
         if self._timer is None:
-            self._timer = self._loop.call_at(batch.deadline, self._overdue)
+            self._timer = self._loop.call_at(deadline, self._overdue)
         if not self._busy:
             self._busy = True
             # One turn later, so that all tasks that are ready now come into this group.
@@ -136,7 +137,7 @@ class Lane:
                         await self._idle
             finally:
                 # Where the disk hangs, nobody waits for it: not who wrote, and not the process.
-                for batch in self._waiting:
+                for batch in self._group:
                     _fail(batch.future, StoreUnavailable("the store was closed while this was written", "unknown"))
 
     # --- one group after another ---------------------------------------------------------------------------
@@ -213,6 +214,7 @@ class Lane:
 
     def _fill(self) -> None:
         group, heavy = self._take()
+        self._group = group
         if heavy:
             for batch in group:
                 batch.started = True  # here, not there: `_overdue` must not say "not-sent" of what begins that moment
@@ -258,8 +260,7 @@ class Lane:
                     else:
                         future.set_result(result)
             self._committed()
-        while self._waiting and self._waiting[0].future.done():
-            self._waiting.popleft()
+        self._group = ()
         # After the tasks that wake now have had their turn: what they write next comes into the next group.
         self._loop.call_soon(self._next)
 
@@ -284,9 +285,14 @@ class Lane:
 
     def _overdue(self) -> None:
         """End the waiting of whoever has waited for too long, and set the clock for the next."""
-        now = self._loop.time()
-        while self._waiting and (self._waiting[0].future.done() or self._waiting[0].deadline <= now):
-            batch = self._waiting.popleft()
+        now = self._now()
+        self._timer = None
+        for batch in chain(self._group, self._queue):  # in the order of their deadlines
+            if batch.future.done():
+                continue
+            if batch.deadline > now:
+                self._timer = self._loop.call_at(batch.deadline, self._overdue)
+                return
             _fail(
                 batch.future,
                 StoreUnavailable(
@@ -295,7 +301,6 @@ class Lane:
                     "unknown" if batch.started else "not-sent",
                 ),
             )
-        self._timer = self._loop.call_at(self._waiting[0].deadline, self._overdue) if self._waiting else None
 
 
 class Inline:

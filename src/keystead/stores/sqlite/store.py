@@ -219,10 +219,12 @@ class SqliteStore(Store):
 
     def _weigh(self, call: Call) -> bool:
         """Whether a write takes so long that the event loop should not wait for it. Counts what goes into the log."""
-        size = sum(map(len, call.args))
+        args, spec = call.args, call.spec
+        size = sum(map(len, args))
         self._written_bytes += size
-        pops = call.options if call.spec.name in _POPS and call.options else 0
-        return size > HEAVY_BYTES or call.spec.wide or len(call.args) + pops > HEAVY_ARGUMENTS
+        if size > HEAVY_BYTES or spec.wide or len(args) > HEAVY_ARGUMENTS:
+            return True
+        return spec.name in _POPS and len(args) + (call.options or 0) > HEAVY_ARGUMENTS
 
     async def _read(self, job: Callable[[Interpreter], Any]) -> Any:
         """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
