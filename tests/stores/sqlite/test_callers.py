@@ -198,6 +198,42 @@ async def test_an_id_given_in_a_group_that_was_undone_never_leads_to_another_key
 # --- sizes -------------------------------------------------------------------------------------------------
 
 
+async def test_strings_set_over_together_are_set_whatever_became_of_some_of_them(path: str) -> None:
+    """They go to SQLite in one call, which counts on each to be there still, without a deadline."""
+    names = [f"k{number}" for number in range(8)]
+    async with SqliteStore(path) as store:
+        await asyncio.gather(*(store.run([("SET", name, "old")]) for name in names))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("DELETE FROM keys WHERE key = ?", (b"k1",))
+        await store.run([("PEXPIRE", "k2", 60_000), ("DEL", "k3", "k4"), ("RPUSH", "k4", "item")])
+        values = {name: f"new {name}" for name in names}
+        writes = [*((name, "passing") for name in names), *values.items()]
+        replies = await asyncio.gather(*(store.run([("SET", name, value)]) for name, value in writes))
+        assert replies == [[b"OK"]] * len(writes)
+        assert await store.run([("MGET", *names)]) == [[value.encode() for value in values.values()]]
+        assert await store.run([("PTTL", "k2"), ("DBSIZE",)]) == [-1, len(names)]
+
+
+async def test_strings_set_over_between_other_commands_keep_their_order(path: str) -> None:
+    async with SqliteStore(path) as store:
+        await store.run([("SET", "a", "0"), ("SET", "b", "0")])
+        commands: list[tuple[str, ...]] = [
+            ("SET", "a", "1"),
+            ("SET", "b", "1"),
+            ("SET", "a", "2"),
+            ("INCRBY", "a", "10"),
+            ("SET", "b", "5"),
+            ("SET", "a", "7", "GET"),
+            ("LPUSH", "b", "x"),
+            ("SET", "a", "8"),
+            ("SET", "b", "9"),
+        ]
+        replies = await asyncio.gather(*(store.run([command]) for command in commands), return_exceptions=True)
+        assert isinstance(replies.pop(6), WrongKind)
+        assert replies == [[b"OK"], [b"OK"], [b"OK"], [12], [b"OK"], [b"12"], [b"OK"], [b"OK"]]
+        assert await store.run([("MGET", "a", "b")]) == [[b"8", b"9"]]
+
+
 async def test_ten_thousand_commands_in_one_batch_get_ten_thousand_replies(path: str) -> None:
     async with SqliteStore(path) as store:
         replies = await store.run([("INCRBY", f"k{number % 100}", 1) for number in range(10_000)])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from keystead.errors import CommandError
 from keystead.stores.base import Outcome, Planned
-from keystead.stores.commands import Call, Reply
+from keystead.stores.commands import PLAIN_SET, Call, Reply
 from keystead.stores.sql import hashes, keys, lists, sets, sorted_sets, streams, strings
 from keystead.stores.sql.tables import Tables, TooWide
 
 Handler = Callable[[Tables, Call], Reply]
+Change = tuple[bytes, int, bytes]  # value, id, key
 
 HANDLERS: dict[str, Handler] = {
     **strings.HANDLERS,
@@ -41,6 +42,27 @@ class Interpreter:
         if len(calls) == 1:
             return [self._reply(calls[0])]
         return [self._reply(call) for call in calls]
+
+    def changes(self, works: Iterable[object]) -> list[Change]:
+        """What the first batches change, as long as each is one plain SET of a string that is known to be there."""
+        known, changes = self.tables.string_ids, []
+        for work in works:
+            if type(work) is not list or len(work) != 1 or work[0].options is not PLAIN_SET:
+                break
+            key, value = work[0].args
+            row_id = known.get(key)
+            if row_id is None:
+                break
+            changes.append((value, row_id, key))
+        return changes
+
+    def change(self, changes: list[Change]) -> bool:
+        """Make these changes in one call of SQLite, which takes half the time. Their replies are all OK.
+
+        False where one of them found its row gone, or with a deadline: each batch is then to be run on its own. It is
+        no harm that the others were made already: they are made again, in the same order.
+        """
+        return strings.change_lasting(self.tables, changes) == len(changes)
 
     def narrow_replies(self, calls: list[Call]) -> list[Reply]:
         """As `replies`, of reads only, but raises TooWide rather than read a large collection."""

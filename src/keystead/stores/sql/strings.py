@@ -61,6 +61,11 @@ def put(tables: Tables, key: bytes, value: bytes, expires_at: int | None) -> Non
     tables.remember(key, tables.create(key, STRING, value, expires_at) if found is None else found[0])
 
 
+def change_lasting(tables: Tables, changes: list[tuple[bytes, int, bytes]]) -> int:
+    """Give strings that do not expire new values (each with its id and key); how many were found."""
+    return tables.executemany(_CHANGE_LASTING, changes).rowcount
+
+
 def set_(tables: Tables, call: Call) -> Reply:
     key, value = call.args[0], call.args[1]
     options: SetOptions = call.options

@@ -63,6 +63,7 @@ class Tables:
 
     def __init__(self, connection: sqlite3.Connection, wall_ms: Callable[[], int]) -> None:
         self.execute = connection.execute
+        self.executemany = connection.executemany
         self.wall_ms = wall_ms
         self.now_ms = 0
         self.string_ids: dict[bytes, int] = {}
@@ -113,6 +114,7 @@ class Tables:
 
     def delete(self, key: bytes) -> bool:
         """Remove a key, expired or not; True where it was there and had not expired."""
+        self.string_ids.pop(key, None)
         found = self.execute("DELETE FROM keys WHERE key = ? RETURNING id, kind, size, expires_at", (key,)).fetchone()
         if found is None:
             return False

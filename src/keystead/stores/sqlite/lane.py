@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
@@ -232,17 +232,26 @@ class Lane:
     def _run(self, group: list[Batch]) -> list[Any]:
         """Do the work of each batch; a CommandError is the result of that batch and of no other."""
         results: list[Any] = []
+        works = []
         for batch in group:
             batch.started = True
-            work = batch.work
-            try:
-                if batch.future.done():
-                    results.append(None)
-                else:
-                    results.append(self._interpreter.replies(work) if isinstance(work, list) else work())
-            except CommandError as error:
-                results.append(error)
+            works.append(batch.work)
+        while (start := len(results)) < len(group):
+            changes = self._interpreter.changes(islice(works, start, None))
+            if len(changes) > 1 and self._interpreter.change(changes):
+                results += [[b"OK"] for _ in changes]
+            else:
+                results += map(self._result, group[start : start + max(len(changes), 1)])
         return results
+
+    def _result(self, batch: Batch) -> Any:
+        work = batch.work
+        try:
+            if batch.future.done():
+                return None
+            return self._interpreter.replies(work) if isinstance(work, list) else work()
+        except CommandError as error:
+            return error
 
     def _commit(self, results: list[Any]) -> list[Any]:
         self._connection.execute("COMMIT")
