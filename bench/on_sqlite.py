@@ -48,25 +48,27 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
     keys = KEYS_QUICK if quick else KEYS
     with ExitStack() as stack:
         raw = stack.enter_context(closing(open_raw(folder / "raw.db")))
+        default = stack.enter_context(closing(open_default(folder / "default.db")))
         cache = stack.enter_context(closing(diskcache.Cache(str(folder / "diskcache"))))
         env = stack.enter_context(closing(lmdb.open(str(folder / "lmdb"), map_size=1 << 30)))
         async with SqliteStore(str(folder / "keystead.db")) as store:
             with progress.activity("sqlite · loading", keys) as advance:
                 await load(store, range(keys), advance)
-                _load_peers(raw, cache, env, keys)
-            await _same_value(store, raw, cache, env)
+                _load_peers(raw, default, cache, env, keys)
+            await _same_value(store, raw, default, cache, env)
             rows: list[Row] = []
-            for match in _matches(store, raw, cache, env, keys):
+            for match in _matches(store, raw, default, cache, env, keys):
                 rows += await compare(SUBJECT, match, effort, progress)
             return rows
 
 
-async def _same_value(store: Store, raw: sqlite3.Connection, cache: Any, env: Any) -> None:
+async def _same_value(store: Store, raw: sqlite3.Connection, default: sqlite3.Connection, cache: Any, env: Any) -> None:
     """A benchmark of reads that find nothing would be fast, and worth nothing."""
     with env.begin() as transaction:
         found = [
             *await store.run([("GET", key(1))]),
             *raw.execute("SELECT value FROM kv WHERE key = ?", (key(1),)).fetchone(),
+            *default.execute("SELECT value FROM kv WHERE key = ?", (key(1),)).fetchone(),
             cache.get(key(1)),
             transaction.get(key(1).encode()),
         ]
@@ -74,7 +76,9 @@ async def _same_value(store: Store, raw: sqlite3.Connection, cache: Any, env: An
         raise RuntimeError("the value that was loaded is not the value that is read")
 
 
-def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among: int) -> list[Match]:
+def _matches(
+    store: Store, raw: sqlite3.Connection, default: sqlite3.Connection, cache: Any, env: Any, among: int
+) -> list[Match]:
     fresh = values()
 
     async def get(name: str) -> None:
@@ -88,6 +92,10 @@ def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among:
 
     def raw_put(name: str) -> None:
         raw.execute(UPSERT, (name, next(fresh)))
+
+    def default_put(name: str) -> None:
+        default.execute(UPSERT, (name, next(fresh)))
+        default.commit()
 
     def lmdb_get(name: str) -> None:
         with env.begin() as transaction:
@@ -126,6 +134,7 @@ def _matches(store: Store, raw: sqlite3.Connection, cache: Any, env: Any, among:
             Contender("keystead", together(put, random_keys(among))),
             [
                 Peer(sync("sqlite3, one at a time", raw_put), target=Target("at least", 10)),
+                Peer(sync("sqlite3 as it comes, no WAL", default_put)),
                 Peer(Contender("sqlite3, 32 to a commit by hand", _batches(raw, random_keys(among)))),
                 Peer(
                     Contender("diskcache in threads", together(cache_put_in_thread, random_keys(among))),
@@ -168,6 +177,7 @@ def _batches(raw: sqlite3.Connection, keys: Iterator[str]) -> Play:
     return play
 
 
+TABLE = "CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL)"
 UPSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 
@@ -176,7 +186,17 @@ def open_raw(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL)")
+    connection.execute(TABLE)
+    return connection
+
+
+def open_default(path: Path) -> sqlite3.Connection:
+    """What somebody gets who sets nothing: a rollback journal that is deleted by each commit. As durable."""
+    connection = sqlite3.connect(path)
+    found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    if found != ["delete", 2]:
+        raise RuntimeError(f"this SQLite was built with other defaults: {found}")
+    connection.execute(TABLE)
     return connection
 
 
@@ -188,10 +208,11 @@ async def load(store: Store, numbers: range, advance: Advance, *options: str | i
         advance(len(batch))
 
 
-def _load_peers(raw: sqlite3.Connection, cache: Any, env: Any, keys: int) -> None:
-    raw.execute("BEGIN")
-    raw.executemany(UPSERT, ((key(number), VALUE) for number in range(keys)))
-    raw.execute("COMMIT")
+def _load_peers(raw: sqlite3.Connection, default: sqlite3.Connection, cache: Any, env: Any, keys: int) -> None:
+    for connection in (raw, default):
+        connection.execute("BEGIN")
+        connection.executemany(UPSERT, ((key(number), VALUE) for number in range(keys)))
+        connection.execute("COMMIT")
     with cache.transact():
         for number in range(keys):
             cache.set(key(number), VALUE)
