@@ -1,4 +1,4 @@
-"""Writes docs/commands.md and docs/errors.md from the code. `--check` only says whether they are up to date."""
+"""Writes docs/commands.md, docs/errors.md and docs/findings.md from the code. `--check` only says if they are stale."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from keystead import errors
+from keystead.schema.finding import CODES, Code
 from keystead.stores.commands import TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -54,7 +55,37 @@ def error_list() -> str:
     return "\n".join([*lines, ""])
 
 
-PAGES = {"commands.md": commands, "errors.md": error_list}
+def findings() -> str:
+    lines = [
+        "# Findings",
+        "",
+        "What `keystead check` and `keystead doctor` find, with the code that never changes. This page is made from",
+        "`keystead.schema.finding` by `scripts/reference.py`.",
+        "",
+    ]
+    for tool, about in FINDERS.items():
+        codes = [code for code in CODES.values() if code.tool == tool]
+        lines += [f"## keystead {tool}", "", about, "", "| code | | |", "|---|---|---|"]
+        lines += [f"| [`{code.name}`](#{code.name}) | {code.severity} | {code.title} |" for code in codes]
+        lines += ["", *(line for code in codes for line in _finding(code))]
+    return "\n".join(lines)
+
+
+FINDERS = {
+    "check": "Reads declarations only. Both errors and warnings make its exit code 1.",
+    "doctor": "Reads a live store, and repairs with `--fix`. Both errors and warnings make its exit code 1.",
+}
+
+
+def _finding(code: Code) -> list[str]:
+    example = [f"```{'py' if code.tool == 'check' else 'text'}", *code.example.splitlines(), "```"]
+    return [
+        *(f"### {code.name}", "", f"**{code.title}** ({code.severity}). {code.meaning}", ""),
+        *("What to do: " + code.remedy, "", *example, ""),
+    ]
+
+
+PAGES = {"commands.md": commands, "errors.md": error_list, "findings.md": findings}
 
 
 def main() -> int:

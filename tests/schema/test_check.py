@@ -254,6 +254,17 @@ def test_slots_matter_only_in_a_cluster() -> None:
     assert codes(check([sessions()], {"default": ("redis+cluster://many", SLOTS)})) == ["cross-slot", "cross-slot"]
 
 
+def test_what_a_tag_cannot_help_is_no_finding() -> None:
+    parts = value("part:{uid}:{number:int}")
+    found_by_scan = keyspace(parts=parts, file=value("file:{uid}", owns=parts))
+    assert check([found_by_scan], cluster=True) == []
+    copy = value("copy:{uid}", role="cache")
+    in_two_stores = keyspace(copy=copy, user=value("user:{uid}", owns=copy))
+    one, other = ("redis+cluster://one", SLOTS), ("redis+cluster://other", SLOTS)
+    assert check([in_two_stores], {"default": one, "cache": other}) == []
+    assert codes(check([in_two_stores], {"default": one})) == ["cross-slot"]
+
+
 SLIDING_DAY = sliding("1d", touch_every="1h")
 FOR_EVER = never("removed by hand")
 

@@ -206,3 +206,33 @@ async def test_touching_or_using_what_is_gone_revives_nothing(store: Store) -> N
     assert await keys.value("a").use() is None
     assert await keys.hash("a").use() is None
     assert await store.run([("EXISTS", "v:a", "h:a")]) == [0]
+
+
+class Ticket(BaseModel):
+    title: str
+    ends_at: int
+
+
+class Tickets(Keyspace):
+    ticket = Hash("ticket:{id}", Ticket, lifetime=until("ends_at"))
+    letter = Value("letter:{id}", Ticket, lifetime=until("ends_at"))
+
+
+@pytest.mark.parametrize("store_url", STORES, indirect=True)
+async def test_a_record_lives_exactly_until_the_moment_it_holds(store: Store) -> None:
+    now_ms = int((await store.run([("TIME",)]))[0][0]) * 1000
+    keys = Tickets(store)
+
+    async def left() -> list[int]:
+        return await store.run([("PTTL", "ticket:1"), ("PTTL", "letter:1")])
+
+    await keys.ticket("1").set(Ticket(title="a", ends_at=now_ms + 10 * MINUTE_MS))
+    await keys.letter("1").set(Ticket(title="a", ends_at=now_ms + 10 * MINUTE_MS))
+    assert all(about(ms, 10 * MINUTE_MS) for ms in await left())
+    await keys.ticket("1").update({"title": "b"})
+    await keys.ticket("1").update({"ends_at": now_ms + 5 * MINUTE_MS})  # earlier than before
+    await keys.letter("1").replace(Ticket(title="b", ends_at=now_ms + 5 * MINUTE_MS))
+    assert all(about(ms, 5 * MINUTE_MS) for ms in await left())
+    await keys.ticket("1").put({"title": "c", "ends_at": now_ms + 15 * MINUTE_MS})
+    await keys.letter("1").change(lambda old: old.model_copy(update={"ends_at": now_ms + 15 * MINUTE_MS}))
+    assert all(about(ms, 15 * MINUTE_MS) for ms in await left())

@@ -346,3 +346,46 @@ async def test_a_record_and_its_index_in_two_stores_are_refused_at_the_start(mem
         Split(memory)
         with pytest.raises(DoesNotFit, match="one role"):
             Split(memory, durable=other)
+
+
+class Living(Keyspace):
+    """Records that live on by use, and the indexes that must live as long."""
+
+    by_user = Set("of:{uid}", str, lifetime=sliding("1h", touch_every="1m"))
+    by_team = SortedSet("team:{team}", str, lifetime=sliding("1h", touch_every="1m"))
+    record = Value("rec:{sid}", Session, lifetime=sliding("1h", touch_every="1m"), listed_in=by_user)
+    member = Hash("mem:{team}:{sid}", Session, lifetime=sliding("1h", touch_every="1m"), listed_in=by_team)
+
+
+@everywhere
+async def test_an_index_lives_as_long_as_the_records_that_are_used(store: Store) -> None:
+    keys = Living(store)
+    await keys.record("s1").set(Session(uid="ann"))
+    await keys.member(team="red", sid="s1").set(Session(uid="ann"))
+    for key in ("rec:s1", "of:ann", "mem:red:s1", "team:red"):
+        await store.run([("PEXPIRE", key, 60_000)])
+    assert await keys.record("s1").use() == Session(uid="ann")
+    assert await keys.member(team="red", sid="s1").touch() is True
+    left = await store.run([("PTTL", key) for key in ("rec:s1", "of:ann", "mem:red:s1", "team:red")])
+    assert all(ms > 3_000_000 for ms in left)
+    assert await keys.record("gone").touch() is False
+    assert await keys.by_user("ann").members() == {"s1"}
+
+
+@everywhere
+async def test_writing_a_listed_record_again_does_not_prune_each_time(store: Store) -> None:
+    keys = Living(store)
+    for n in range(listing.PRUNE_FROM):
+        await keys.record(f"s{n}").set(Session(uid="ann"))
+    await store.run([("SADD", "of:ann", "dead")])
+    await store.run([("SREM", "of:ann", "s0")])  # the size is the one at which a growing index is pruned
+    await keys.record("s1").replace(Session(uid="ann"))
+    assert "dead" in await keys.by_user("ann").members()
+
+
+@everywhere
+async def test_consuming_a_record_takes_along_what_belonged_to_it(keys: Keys, store: Store) -> None:
+    await fill_site(keys, "a", "https://a.example", backup="b-a")
+    got = await asyncio.gather(*(keys.site("a").consume() for _ in range(5)))
+    assert sum(one is not None for one in got) == 1
+    assert await everything(store) == set()

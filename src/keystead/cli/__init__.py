@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import keystead
+from keystead.cli.check import check
 from keystead.cli.flags import NO_VALUE, Command, Group
 from keystead.cli.serve import serve
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command(cls=Command)(serve)
+app.command(cls=Command)(check)
 
 
 def _print_version(wanted: bool) -> None:

@@ -27,7 +27,7 @@ _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all it
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
-Targets = Annotated[list[str] | None, typer.Argument(metavar="[KEYSPACE]...", help=_TARGETS_HELP, show_default=False)]
+Targets = Annotated[list[str] | None, typer.Argument(metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
 Keys = Annotated[list[str] | None, typer.Option("--keys", metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
 Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
@@ -49,18 +49,18 @@ def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
 def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     module_name, _, class_name = target.partition(":")
     module_name = KITS.get(module_name, module_name)
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and module_name.startswith(error.name):
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             kits = ", ".join(KITS)
             leave(
                 f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
                 ASKED_WRONGLY,
             )
         raise
-    except (ValueError, TypeError):
-        leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
     declared = {
         name: one
         for name, one in vars(module).items()
@@ -124,7 +124,7 @@ async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None)
     text = os.environ.get(SEAL_KEYS)
     ring = KeyRing.from_text(text) if text else None
     async with opened(stores) as by_role:
-        others = {role: store for role, store in by_role.items() if role != "default"}
+        others: dict[str, Any] = {role: store for role, store in by_role.items() if role != "default"}
         yield [cls(by_role["default"], seal=ring, needs_seal=False, **others) for cls in classes]
 
 

@@ -135,7 +135,7 @@ async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
     own = [(command, step) for store, command, step in known.commands if store is bound.store]
     guards = [guard for store, guard in known.guards if store is bound.store]
     commands = [command for command, _ in own]
-    if bound.store.guarantees.atomic == "any keys":
+    if listing.one_step(bound.store, *(step.key for _, step in own)):
         outcome = await bound.store.atomically([*guards, *commands])
         if not outcome:
             return None

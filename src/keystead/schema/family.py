@@ -210,7 +210,7 @@ class Bound(Generic[K]):
         return found
 
     def glob(self, values: Mapping[str, Any] | None = None) -> str:
-        """A glob that matches the keys with these values of some placeholders, and maybe others: parse what it finds."""
+        """A glob that matches the keys with these values, and maybe others: parse what it finds."""
         found: str = self.family.pattern.glob(values, tagged=self.tagged)
         return found
 

@@ -42,6 +42,8 @@ class Keyspace:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if isinstance(vars(cls).get("families"), Family):
+            _check_name(cls, "families")
         cls.families = {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keystead.errors import BadValue
+from keystead.schema.lifetime import Until
 from keystead.schema.operation import Operation
 from keystead.schema.relation import Relation, taken
-from keystead.stores import Command, Reply, Step, absent
+from keystead.stores import Command, Reply, Step, Store, absent
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -28,7 +29,6 @@ class Entry(NamedTuple):
     index: Bound[Any]
     key: str
     member: bytes
-    together: bool  # whether record and entry can be written in one atomic step
 
 
 def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[Entry]:
@@ -46,23 +46,28 @@ def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[Entry
             )
         key = index(**where).key
         member = index.family.codecs["member"].encode(values[relation.member], key)
-        found.append(Entry(relation, index, key, member, one_step(relation, bound)))
+        found.append(Entry(relation, index, key, member))
     return found
 
 
-def one_step(relation: Relation, bound: Bound[Any]) -> bool:
-    """Whether a key and the related one can be part of one atomic step: always, except across slots of a cluster."""
-    if bound.store.guarantees.atomic == "any keys":
-        return True
-    own, other = relation.source.pattern.tag, relation.target.pattern.tag
-    origin = relation.origins.get(other) if other else None
-    return own is not None and origin is not None and (origin.kind, origin.name) == ("placeholder", own)
+def one_step(store: Store, *keys: str) -> bool:
+    """Whether these keys can be part of one atomic step: always, except across slots of a cluster."""
+    return store.guarantees.atomic == "any keys" or len({_hash_tag(key) for key in keys}) == 1
+
+
+def _hash_tag(key: str) -> str:
+    """What a cluster chooses the slot by: what stands in the first braces, or the whole key."""
+    _, opened, rest = key.partition("{")
+    tag, closed, _ = rest.partition("}")
+    return tag if opened and closed and tag else key
 
 
 def put(entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: int | None) -> list[Command]:
     """The commands that write an entry. The first says whether it is new, the last counts the index, for `upkeep`."""
     lifetime = entry.index.family.lifetime
-    renewal = lifetime.on_write(entry.key, now_ms, at_ms)
+    # A record that goes on living until the moment it had asks nothing new of an index that lives until the latest.
+    keeps = at_ms is None and isinstance(lifetime, Until)
+    renewal = [] if keeps else lifetime.on_write(entry.key, now_ms, at_ms)
     if entry.index.family.kind == "set":
         return [("SADD", entry.key, entry.member), *renewal, ("SCARD", entry.key)]
     score = _score(entry, values, value, now_ms if at_ms is None else at_ms)
@@ -125,13 +130,19 @@ def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
 
 async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
     """Take one entry out if what it names is still gone: a record made since then keeps its entry."""
-    command: Command = ("SREM" if index.family.kind == "set" else "ZREM", key, data)
-    if all(one_step(relation, index) for relation in index.family.lists):
+    store, by_name = index.store, index.family.kind == "set"
+    take_out: Command = ("SREM" if by_name else "ZREM", key, data)
+    if one_step(store, key, *names):
         guards: list[Step] = [absent(name) for name in names]
-        outcome = await index.store.atomically([*guards, command])
+        outcome = await store.atomically([*guards, take_out])
         return bool(outcome) and bool(outcome.replies[-1])
-    # Across slots of a cluster nothing guards this. Records are made under new ids, so what is gone stays gone.
-    return bool((await index.store.run([command]))[0])
+    # Across slots of a cluster nothing guards this. Whoever writes a record there writes its entry before and after it;
+    # so a record that came between the look and this step is seen by a second look, or has its entry still to come.
+    score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
+    if (await store.run([("EXISTS", *names)]))[0]:
+        await store.run([("SADD", key, data) if by_name else ("ZADD", key, "NX", score, data)])
+        return False
+    return bool(gone)
 
 
 def _score(entry: Entry, values: dict[str, Any], value: Any, otherwise: int) -> float | int:
@@ -148,38 +159,42 @@ def _score(entry: Entry, values: dict[str, Any], value: Any, otherwise: int) -> 
 class Listed(Operation[Any]):
     """A write of a record and of the entries that name it.
 
-    One atomic step where the store can do it. Across slots of a cluster the entries are written first: an entry
-    without a record is pruned by the next reader, but a record without an entry would stay unseen.
+    One atomic step where the store can do it. Across slots of a cluster the entries are written first, because an entry
+    without a record is pruned by the next reader while a record without an entry would stay unseen; and again after
+    the record, because a reader may have pruned them before the record was there.
     """
 
     __slots__ = ("_entries", "_split")
 
     def __init__(
-        self, bound: Bound[Any], values: dict[str, Any], record: list[Any], writes: list[tuple[Entry, list[Command]]],
-        result: Any, stopped: Any,
-    ) -> None:  # fmt: skip
-        # Where one entry is in another slot, all go before the record: then no order can leave a record unlisted.
-        self._split = not all(entry.together for entry, _ in writes)
+        self, bound: Bound[Any], key: str, record: list[Any], writes: list[tuple[Entry, list[Command]]], result: Any
+    ) -> None:
+        self._split = not one_step(bound.store, key, *(entry.key for entry, _ in writes))
         steps: list[Any] = [] if self._split else list(record)
         self._entries: list[tuple[Entry, int, int]] = []  # with the places of its first and its last command
         for entry, commands in writes:
             self._entries.append((entry, len(steps), len(steps) + len(commands) - 1))
             steps += commands
         super().__init__(
-            bound.store, steps + (list(record) if self._split else []), result, atomic=True, stopped=stopped,
+            bound.store,
+            steps + (list(record) if self._split else []),
+            result,
+            atomic=True,
+            stopped=False,
             follow=self._prune,
-        )  # fmt: skip
+        )
 
     async def _alone(self) -> Any:
         if not self._split:
             return await super()._alone()
         last = self._entries[-1][2] + 1
-        counts = await self.store.run(self.steps[:last])
+        entries = self.steps[:last]
+        counts = await self.store.run(entries)
         outcome = await self.store.atomically(self.steps[last:])
         if not outcome:
             return self.stopped
-        replies = [*counts, *outcome.replies]
-        await self.upkeep(replies)
+        await self.store.run(entries)
+        await self.upkeep(counts)
         return self.finish(outcome.replies)
 
     def _prune(self, replies: list[Reply]) -> Awaitable[None] | None:

@@ -214,7 +214,7 @@ class Pattern:
         """The values in the order of the placeholders; None for a tail that is not given. Raises BadKey."""
         names = self.names
         if len(args) > len(names):
-            raise self._wrong_call(f"{len(args)} values were given for {len(names)} placeholders")
+            raise self._wrong_call(f"it takes {len(names)} at most, not {len(args)}")
         self._refuse_unknown(kwargs)
         values = dict(zip(names, args, strict=False))
         for name in kwargs:
@@ -235,7 +235,7 @@ class Pattern:
 
     def _unknown(self, name: str) -> BadKey:
         near = get_close_matches(name, self.names, 1)
-        return self._wrong_call(f"there is no {shown(name)}{f', did you mean {near[0]}?' if near else ''}")
+        return self._wrong_call(f"there is no {shown(name)}{f' (did you mean {near[0]}?)' if near else ''}")
 
     def _wrong_call(self, what: str) -> BadKey:
         call = ", ".join(f"{name}=..." for name in self.names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -52,7 +52,9 @@ class PlaceholderType:
 
     For each value that `render` takes, `parse(render(value)) == value`, and no two values have the same text.
     `render` raises Unfit for a value of the right Python type that it cannot take, `parse` any error for a text
-    that no value has. A value is never shown in an error of a type that takes text, for it may be a secret.
+    that no value has. Errors of a type that takes text show no value, for it may be a secret.
+
+    `uuid` and `ip` take a text, too, for convenience; it is read back as a UUID or an address.
     """
 
     name: str
@@ -63,11 +65,7 @@ class PlaceholderType:
     doc: str  # behind "takes": "an int"
     example: str
     unescaped: Characters = ANY  # what else there is, is percent-escaped wherever it stands
-
-    @property
-    def is_text(self) -> bool:
-        """Whether a value is its own text."""
-        return self.takes == (str,)
+    is_text: bool = False  # a value is its own text
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +155,7 @@ class Place:
     @property
     def expression(self) -> str:
         """The regular expression that finds what stands in a key; `read` says whether it is good."""
-        raw, code = (ANY - self._escapes).regex(), "%[0-9A-F][0-9A-F]"
+        raw, code = self._escapes.regex_of_others(), "%[0-9A-F][0-9A-F]"
         units = f"(?:{raw}|{code}){raw}*(?:{code}{raw}*)*"
         return units if self._bound is None else f"(?:{_HASH_MARK}{_DIGEST}|{units})"
 
@@ -174,6 +172,8 @@ class Place:
 
     def _can_pass(self, bound: int) -> bool:
         """Whether a value can be longer than the bound; one that none can pass never hashes anything."""
+        if longest(self.type.language) is None:
+            return True
         most = longest(escaped(self.type.language, self._escapes))
         return most is None or most > bound
 
@@ -255,7 +255,7 @@ class Place:
         if value is None:
             return "None"
         name = type(value).__name__
-        if self.type.is_text or not isinstance(value, int | float | date | UUID | IPv4Address | IPv6Address):
+        if str in self.type.takes or not isinstance(value, int | float | date | UUID | IPv4Address | IPv6Address):
             return name
         if isinstance(value, int) and abs(value) >= _QUICK_INT:
             return name
@@ -279,9 +279,7 @@ def escaped(language: Language, escapes: Characters) -> Language:
     match language:
         case Characters():
             hit = language & escapes
-            beyond = hit - ASCII
-            several = [_BEYOND_ASCII] if beyond == ANY - ASCII else [sequence(percent(one)) for one in beyond]
-            return choice(language - escapes, *(percent(one) for one in hit & ASCII), *several) if hit else language
+            return choice(language - escapes, sequence("%", _codes(hit))) if hit else language
         case Series(parts):
             return Series(tuple(escaped(part, escapes) for part in parts))
         case Choice(options):
@@ -302,24 +300,38 @@ def _percent(match: re.Match[str]) -> str:
     return percent(match[0])
 
 
-def _escaped_byte(first: int, last: int | None = None) -> Language:
-    """Any byte from the first to the last, escaped."""
+def _codes(characters: Characters) -> Language:
+    """What stands behind the first `%` of these characters when they are escaped."""
+    beyond = characters - ASCII
+    ascii_codes = _codes_of_bytes(map(ord, characters & ASCII))
+    if beyond == ANY - ASCII:
+        return choice(ascii_codes, _CODES_BEYOND_ASCII)
+    return choice(ascii_codes, *(percent(character)[1:] for character in beyond))
+
+
+def _codes_of_bytes(members: Iterable[int]) -> Language:
+    """The two digits of any of these bytes; what several begin with is written once, so that there is less to walk."""
     rows: dict[str, str] = {}
-    for byte in range(first, (first if last is None else last) + 1):
-        rows[f"{byte:02X}"[0]] = rows.get(f"{byte:02X}"[0], "") + f"{byte:02X}"[1]
-    return choice(*(sequence(f"%{high}", Characters.of(low)) for high, low in rows.items()))
+    for member in members:
+        code = f"{member:02X}"
+        rows[code[0]] = rows.get(code[0], "") + code[1]
+    return choice(*(sequence(high, Characters.of(lows)) for high, lows in rows.items()))
 
 
-_MORE = _escaped_byte(0x80, 0xBF)
-# All characters outside ASCII, each as its escaped bytes: well-formed UTF-8, so neither overlong nor a surrogate.
-_BEYOND_ASCII = choice(
-    sequence(_escaped_byte(0xC2, 0xDF), _MORE),
-    sequence(_escaped_byte(0xE0), _escaped_byte(0xA0, 0xBF), _MORE),
-    sequence(choice(_escaped_byte(0xE1, 0xEC), _escaped_byte(0xEE, 0xEF)), _MORE, _MORE),
-    sequence(_escaped_byte(0xED), _escaped_byte(0x80, 0x9F), _MORE),
-    sequence(_escaped_byte(0xF0), _escaped_byte(0x90, 0xBF), _MORE, _MORE),
-    sequence(_escaped_byte(0xF1, 0xF3), _MORE, _MORE, _MORE),
-    sequence(_escaped_byte(0xF4), _escaped_byte(0x80, 0x8F), _MORE, _MORE),
+def _codes_between(first: int, last: int) -> Language:
+    return _codes_of_bytes(range(first, last + 1))
+
+
+_MORE = sequence("%", _codes_between(0x80, 0xBF))
+# All characters outside ASCII: well-formed UTF-8, so neither overlong nor a surrogate.
+_CODES_BEYOND_ASCII = choice(
+    sequence(_codes_between(0xC2, 0xDF), _MORE),
+    sequence("E0%", _codes_between(0xA0, 0xBF), _MORE),
+    sequence(choice(_codes_between(0xE1, 0xEC), "EE", "EF"), _MORE, _MORE),
+    sequence("ED%", _codes_between(0x80, 0x9F), _MORE),
+    sequence("F0%", _codes_between(0x90, 0xBF), _MORE, _MORE),
+    sequence(_codes_between(0xF1, 0xF3), _MORE, _MORE, _MORE),
+    sequence("F4%", _codes_between(0x80, 0x8F), _MORE, _MORE),
 )
 
 _LOWER = Characters.between("a", "z")
@@ -415,7 +427,7 @@ def _text_type(
             raise Unfit(f"the str given has {outside}" if outside else "the str given begins with another character")
         return str.__str__(value)  # an Enum's own text, too, is its value and not its name
 
-    return PlaceholderType(name, (str,), render, render, language, doc, example, unescaped)
+    return PlaceholderType(name, (str,), render, render, language, doc, example, unescaped, is_text=True)
 
 
 def _render_int(value: int) -> str:
@@ -453,7 +465,7 @@ def _render_date(value: date) -> str:
 def _render_month(value: date) -> str:
     text = _render_date(value)
     if value.day != 1:
-        raise Unfit(f"{text} is not the first day of its month; pass .replace(day=1) of it")
+        raise Unfit(f"{text} was given; pass .replace(day=1) of it")
     return text[:7]
 
 
@@ -563,7 +575,7 @@ _BUILT_IN = (
     _text_type(
         "slug",
         _LOWER | _DIGIT | Characters.of("-"),
-        "a str of a-z, 0-9 and '-' that begins with a letter or a digit",
+        "a str of a-z, 0-9 and, not first, '-'",
         "example-a1b2c3d4",
         first=_LOWER | _DIGIT,
     ),
@@ -573,7 +585,7 @@ _BUILT_IN = (
         _render_uuid,
         UUID,
         _uuid_language(),
-        "a UUID, or its text, which is read back as a UUID",
+        "a UUID or its text",
         "3f2a9c1e-8b4d-4f6a-9e2b-7c5d1a0b8e4f",
     ),
     PlaceholderType(
@@ -585,7 +597,7 @@ _BUILT_IN = (
         _render_month,
         lambda text: date.fromisoformat(f"{text}-01"),
         sequence(_YEAR, "-", _MONTH),
-        "a datetime.date that is the first of its month",
+        "a datetime.date, the first of a month",
         "2026-02",
     ),
     _text_type("uri", ANY, "a str", "https://example.com", unescaped=_UNRESERVED),
@@ -595,7 +607,7 @@ _BUILT_IN = (
         _render_ip,
         ip_address,
         _ip_language(),
-        "an IPv4Address, an IPv6Address, or the text of one, which is read back as an address",
+        "an IPv4Address, an IPv6Address or its text",
         "203.0.113.7",
     ),
 )

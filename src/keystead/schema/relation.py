@@ -78,6 +78,16 @@ class Relation:
     def scans(self) -> bool:
         return any(origin is None for origin in self.origins.values())
 
+    @property
+    def one_slot(self) -> bool:
+        """Whether in a cluster both keys are always in one slot: their tags hold one value, written alike."""
+        own, other = self.source.pattern.tag, self.target.pattern.tag
+        origin = self.origins.get(other) if other else None
+        if own is None or other is None or origin is None:
+            return False
+        alike = self.source.pattern.types[own] is self.target.pattern.types[other]
+        return alike and (origin.kind, origin.name) == ("placeholder", own)
+
     def target_values(self, values: Mapping[str, Any], value: Any) -> dict[str, Any] | None:
         """The target's placeholders that are known; None where the value has nothing in the field that names it."""
         found: dict[str, Any] = {}

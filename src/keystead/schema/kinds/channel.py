@@ -55,7 +55,7 @@ class ChannelOptions(TypedDict, total=False):
 
 
 class Channel(Family[ChannelKey[T]], Generic[T]):
-    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is kept, so it has no lifetime."""
+    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is kept: no lifetime."""
 
     kind: ClassVar[str] = "channel"
     kind_name: ClassVar[str] = "Channel"

@@ -173,7 +173,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
             (entry, listing.put(entry, values, record, now_ms, dies_ms))
             for entry in listing.entries(bound, values, record)
         ]
-        return listing.Listed(bound, values, steps, writes, finish, stopped=False)
+        return listing.Listed(bound, self.key, steps, writes, finish)
 
 
 class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
@@ -267,7 +267,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
         return out
 
     def record_of(self, raw: dict[bytes, bytes], key: str, ring: Any) -> Any:
-        """The record of the fields that are stored. Fields that a model does not have are ignored. Raises Unreadable."""
+        """The record of the fields that are stored; those that a model does not have are ignored. Raises Unreadable."""
         if not self.fields:
             return {
                 self._field.decode(field, key): self._value.decode(value, key, ring, field.decode("utf-8", "replace"))

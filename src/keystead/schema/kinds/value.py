@@ -148,7 +148,7 @@ class ValueKey(Key, Generic[T]):
             (entry, listing.put(entry, values, value, now_ms, dies_ms))
             for entry in listing.entries(self.bound, values, value)
         ]
-        return listing.Listed(self.bound, values, record, writes, finish, stopped=False)
+        return listing.Listed(self.bound, self.key, record, writes, finish)
 
 
 class Value(Family[ValueKey[T]], Generic[T]):

@@ -1,0 +1,182 @@
+"""`check`: what can be said of keyspaces from their declarations alone. No key of any store is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, zip_longest
+from typing import Any
+
+from keystead.errors import shown
+from keystead.schema.family import Family
+from keystead.schema.finding import CODES, Finding
+from keystead.schema.fit import misfits, weaknesses
+from keystead.schema.keyspace import Keyspace
+from keystead.schema.lifetime import EndOfDay, Lifetime, Sliding, Until, in_words
+from keystead.stores import Guarantees
+
+
+def check(
+    keyspaces: Sequence[type[Keyspace]],
+    guarantees: Mapping[str, tuple[str, Guarantees]] | None = None,
+    cluster: bool = False,
+) -> list[Finding]:
+    """What is wrong with these keyspaces together: rule by rule, each in the order of declaration.
+
+    `guarantees` are those of the stores that they are meant for: the name or URL of the store and what it promises, by
+    role; a role that is not given falls back to `default`. Without them no store is assumed, and all roles may be one.
+    `cluster` treats every store as a cluster.
+
+    What is wrong with one declaration alone is raised where it is imported, as BadDeclaration.
+    """
+    families = list(dict.fromkeys(family for one in keyspaces for family in one.families.values()))
+    stores = _Stores(guarantees, cluster)
+    found = [*_overlaps(families, stores), *_naming(keyspaces)]
+    for rule in (_unfit, _weak, _across_slots):
+        found += [finding for family in families for finding in rule(family, stores)]
+    for family in families:
+        found += [_finding("index-too-short", family, why) for why in _too_short(family)]
+    return found + [_finding("undocumented", family, "it has no doc") for family in families if not family.doc]
+
+
+@dataclass(frozen=True)
+class _Stores:
+    """The stores by role, as far as they are known."""
+
+    by_role: Mapping[str, tuple[str, Guarantees]] | None
+    cluster: bool
+
+    def of(self, family: Family[Any]) -> tuple[str, Guarantees] | None:
+        if self.by_role is None:
+            return None
+        return self.by_role.get(family.role, self.by_role.get("default"))
+
+    def may_be_one(self, one: Family[Any], other: Family[Any]) -> bool:
+        """Whether two families may live in one store. Where none is given they may: every role falls back to one."""
+        first, second = self.of(one), self.of(other)
+        return first is None or second is None or first[0] == second[0]
+
+    def has_slots(self, family: Family[Any]) -> bool:
+        store = self.of(family)
+        return self.cluster or (store is not None and store[1].atomic == "one slot")
+
+
+def _finding(code: str, family: Family[Any], sentence: str, key: str | None = None) -> Finding:
+    return Finding(code, family.place, sentence, CODES[code].remedy, _name(family), key)
+
+
+def _name(family: Family[Any]) -> str:
+    return f"{family.keyspace.__name__}.{family.name}" if family.keyspace else family.name
+
+
+def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Finding]:
+    for one, other in combinations(families, 2):
+        # Channels have names of their own: a message to `user:1` and the key `user:1` never meet.
+        if (one.kind == "channel") is not (other.kind == "channel") or not stores.may_be_one(one, other):
+            continue
+        key = one.pattern.overlap(other.pattern) if _begin_alike(one, other) else None
+        if key is not None:
+            what = "channel" if one.kind == "channel" else "key"
+            both = f"{one.place} and {other.place} can both make the {what} {shown(key)}"
+            yield _finding("overlap", one, both, key)
+
+
+def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
+    """A quick look before the exact one: most pairs differ in the literals that they begin with."""
+    first, second = (re.split(r"[{\[]", family.pattern.text, maxsplit=1)[0] for family in (one, other))
+    return first.startswith(second) or second.startswith(first)
+
+
+def _naming(keyspaces: Sequence[type[Keyspace]]) -> Iterator[Finding]:
+    held_to = {family: one for one in keyspaces if one.naming for family in one.families.values()}
+    for family, keyspace in held_to.items():
+        wrong = _breaks_the_rule(family.pattern.display)
+        if wrong:
+            yield _finding("naming", family, f"{keyspace.__name__} asks for {keyspace.naming}, and here {wrong}")
+
+
+def _breaks_the_rule(pattern: str) -> str | None:
+    """What is not as in `domain:entity:scope`: two literals, then segments that are a literal or one placeholder."""
+    segments = pattern.split(":")
+    for name, segment in zip_longest(("domain", "entity"), segments[:2], fillvalue=""):
+        if not re.fullmatch(_LITERAL, segment):
+            return f"the {name} is {segment!r}, which is no literal" if segment else f"there is no {name}"
+    for segment in segments[2:]:
+        if not re.fullmatch(rf"{_LITERAL}|\{{\w+\}}", segment):
+            return f"{segment!r} in the scope is neither a literal nor one placeholder"
+    return None
+
+
+_LITERAL = r"[^{}\[\]]+"
+
+
+def _unfit(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
+    if stores.by_role is None:
+        return
+    store = stores.of(family)
+    if store is None:
+        yield _finding("role-unfit", family, f"its role {family.role!r} has no store, and neither has 'default'")
+        return
+    for why in misfits(family, store[1]):
+        yield _finding("role-unfit", family, f"it does not fit {store[0]}: {why}")
+    for relation in family.listed_in:
+        if not stores.may_be_one(family, relation.target):
+            why = "they are written in one atomic step, which needs one store"
+            yield _finding("role-unfit", family, f"it is listed in {relation.target.place}, but {why}")
+
+
+def _weak(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
+    store = stores.of(family)
+    if store is not None:
+        for why in weaknesses(family, store[1]):
+            yield _finding("role-weak", family, f"in {store[0]}: {why}")
+
+
+def _across_slots(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
+    if not stores.has_slots(family):
+        return
+    for relation in (*family.listed_in, *family.owns):
+        # What must be scanned for is deleted in steps of its own anywhere, and two stores have no slots in common.
+        if relation.scans or relation.one_slot or not stores.may_be_one(family, relation.target):
+            continue
+        place = relation.target.place
+        yield _finding("cross-slot", family, _ACROSS_SLOTS[relation.kind].format(place))
+
+
+_ACROSS_SLOTS = {
+    "listed_in": "it is listed in {}, which may be in another slot: the entry is written first and the record in a "
+    "second step, so an interruption leaves an entry that readers skip and prune",
+    "owns": "it owns {}, which may be in another slot: what it owns is deleted in a step of its own, so an "
+    "interruption leaves an orphan that `keystead doctor` finds",
+}
+
+
+def _too_short(family: Family[Any]) -> Iterator[str]:
+    for relation in family.lists:
+        why = _ends_before(family.lifetime, relation.source.lifetime)
+        if why:
+            yield f"it lists {relation.source.place} and can end before it: {why}"
+
+
+def _ends_before(index: Lifetime, record: Lifetime) -> str | None:
+    """Why an index can be over while a record in it is alive; None: it cannot.
+
+    A write of a record writes its entry, and that renews the index as its own lifetime says. A sliding index can be
+    touched with its records, and is taken to be.
+    """
+    if not index.ends or (isinstance(index, EndOfDay) and index == record):
+        return None
+    if not record.ends:
+        return "the record never ends"
+    if not isinstance(index, Sliding | Until):
+        return "its deadline is not moved by entries that come later"
+    if isinstance(record, Sliding) and isinstance(index, Until):
+        return "the record lives on when it is touched, but an index with until cannot be"
+    if index.longest_ms is None:
+        return None
+    if record.longest_ms is None:
+        return f"it ends after {in_words(index.longest_ms)}, and the record has no latest end"
+    if index.longest_ms < record.longest_ms:
+        return f"it ends after {in_words(index.longest_ms)}, the record after {in_words(record.longest_ms)}"
+    return None

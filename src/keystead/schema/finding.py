@@ -1,0 +1,393 @@
+"""Findings: what `keystead check` says of declarations and `keystead doctor` of a store, and the catalogue of codes.
+
+A code never changes between releases; the sentences may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Tool: TypeAlias = Literal["check", "doctor"]
+Severity: TypeAlias = Literal["error", "warning"]
+
+PAGE: Final = "docs/findings.md"
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kind of finding, as the catalogue page shows it."""
+
+    name: str
+    tool: Tool
+    severity: Severity
+    title: str
+    meaning: str
+    remedy: str
+    example: str
+
+    @property
+    def link(self) -> str:
+        """Where the catalogue page explains it."""
+        return f"{PAGE}#{self.name}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, where it is, and what to do.
+
+    `code` is a name of the catalogue (KeyError otherwise); `where` is for people: a family, a file and line, a key.
+    `family` is `AppKeys.token`, where one family is meant; `key` is a key of the store, or an example of one.
+    """
+
+    code: str
+    where: str
+    sentence: str
+    remedy: str
+    family: str | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise KeyError(f"{self.code!r} is no code of the catalogue")
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code].severity
+
+    @property
+    def link(self) -> str:
+        return CODES[self.code].link
+
+    def as_json(self) -> dict[str, str | None]:
+        """For `--json`: every field, and what the catalogue says of the code."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "where": self.where,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+            "family": self.family,
+            "key": self.key,
+            "link": self.link,
+        }
+
+
+def _catalogue(*codes: Code) -> dict[str, Code]:
+    return {code.name: code for code in codes}
+
+
+_DECLARED_WRONGLY = _catalogue(
+    Code(
+        "bad-declaration",
+        "check",
+        "error",
+        "A family or keyspace is declared wrongly",
+        "Something in the declaration contradicts itself: one family under two names, or a name that every keyspace "
+        "already has.",
+        "Do what the sentence says; it names the family.",
+        'stores = Value("user:{uid}", str, lifetime=after("1d"))  # every keyspace has `stores`',
+    ),
+    Code(
+        "bad-pattern",
+        "check",
+        "error",
+        "A pattern that cannot be read",
+        "The pattern is empty, has a brace that is not closed, names a placeholder twice, or names a type or a tag "
+        "that does not exist.",
+        "Write literal text with placeholders, such as `user:{uid}:sessions`; the sentence says at which character "
+        "to look.",
+        'Value("user:{uid", str, ...)  # write "user:{uid}"',
+    ),
+    Code(
+        "ambiguous-pattern",
+        "check",
+        "error",
+        "A pattern whose keys have two readings",
+        "Two placeholders stand side by side with nothing that ends the first, so a key could not be taken apart "
+        "again.",
+        "Put a literal between them, best a colon.",
+        'Value("user:{uid}{device}", str, ...)  # write "user:{uid}:{device}"',
+    ),
+    Code(
+        "bad-placeholder",
+        "check",
+        "error",
+        "A placeholder type that is declared wrongly",
+        "A type of your own has a name that is taken or cannot be written in a pattern, or functions or characters "
+        "that do not fit together.",
+        "Do what the sentence says where `placeholder(...)` is called.",
+        'placeholder("text", ...)  # Keystead has a type of this name; choose another',
+    ),
+    Code(
+        "no-lifetime",
+        "check",
+        "error",
+        "A family that does not say how long its keys live",
+        "Every family states its lifetime: a key without one is a key that stays for ever without anybody having "
+        "decided so.",
+        'Write `lifetime=after("30d")`, `sliding(...)`, `until(...)`, `end_of_day(...)`, or `never("why")` with the '
+        "reason.",
+        'Value("user:{uid}", str)  # add lifetime=after("30d")',
+    ),
+    Code(
+        "bad-lifetime",
+        "check",
+        "error",
+        "A lifetime that makes no sense",
+        "A number without a unit, a time of zero, a field that the value does not have, an unknown time zone, or a "
+        "`never` without a reason.",
+        "Write durations with units, and name a field that the model has.",
+        'Value("user:{uid}", str, lifetime=after(30))  # 30 of what? Write after("30d")',
+    ),
+    Code(
+        "bad-role",
+        "check",
+        "error",
+        "A role that is no name",
+        "A role is an identifier, because stores are given by role as keyword arguments: `AppKeys(store, "
+        "cache=other)`.",
+        "Write `default`, `durable`, `cache`, or a name of your own.",
+        'Value("user:{uid}", str, role="my cache", ...)  # write role="my_cache"',
+    ),
+    Code(
+        "bad-value-type",
+        "check",
+        "error",
+        "A value that cannot be stored",
+        "Values are Pydantic models or plain types that have a form in JSON. This type has none, or its kind of "
+        "family cannot hold it.",
+        "Use a Pydantic model or a plain type, or give the family a codec of your own.",
+        'Hash("session:{sid}", str, ...)  # a Hash holds a model or a dict such as dict[str, str]',
+    ),
+    Code(
+        "bad-version",
+        "check",
+        "error",
+        "Versions of a value that do not follow each other",
+        "A versioned value names its current version, and for every older one a function that leads to the next.",
+        "Add the missing upgrader, or correct the version.",
+        'Versions("ver", 3, {1: from_1})  # nothing leads from 2 to 3',
+    ),
+    Code(
+        "bad-seal-key",
+        "check",
+        "error",
+        "A key for sealed fields that cannot be used",
+        "A key ring holds keys of 32 bytes under short ids; one of them is written wrongly.",
+        "Make one as the sentence says, and keep the old ones in the ring until nothing is sealed with them.",
+        'KeyRing({"2026": b"short"})  # a key has 32 bytes',
+    ),
+    Code(
+        "dangling-relation",
+        "check",
+        "error",
+        "A relation that leads nowhere",
+        "`listed_in`, `owns`, `leads_to` or `member_of` names a family that the keyspace does not have, or needs a "
+        "placeholder that neither the key nor the value tells.",
+        "Name a family of the same keyspace, and say where its placeholders come from: "
+        '`owns=token.by(short="short_token")`.',
+        'Value("user:{uid}", str, owns="tokn", ...)  # there is no family tokn; write "token"',
+    ),
+    Code(
+        "circular-relation",
+        "check",
+        "error",
+        "Families that own each other",
+        "A family owns itself by way of others, so deleting one of its keys would never end.",
+        "Decide which of them is the owner, and take `owns` out of the other; a mapping back is `leads_to`.",
+        'a = Value("a:{id}", str, owns="b", ...)\nb = Value("b:{id}", str, owns="a", ...)  # write leads_to="a"',
+    ),
+)
+
+_DECLARED_UNSOUNDLY = _catalogue(
+    Code(
+        "overlap",
+        "check",
+        "error",
+        "Two families that could make one key",
+        "Both patterns can render the same key, so that one family would read, overwrite or delete what the other "
+        "wrote. Families of all given keyspaces are compared, if their roles can lead to one store. Channels are "
+        "only compared with channels: they are no keys.",
+        "Give one of them another literal, or a placeholder type that cannot make the text of the other.",
+        'profile = Value("user:{uid}", Profile, ...)\n'
+        'count = Counter("user:count", ...)  # the key of a user whose uid is "count"',
+    ),
+    Code(
+        "role-unfit",
+        "check",
+        "error",
+        "A store that cannot keep a family",
+        "The family needs what the store of its role does not promise: its kind, an atomic step, a lifetime as "
+        "short, that nothing is evicted, or one store for a record and its index. The program would refuse to "
+        "start.",
+        "Give the role a store that promises it (`--store role=URL`), or change what the family needs.",
+        'cart = Value("cart:{uid}", Cart, ...)  # in a store that may evict; only role="cache" can bear that',
+    ),
+    Code(
+        "role-weak",
+        "check",
+        "warning",
+        "A store that keeps a family less well than its role asks",
+        "The program starts, but the store promises less than the role says, or some keys may be longer than it takes.",
+        "Give the role another store, or bound the segments of the pattern.",
+        'order = Value("order:{id}", Order, role="durable", ...)  # in memory://',
+    ),
+    Code(
+        "cross-slot",
+        "check",
+        "warning",
+        "A relation across the slots of a cluster",
+        "The two keys of a relation may live in different slots, so they cannot be changed in one atomic step. "
+        "Keystead then does it in an order that is safe to be interrupted: an entry is written before its record, a "
+        "key is deleted before what it owns. What an interruption leaves is pruned by readers or found by `keystead "
+        "doctor`. Such an operation cannot be part of `atomically`.",
+        "Where it must be one step, give both families the same `tag`, or live with two steps.",
+        'sessions = Set("sessions:{uid}", str, tag="uid", ...)\n'
+        'session = Value("session:{uid}:{sid}", Session, listed_in=sessions, ...)  # add tag="uid"',
+    ),
+    Code(
+        "naming",
+        "check",
+        "error",
+        "A key that does not follow the naming rule",
+        'The keyspace says `naming = "domain:entity:scope"`: a key begins with a literal domain and a literal '
+        "entity, and each segment of the scope behind them is a literal or one placeholder.",
+        "Write the pattern as `{domain}:{entity}:{scope}`, or take the rule out of the keyspace.",
+        'Value("{uid}:profile", Profile, ...)  # write "app:profile:{uid}"',
+    ),
+    Code(
+        "index-too-short",
+        "check",
+        "error",
+        "An index that can end before what it lists",
+        "The lifetime of the index can be over while a record that it lists is alive. That record would be in no "
+        "listing, and nothing that goes by the index would find it.",
+        "Let the index be `sliding` and as long as its records, live `until` the deadline of the latest of them, or "
+        '`never("pruned by readers")`.',
+        'sessions = Set("sessions:{uid}", str, lifetime=sliding("1d", touch_every="1h"))\n'
+        'session = Value("session:{uid}:{sid}", Session, lifetime=after("30d"), listed_in=sessions)',
+    ),
+    Code(
+        "undocumented",
+        "check",
+        "warning",
+        "A family without a word of explanation",
+        "The key document has a row for each family, and this one would say nothing.",
+        'Add `doc="..."`: one sentence that says what the key is for.',
+        'Value("user:{uid}", Profile, lifetime=after("30d"))  # add doc="who the user is"',
+    ),
+)
+
+_IN_THE_STORE = _catalogue(
+    Code(
+        "orphan",
+        "doctor",
+        "error",
+        "A key whose owner is gone",
+        "Another family owns it, and the owner's key is not there any more: a delete was interrupted, or done by hand.",
+        "`keystead doctor --fix` deletes it.",
+        "counter:example-a1b2c3d4:total without its counter:example-a1b2c3d4",
+    ),
+    Code(
+        "dead-entry",
+        "doctor",
+        "warning",
+        "An index entry that names nothing",
+        "The record that the entry names is gone, most often because it expired. Readers skip such entries.",
+        "`keystead doctor --fix` takes it out, if the record is still gone.",
+        "the member `s1` of sessions:42, when there is no session:s1",
+    ),
+    Code(
+        "not-listed",
+        "doctor",
+        "error",
+        "A record that its index does not name",
+        "The record is alive, but no listing shows it, and what goes by the index misses it.",
+        "`keystead doctor --fix` writes the entry, if the record is still there.",
+        "session:s1 of the user 42, when sessions:42 has no member `s1`",
+    ),
+    Code(
+        "no-deadline",
+        "doctor",
+        "error",
+        "A key without the deadline that its family states",
+        "The key would live for ever: something wrote it without a lifetime.",
+        "`keystead doctor --fix` gives it the deadline that it would have if it were made now.",
+        "session:s1 with no TTL, in a family of after(30d)",
+    ),
+    Code(
+        "late-deadline",
+        "doctor",
+        "error",
+        "A deadline later than the family allows",
+        "The key has longer to live than any write of its family gives.",
+        "`keystead doctor --fix` brings the deadline forward to the latest that the family allows.",
+        "session:s1 with 90 days to live, in a family of after(30d)",
+    ),
+    Code(
+        "unexpected-deadline",
+        "doctor",
+        "error",
+        "A deadline in a family that never ends",
+        "The family says `never`, but this key will vanish by itself.",
+        "`keystead doctor --fix` takes the deadline away.",
+        "user:42 with 3 hours to live, in a family of never(...)",
+    ),
+    Code(
+        "wrong-kind",
+        "doctor",
+        "error",
+        "A key of another kind than its family",
+        "The store holds, say, a hash where the family says Set, so every operation on it fails.",
+        "`keystead doctor --fix` sets it aside; look at it with `keystead show` first if it may be needed.",
+        "sessions:42 is a list, in a family of sets",
+    ),
+    Code(
+        "unreadable",
+        "doctor",
+        "error",
+        "A value that is not what its family says",
+        "The bytes are no value of the declared type: other JSON, a damaged seal, a shape that no version has.",
+        "Correct the writer; `keystead doctor --fix` sets the value aside.",
+        'user:42 holds {"nme": "Ada"}, and the family says Profile',
+    ),
+    Code(
+        "unknown-key",
+        "doctor",
+        "warning",
+        "A key that belongs to no family",
+        "No pattern of the given keyspaces makes this key: it is a left-over, or another program shares the store.",
+        "Declare a family for it, name the other keyspace too, or delete it by hand. It is never deleted for you.",
+        "tmp:import:7, when no family is written so",
+    ),
+    Code(
+        "leads-nowhere",
+        "doctor",
+        "error",
+        "A mapping to nothing",
+        "The value names a key of another family (`leads_to`), and that key is not there.",
+        "`keystead doctor --fix` deletes the mapping, if what it names is still gone.",
+        "email:ada@example.com holds 42, and there is no user:42",
+    ),
+    Code(
+        "old-seal",
+        "doctor",
+        "warning",
+        "A value sealed with a key that is no longer current",
+        "It can be read, as long as the old key stays in the ring.",
+        "`keystead doctor --fix` seals it again with the current key; then the old one can be taken out of the ring.",
+        "user:42 is sealed with the key `2025`, and the current one is `2026`",
+    ),
+    Code(
+        "old-version",
+        "doctor",
+        "warning",
+        "A value in an older version of its shape",
+        "It is upgraded on every read, but stored as it was.",
+        "`keystead doctor --fix` writes it in the current version; then the old upgrader can go.",
+        "user:42 is of version 1, and the current one is 3",
+    ),
+)
+
+CODES: Final[dict[str, Code]] = _DECLARED_WRONGLY | _DECLARED_UNSOUNDLY | _IN_THE_STORE

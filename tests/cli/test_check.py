@@ -1,0 +1,251 @@
+"""`keystead check` as a user meets it: a real process, and a program of the user's own."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import environment, keystead_command
+
+GOOD = '''
+from keystead.schema import Counter, Keyspace, Value, after
+
+class AppKeys(Keyspace):
+    """Users."""
+
+    user = Value("user:{uid:int}", str, lifetime=after("30d"), doc="who the user is")
+    count = Counter("user:count", lifetime=after("1d"), doc="how many users came today")
+
+class MoreKeys(Keyspace):
+    """Tokens."""
+
+    token = Value("token:{id}", str, lifetime=after("1d"), doc="a token")
+'''
+OVERLAP = GOOD.replace("{uid:int}", "{uid}")
+UNDOCUMENTED = GOOD.replace(', doc="a token"', "")
+NO_LIFETIME = GOOD.replace('lifetime=after("1d"), doc="a token"', 'doc="a token"')
+DURABLE = GOOD.replace('doc="a token"', 'doc="a token", role="durable"')
+RELATED = GOOD.replace('doc="a token"', 'doc="a token", owns="lock"') + (
+    '    lock = Value("lock:{id}", str, lifetime=after("5s"), doc="a lock")\n'
+)
+
+
+def line_of(program: str, text: str) -> int:
+    return next(number for number, line in enumerate(program.splitlines(), 1) if text in line)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "myapp").mkdir()
+    (tmp_path / "myapp" / "__init__.py").touch()
+    return tmp_path
+
+
+def declare(folder: Path, program: str, name: str = "keys") -> None:
+    (folder / "myapp" / f"{name}.py").write_text(program)
+
+
+def check(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        keystead_command("check", *arguments),
+        cwd=folder,
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def report(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert result.stderr == ""
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def assert_asked_wrongly(result: subprocess.CompletedProcess[str], *said: str) -> None:
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("keystead: ")
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert [part for part in said if part not in result.stderr] == [], result.stderr
+
+
+def test_a_program_without_findings_is_one_line_and_exit_code_0(folder: Path) -> None:
+    declare(folder, GOOD)
+    result = check(folder, "myapp.keys")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "2 keyspaces, 3 families: no findings\n", "")
+
+
+def test_one_keyspace_of_a_module_can_be_named(folder: Path) -> None:
+    declare(folder, OVERLAP)
+    result = check(folder, "myapp.keys:MoreKeys")
+    assert (result.returncode, result.stdout) == (0, "1 keyspace, 1 family: no findings\n")
+
+
+def test_a_finding_shows_code_place_sentence_remedy_and_where_to_read_on(folder: Path) -> None:
+    declare(folder, OVERLAP)
+    result = check(folder, "myapp.keys")
+    assert result.returncode == 1
+    first, sentence, remedy, link, empty, summary = result.stdout.splitlines()
+    assert first == "error overlap  AppKeys.user (user:{uid})"
+    assert "AppKeys.count (user:count)" in sentence
+    assert remedy.startswith("  Give one of them another literal")
+    assert link == "  docs/findings.md#overlap"
+    assert empty == ""
+    assert summary == "2 keyspaces, 3 families: 1 error, 0 warnings"
+
+
+def test_a_warning_fails_the_check_and_the_summary_says_so(folder: Path) -> None:
+    declare(folder, UNDOCUMENTED)
+    result = check(folder, "myapp.keys")
+    assert result.returncode == 1
+    assert result.stdout.startswith("warning undocumented  MoreKeys.token (token:{id})\n")
+    assert result.stdout.endswith("2 keyspaces, 3 families: 1 warning, and the check fails on warnings, too\n")
+
+
+def test_json_is_for_programs(folder: Path) -> None:
+    declare(folder, OVERLAP)
+    result = check(folder, "myapp.keys", "--json")
+    found = report(result)
+    [finding] = found.pop("findings")
+    assert result.returncode == 1
+    assert found == {"keyspaces": ["myapp.keys:AppKeys", "myapp.keys:MoreKeys"], "families": 3}
+    assert finding["code"] == "overlap"
+    assert finding["key"] == "user:count"
+    assert finding["family"] == "AppKeys.user"
+
+
+def test_json_of_a_program_without_findings(folder: Path) -> None:
+    declare(folder, GOOD)
+    result = check(folder, "myapp.keys:AppKeys", "--json")
+    assert result.returncode == 0
+    assert report(result) == {"keyspaces": ["myapp.keys:AppKeys"], "families": 2, "findings": []}
+
+
+def test_a_declaration_that_cannot_be_imported_is_a_finding_at_its_file_and_line(folder: Path) -> None:
+    declare(folder, NO_LIFETIME)
+    result = check(folder, "myapp.keys", "--json")
+    assert result.returncode == 1
+    [finding] = report(result)["findings"]
+    assert finding["code"] == "no-lifetime"
+    assert finding["where"] == f"myapp/keys.py:{line_of(NO_LIFETIME, 'token = ')}"
+
+
+def test_a_relation_that_leads_nowhere_is_a_finding_at_its_class(folder: Path) -> None:
+    program = RELATED.replace('owns="lock"', 'owns="lokc"')
+    declare(folder, program)
+    [finding] = report(check(folder, "myapp.keys", "--json"))["findings"]
+    assert finding["code"] == "dangling-relation"
+    assert finding["where"] == f"myapp/keys.py:{line_of(program, 'class MoreKeys')}"
+    assert "MoreKeys.token" in finding["sentence"]
+
+
+def test_the_line_is_that_of_the_module_that_declares_and_not_of_the_one_that_imports_it(folder: Path) -> None:
+    declare(folder, NO_LIFETIME, "inner")
+    declare(folder, "from myapp.inner import AppKeys\n")
+    [finding] = report(check(folder, "myapp.keys", "--json"))["findings"]
+    assert finding["where"] == f"myapp/inner.py:{line_of(NO_LIFETIME, 'token = ')}"
+
+
+def test_one_bad_module_does_not_hide_what_is_wrong_in_another(folder: Path) -> None:
+    declare(folder, NO_LIFETIME, "bad")
+    declare(folder, OVERLAP)
+    result = check(folder, "myapp.bad", "myapp.keys", "--json")
+    assert [finding["code"] for finding in report(result)["findings"]] == ["no-lifetime", "overlap"]
+
+
+def test_keyspaces_of_two_modules_are_compared(folder: Path) -> None:
+    declare(folder, GOOD)
+    declare(folder, GOOD.replace("AppKeys", "OtherKeys").replace("user:", "client:"), "other")
+    [finding] = report(check(folder, "myapp.keys", "myapp.other", "--json"))["findings"]
+    assert finding["code"] == "overlap"
+    assert finding["sentence"].startswith("MoreKeys.token (token:{id}) and MoreKeys.token (token:{id}) can both make")
+
+
+def test_without_store_no_store_is_opened(folder: Path) -> None:
+    declare(folder, DURABLE)
+    result = check(folder, "myapp.keys", KEYSTEAD_STORE="redis://127.0.0.1:1/0")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sorted(path.name for path in folder.iterdir()) == ["myapp"]
+
+
+def test_with_store_the_families_are_held_to_its_guarantees(folder: Path) -> None:
+    declare(folder, DURABLE)
+    weak = check(folder, "myapp.keys", "--store", "memory://", "--json")
+    assert weak.returncode == 1
+    [finding] = report(weak)["findings"]
+    assert (finding["code"], finding["family"]) == ("role-weak", "MoreKeys.token")
+    good = check(folder, "myapp.keys", "--store", "memory://", "--store", f"durable=sqlite:///{folder}/keys.db")
+    assert (good.returncode, good.stdout) == (0, "2 keyspaces, 3 families: no findings\n")
+
+
+def test_cluster_says_what_changes_across_slots(folder: Path) -> None:
+    declare(folder, RELATED)
+    assert check(folder, "myapp.keys").returncode == 0
+    result = check(folder, "myapp.keys", "--cluster", "--json")
+    assert result.returncode == 1
+    [finding] = report(result)["findings"]
+    assert (finding["code"], finding["family"]) == ("cross-slot", "MoreKeys.token")
+
+
+def test_a_module_that_is_not_there_is_one_sentence(folder: Path) -> None:
+    assert_asked_wrongly(check(folder, "myapp.keyz"), "'myapp.keyz'", "myapp.keys:AppKeys")
+
+
+def test_a_keyspace_that_is_not_there_is_one_sentence_with_those_that_are(folder: Path) -> None:
+    declare(folder, GOOD)
+    assert_asked_wrongly(check(folder, "myapp.keys:ApKeys"), "'ApKeys'", "AppKeys, MoreKeys")
+
+
+def test_a_module_without_keyspaces_is_one_sentence(folder: Path) -> None:
+    declare(folder, "X = 1\n")
+    assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys declares no keyspace")
+
+
+def test_a_syntax_error_is_one_sentence_with_its_line(folder: Path) -> None:
+    declare(folder, "X = 1\nclass AppKeys(\n")
+    assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:2", "SyntaxError")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("raise RuntimeError('no\\nluck')", "RuntimeError: no luck"),
+        ("AppKees", "NameError"),
+        ("int('x')", "ValueError"),
+        ("int(1, 2, 3)", "TypeError"),
+        ("import not_installed_here", "ModuleNotFoundError"),
+    ],
+)
+def test_a_module_that_fails_is_one_sentence_with_its_line(folder: Path, line: str, error: str) -> None:
+    declare(folder, f"X = 1\n\n{line}\n")
+    assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:3", error)
+
+
+def test_a_url_that_is_none_is_one_sentence(folder: Path) -> None:
+    declare(folder, GOOD)
+    assert_asked_wrongly(check(folder, "myapp.keys", "--store", "rediss"), "a store URL has a scheme")
+
+
+def test_a_store_that_cannot_be_reached_is_one_sentence_and_exit_code_1(folder: Path) -> None:
+    declare(folder, GOOD)
+    result = check(folder, "myapp.keys", "--store", "redis://127.0.0.1:1/0")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("keystead: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_kits_have_no_findings(folder: Path) -> None:
+    result = check(folder)
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+    assert result.stdout.endswith("families: no findings\n")
+
+
+def test_the_help_teaches_with_examples(folder: Path) -> None:
+    said = check(folder, "--help").stdout
+    assert "keystead check myapp.keys:AppKeys" in said
+    assert "docs/findings.md" in said
+    assert "no store is opened" in said

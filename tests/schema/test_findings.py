@@ -1,0 +1,132 @@
+"""The catalogue of findings: it has every code that the source uses and no other, and each code has its test."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from keystead.schema.finding import CODES, Finding
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SCHEMA = ROOT / "src" / "keystead" / "schema"
+CATALOGUE = SCHEMA / "finding.py"
+# Where the tests of a tool's codes are: files or folders with its name, such as `test_doctor_fix.py`.
+TESTS = {
+    tool: [path for path in sorted(HERE.rglob("*.py")) if tool in path.relative_to(HERE).as_posix()]
+    for tool in ("check", "doctor")
+}
+SOURCES = [path for path in sorted((ROOT / "src" / "keystead").rglob("*.py")) if path != CATALOGUE]
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), path.name)
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """Every text in a piece of source."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def makers(tree: ast.AST) -> set[str]:
+    """What is called to make a finding or an error that becomes one: their classes, and functions that return one."""
+    own = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and isinstance(node.returns, ast.Name)
+        and node.returns.id in ("BadDeclaration", "Finding")
+    }
+    return own | {"BadDeclaration", "Finding"}
+
+
+def codes_used(path: Path) -> set[str]:
+    """The codes under which a file raises or reports something."""
+    tree = parsed(path)
+    named = makers(tree)
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            given = [*node.args, *(keyword.value for keyword in node.keywords)] if called in named else []
+            found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+        elif isinstance(node, ast.FunctionDef) and node.name in named:
+            found |= {text for default in node.args.defaults for text in texts(default)}
+    return {text for text in found if re.fullmatch(r"[a-z]+(-[a-z]+)*", text)}
+
+
+def test_the_search_for_codes_finds_those_that_are_known_to_be_there() -> None:
+    assert {"bad-pattern", "ambiguous-pattern"} <= codes_used(SCHEMA / "pattern.py")
+    assert "bad-lifetime" in codes_used(SCHEMA / "lifetime.py")
+    assert {"overlap", "naming", "cross-slot"} <= codes_used(SCHEMA / "check.py")
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in SOURCES])
+def test_every_code_that_the_source_uses_is_in_the_catalogue(path: Path) -> None:
+    assert codes_used(path) - CODES.keys() == set()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_of_the_catalogue_is_used_in_the_source(code: str) -> None:
+    # Not in all of the source: some errors of stores are called as the doctor's findings are.
+    using = [path for path in SOURCES if path.is_relative_to(SCHEMA) or path.parent.name == "cli"]
+    assert [path.name for path in using if code in texts(parsed(path))] != []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_test(code: str) -> None:
+    tests = [path.name for path in TESTS[CODES[code].tool] if code in named_in_tests(path)]
+    assert tests != [], f"no test of the {CODES[code].tool} names {code}"
+
+
+def named_in_tests(path: Path) -> set[str]:
+    """The texts in the tests of a file and in the tables that they are given."""
+    parts = [
+        node
+        for node in parsed(path).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        or (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"))
+    ]
+    return {text for part in parts for text in texts(part)}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_every_code_says_what_it_means_and_what_to_do(code: object) -> None:
+    said = vars(code)
+    assert [name for name, text in said.items() if not text] == []
+    assert said["meaning"].endswith(".")
+    assert said["remedy"].endswith(".")
+    assert not said["title"].endswith(".")
+
+
+def test_a_code_is_filed_under_its_own_name() -> None:
+    assert [name for name, code in CODES.items() if code.name != name] == []
+
+
+def test_a_finding_has_a_code_of_the_catalogue() -> None:
+    with pytest.raises(KeyError, match="no-such-code"):
+        Finding("no-such-code", "here", "wrong", "mend it")
+
+
+def test_a_finding_says_in_json_all_that_it_says_to_people() -> None:
+    finding = Finding("overlap", "A.b (b:{x})", "it meets A.c", "rename it", family="A.b", key="b:1")
+    assert finding.as_json() == {
+        "code": "overlap",
+        "severity": "error",
+        "where": "A.b (b:{x})",
+        "sentence": "it meets A.c",
+        "remedy": "rename it",
+        "family": "A.b",
+        "key": "b:1",
+        "link": "docs/findings.md#overlap",
+    }
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_link_of_a_code_leads_to_its_heading(code: str) -> None:
+    file, _, anchor = CODES[code].link.partition("#")
+    assert f"\n### {anchor}\n" in (ROOT / file).read_text()
