@@ -315,6 +315,17 @@ def test_an_index_that_outlives_its_records_is_no_finding(index: Lifetime, recor
     assert check([listed(index, record)]) == []
 
 
+def test_outlives_owner_names_what_stays_when_its_owner_expires() -> None:
+    def owned(owner: Lifetime, part: Lifetime) -> list[Finding]:
+        parts = Value("part:{id}", str, lifetime=part, doc="a part")
+        return check([keyspace(parts=parts, owner=Value("own:{id}", str, lifetime=owner, owns=parts, doc="an owner"))])
+
+    [finding] = owned(DAY, never("deleted with its owner"))
+    assert (finding.code, finding.where) == ("outlives-owner", "AppKeys.parts (part:{id})")
+    assert "AppKeys.owner (own:{id})" in finding.sentence
+    assert owned(never("x"), never("x")) == owned(DAY, DAY) == owned(never("x"), DAY) == []
+
+
 def test_undocumented_is_a_warning() -> None:
     [finding] = check([keyspace(user=value("user:{uid}", doc=""), token=value("token:{id}"))])
     assert (finding.code, finding.severity, finding.family) == ("undocumented", "warning", "AppKeys.user")

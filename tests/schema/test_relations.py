@@ -286,6 +286,11 @@ INDEX: Any = {"lifetime": FOREVER}
             "a owns b owns a",
         ),
         (
+            lambda: declare(a=Value("a:{x}", str, lifetime=FOREVER, owns="b"), b=Counter("b:{y}:{z}", **INDEX)),
+            "dangling-relation",
+            "every key of b",
+        ),
+        (
             lambda: declare(a=Value("a:{x}", str, lifetime=FOREVER, listed_in="b"), b=Counter("b", **INDEX)),
             "dangling-relation",
             "Set or a SortedSet",

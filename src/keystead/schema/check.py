@@ -37,6 +37,7 @@ def check(
         found += [finding for family in families for finding in rule(family, stores)]
     for family in families:
         found += [_finding("index-too-short", family, why) for why in _too_short(family)]
+        found += [_finding("outlives-owner", family, why) for why in _outliving(family)]
     return found + [_finding("undocumented", family, "it has no doc") for family in families if not family.doc]
 
 
@@ -157,6 +158,13 @@ def _too_short(family: Family[Any]) -> Iterator[str]:
         why = _ends_before(family.lifetime, relation.source.lifetime)
         if why:
             yield f"it lists {relation.source.place} and can end before it: {why}"
+
+
+def _outliving(family: Family[Any]) -> Iterator[str]:
+    """What never ends by itself must not depend on an owner that does."""
+    owners = [relation.source for relation in family.owned_by]
+    if owners and not family.lifetime.ends and all(owner.lifetime.ends for owner in owners):
+        yield f"it never ends, and its owner {owners[0].place} does: {owners[0].lifetime.describe()}"
 
 
 def _ends_before(index: Lifetime, record: Lifetime) -> str | None:

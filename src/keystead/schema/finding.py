@@ -269,6 +269,17 @@ _DECLARED_UNSOUNDLY = _catalogue(
         'session = Value("session:{uid}:{sid}", Session, lifetime=after("30d"), listed_in=sessions)',
     ),
     Code(
+        "outlives-owner",
+        "check",
+        "error",
+        "Keys that stay when their owner expires",
+        "A family is deleted with its owner, but the owner also ends by itself, and then nothing deletes these keys: "
+        "they never end. They would pile up as orphans.",
+        "Give the family a lifetime as long as its owner's, or let the owner be removed by a job that deletes it.",
+        'session = Value("session:{sid}", Session, lifetime=after("30d"), owns=link("seen"))\n'
+        'seen = Counter("session:{sid}:seen", lifetime=never("deleted with its session"))',
+    ),
+    Code(
         "undocumented",
         "check",
         "warning",

@@ -160,6 +160,12 @@ def resolve(
                 f"{kind} {target.name} needs {name!r}, which is neither a placeholder nor a field here; "
                 f'say where it comes from: {target.name}.by({name}="...")',
             )
+    if origins and not any(origins.values()):
+        raise _dangling(
+            source,
+            f"it would own every key of {target.name}, because nothing here tells {' or '.join(origins)}; say where it "
+            f'comes from: {target.name}.by({next(iter(origins))}="...")',
+        )
     if kind != "listed_in":
         return Relation(kind, source, target, origins)
     if target.kind not in ("set", "zset"):

@@ -1,0 +1,72 @@
+"""The values of the login kit, with the names that their fields have in the stored JSON."""
+
+# ruff: noqa: N815 - the document mixes two styles of names, and they are kept as they are stored
+
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from keystead.schema import EpochMs, OmittedIfNone, Sealed
+
+LoginContext: TypeAlias = Literal["browser", "pwa"]
+
+
+class Session(BaseModel):
+    """Who is logged in, and the provider's tokens for asking it about them."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    uid: str
+    """the user's id at the provider"""
+    name: str
+    avatar: str | None
+    """the id of the user's picture at the provider"""
+    access_token: Sealed[str]
+    refresh_token: Sealed[str]
+    scope: str
+    """what the access token is good for"""
+    token_type: str
+    """`Bearer`"""
+    access_expires_at: EpochMs
+    created_at: EpochMs
+    last_seen_at: EpochMs
+    ver: int = 1
+    """goes up by one with each refresh of the tokens"""
+
+
+class AuthState(BaseModel):
+    """What the callback of a login must know of its start."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    verifier: Sealed[str]
+    """the PKCE verifier"""
+    loginContext: OmittedIfNone[LoginContext] = None
+    """where the login began"""
+    claimTokenDigest: OmittedIfNone[str] = None
+    """SHA-256, in base64, of the token that lets the installed app claim the session"""
+    returnTo: OmittedIfNone[str] = None
+    """the path that the user goes to after the login"""
+
+
+class PwaSessionMetadata(BaseModel):
+    """How the login went that made the session."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    stateRestoredFromKv: bool
+    """whether the browser had lost its cookies, so that the store had to tell the verifier"""
+
+
+class PwaSession(BaseModel):
+    """A session that waits to be claimed by the installed app, after the login took place in a browser."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    sid: Sealed[str]
+    userId: str
+    loginContext: LoginContext
+    issuedAt: EpochMs
+    metadata: PwaSessionMetadata
+    claimTokenDigest: OmittedIfNone[str] = None
+    """SHA-256, in base64, of the token that lets the installed app claim the session"""

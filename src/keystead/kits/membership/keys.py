@@ -1,0 +1,121 @@
+"""The key document of the membership kit."""
+
+from hashlib import sha256
+from uuid import UUID
+
+from keystead.kits.membership.models import (
+    CachedAuth,
+    CachedMembership,
+    CachedQuota,
+    RateLimitData,
+    RefreshTokenData,
+    SessionData,
+    UserTokenData,
+)
+from keystead.schema import Counter, Hash, Keyspace, Value, after, link
+
+_CALLBACK, _LOGOUT, _REFRESH = "/api/auth/callback", "/api/auth/logout", "/api/auth/refresh"
+_EACH_REQUEST = "every request with Authorization: Bearer"
+
+
+def session_uuid(token: str) -> UUID:
+    """The UUID (version 8) that stands in the store for a session token: 122 bits of its SHA-256 digest."""
+    digest = bytearray(sha256(token.encode()).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80  # the version
+    digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
+    return UUID(bytes=bytes(digest))
+
+
+class MembershipKeys(Keyspace):
+    """Members: one session each, what they pay for, refresh tokens for their JWTs, limits and quotas."""
+
+    source = "Membership: sessions, refresh tokens, limits and caches"
+    changes = (
+        "A session token is not in the store: keys and fields hold the UUID that `session_uuid` makes of it.",
+        "A refresh token is in its key as its SHA-256 digest. The provider's tokens are sealed.",
+        "The session is a bare UUID. No other key looks like one, even in a store that several keyspaces share.",
+        "What the document kept in an HTTP cache under a URL is a family like the others.",
+    )
+
+    session = Value(
+        "{sessionToken:uuid}",
+        SessionData,
+        lifetime=after("30d"),
+        owns=[link("user_token", patreonUserId="userId"), link("membership", patreonUserId="userId"), "auth"],
+        member_of="user:{userId}",
+        tag="sessionToken",
+        doc="A session, and the provider's tokens. Deleting it is the logout: the user's tokens and caches go with it.",
+        used_by=(_CALLBACK, _EACH_REQUEST, _REFRESH, _LOGOUT),
+        changed="The UUID is made from the digest of the session token. `accessToken` and `refreshToken` are "
+        "sealed. `supabaseUuid`, which the running system also keeps, is left out unless it is set.",
+    )
+    user_token = Value(
+        "usertoken:{patreonUserId}",
+        UserTokenData,
+        lifetime=after("31d"),
+        member_of="user:{patreonUserId}",
+        doc="The tokens of a user and the one session that is theirs, to end the old one at a new login.",
+        used_by=(_CALLBACK, _REFRESH, _LOGOUT),
+        changed="`accessToken` and `refreshToken` are sealed; `sessionTokens` holds the key of the session.",
+    )
+    membership = Value(
+        "membership:{patreonUserId}",
+        CachedMembership,
+        lifetime=after("1h"),
+        role="cache",
+        member_of="user:{patreonUserId}",
+        doc="What a user pays for, so that the provider is asked once an hour.",
+        used_by=(_CALLBACK, _EACH_REQUEST, _LOGOUT),
+        changed="`tierId`, `patronStatus` and `entitledAmountCents`, which the routes answer with, are new and left "
+        "out unless they are set.",
+    )
+    refresh = Value(
+        "refresh:{refreshToken:token}",
+        RefreshTokenData,
+        lifetime=after("30d"),
+        leads_to=session,
+        member_of="user:{userId}",
+        doc="A refresh token, good for one use, and the session that it belongs to.",
+        used_by=(_REFRESH,),
+        changed="The token in the key is a digest; `sessionToken` is the UUID that is the session's key. One whose "
+        "session is gone leads nowhere and is cleaned up; in the document it stays for the rest of its 30 days.",
+    )
+    crash_report_limit = Hash(
+        "crashreport:ratelimit:{ip:ip}",
+        RateLimitData,
+        lifetime=after("60s"),
+        doc="How many crash reports came from an address in its window of 60 seconds.",
+        used_by=("/api/crash-report",),
+        changed="A hash instead of a JSON object, so that it is counted in the store: of two requests at once, both "
+        "count. The colons of an IPv6 address are escaped.",
+    )
+    rate_limit = Counter(
+        "ratelimit:{identifier}:{windowStart:int}",
+        lifetime=after("120s"),
+        doc="How many requests came from somebody in the window that began at `windowStart`.",
+        used_by=("every route with a limit",),
+        changed="The document gives a URL in an HTTP cache, `.../ratelimit/{identifier}/{windowStart}`, whose JSON "
+        "is read and written back. A counter counts every request once.",
+    )
+    quota = Value(
+        "quota:{userId}:{yearMonth:month}",
+        CachedQuota,
+        lifetime=after("5m"),
+        role="cache",
+        member_of="user:{userId}",
+        doc="How many tokens a user has used this month, so that the database is asked every five minutes.",
+        used_by=("/api/translate",),
+        changed="The document gives a URL in an HTTP cache and no shape; this is the shape of the running system.",
+    )
+    auth = Value(
+        "auth:{sessionToken:uuid}",
+        CachedAuth,
+        lifetime=after("60s"),
+        role="cache",
+        member_of="user:{userId}",
+        tag="sessionToken",
+        doc="Whose session it is and what it may do, for the next minute.",
+        used_by=(_EACH_REQUEST,),
+        changed="The document gives a URL in an HTTP cache and no shape; this is what the routes ask for. It is "
+        "deleted with the session, so a logout does not have to wait for it.",
+    )

@@ -1,0 +1,6 @@
+"""Session data: what an application remembers of a session, once or until it ends, and of a user for good."""
+
+from keystead.kits.sessiondata.keys import SessionDataKeys
+from keystead.kits.sessiondata.models import SessionField, UserField
+
+__all__ = ["SessionDataKeys", "SessionField", "UserField"]

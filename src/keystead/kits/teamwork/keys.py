@@ -1,0 +1,68 @@
+"""The key document of the teamwork kit."""
+
+from datetime import date
+
+from keystead.kits.teamwork.models import DashboardSummary, Deadline, Notification, UserSession
+from keystead.schema import Channel, Hash, Keyspace, SortedSet, Value, after, never, packed, sliding, until
+
+_EPOCH = date(1970, 1, 1)
+_DAY_SECONDS = 86_400
+_EACH_REQUEST = "every request"
+
+
+def deadline_score(due: date) -> int:
+    """The score of a deadline: its day at 00:00 UTC, in seconds since 1970."""
+    return (due - _EPOCH).days * _DAY_SECONDS
+
+
+class TeamworkKeys(Keyspace):
+    """A team at work: revoked tokens, who is active, notices as they happen, deadlines, and dashboards."""
+
+    source = "Teamwork: tokens, sessions, notices, deadlines and dashboards"
+    naming = "domain:entity:scope"
+
+    revoked_token = Value(
+        "jwt:blacklist:{jti}",
+        str,
+        lifetime=until("expires_at"),
+        role="durable",
+        doc="A JWT that is refused although it has not expired: its user has logged out. The value is `1`.",
+        used_by=("logout", _EACH_REQUEST),
+        changed="It lives in the store that forgets nothing when it starts again: a token that was revoked stays "
+        "revoked. The deadline is the moment at which the token expires, not a number of seconds.",
+    )
+    user_session = Hash(
+        "session:user:{userId:int}",
+        UserSession,
+        lifetime=sliding("30m", touch_every="1m"),
+        member_of="user:{userId}",
+        doc="Who a user is and which team they work in, until they have done nothing for 30 minutes.",
+        used_by=(_EACH_REQUEST,),
+        changed="To spare writes, the 30 minutes begin anew at most once a minute.",
+    )
+    notifications = Channel(
+        "notifications:user:{userId:int}",
+        Notification,
+        member_of="user:{userId}",
+        doc="Notices to a user, for whoever listens now. They are stored in the database before they are published.",
+        used_by=("/api/notifications",),
+    )
+    deadlines = SortedSet(
+        "deadlines:team:{teamId:int}",
+        packed(Deadline, "{ref_type}:{ref_id:int}"),
+        score="the day that it is due at 00:00 UTC, in seconds since 1970",
+        lifetime=never("each deadline is taken out when its work item is closed or deleted"),
+        doc="What is due in a team, in the order of the days.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="The document gives no lifetime. It takes a member out before it changes its date; a put alone moves "
+        "it, and so nobody sees the team without it.",
+    )
+    dashboard = Hash(
+        "dashboard:summary:{userId:int}:{teamId:int}",
+        DashboardSummary,
+        lifetime=after("5m"),
+        role="cache",
+        member_of="user:{userId}",
+        doc="What waits for a user in a team, counted at most every five minutes. Deleted when something changes.",
+        used_by=("/api/dashboard",),
+    )

@@ -1,0 +1,67 @@
+"""The values of the teamwork kit, with the names that their fields have in the store."""
+
+# ruff: noqa: N815 - fields are named as they are stored
+
+from datetime import UTC, datetime
+from typing import Annotated, NamedTuple
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
+
+
+def _to_seconds(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
+
+
+IsoSeconds = Annotated[
+    AwareDatetime,
+    PlainSerializer(_to_seconds, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""An aware datetime, stored in whole seconds of UTC: `2026-02-23T10:00:00Z`. A finer part is cut off."""
+
+
+class UserSession(BaseModel):
+    """Who a user is and which team they work in, for each request."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    email: str
+    role: str
+    """what they do: `DEVELOPER`"""
+    teamId: int
+    teamRole: str
+    """what they may do in the team: `MEMBER`"""
+
+
+class Notification(BaseModel):
+    """A notice to a user about something that happened, as it is shown at once."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    notificationId: int
+    type: str
+    """what kind of thing happened"""
+    title: str
+    refType: str
+    """to what kind of work item: `WORK_REQUEST`"""
+    refId: int
+    createdAt: IsoSeconds
+
+
+class Deadline(NamedTuple):
+    """What is due: one work item, by its kind and its number."""
+
+    ref_type: str
+    ref_id: int
+
+
+class DashboardSummary(BaseModel):
+    """What waits for a user in a team, counted."""
+
+    myWorkRequests: int
+    myTechTasks: int
+    activeDefects: int
+    upcomingDeployments: int
+    unreadNotifications: int
+    computedAt: IsoSeconds

@@ -1,0 +1,93 @@
+"""What holds for the key documents of all kits."""
+
+import importlib
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from keystead import KeyRing, Keyspace, Store
+from keystead.kits import KITS
+from keystead.kits.login import LoginKeys
+from keystead.kits.membership import MembershipKeys
+from keystead.kits.sessiondata import SessionDataKeys
+from keystead.kits.sharing import SharingKeys
+from keystead.kits.teamwork import TeamworkKeys
+from keystead.kits.widgets import WidgetKeys
+from keystead.schema.family import Family
+
+KEYSPACES: tuple[type[Keyspace], ...] = (
+    LoginKeys,
+    SharingKeys,
+    MembershipKeys,
+    TeamworkKeys,
+    WidgetKeys,
+    SessionDataKeys,
+)
+FAMILIES: list[Family[Any]] = [family for keyspace in KEYSPACES for family in keyspace.families.values()]
+
+each_keyspace = pytest.mark.parametrize("keyspace", KEYSPACES, ids=lambda keyspace: keyspace.__name__)
+each_family = pytest.mark.parametrize(
+    "family", FAMILIES, ids=lambda family: f"{family.keyspace.__name__}.{family.name}"
+)
+
+
+def test_each_kit_is_where_the_list_of_kits_says() -> None:
+    found = []
+    for module_name in KITS.values():
+        declared = vars(importlib.import_module(module_name)).values()
+        found += [
+            one
+            for one in declared
+            if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == module_name
+        ]
+    assert tuple(found) == KEYSPACES
+
+
+@pytest.mark.parametrize("channels", [False, True], ids=["keys", "channels"])
+def test_no_two_families_of_all_kits_can_make_the_same_key(channels: bool) -> None:
+    compared = [family for family in FAMILIES if (family.kind == "channel") == channels]
+    met = {
+        (one.place, other.place): key
+        for one, other in combinations(compared, 2)
+        if (key := one.pattern.overlap(other.pattern)) is not None
+    }
+    assert met == {}
+
+
+async def test_all_kits_can_share_one_store(store: Store, ring: KeyRing) -> None:
+    for keyspace in KEYSPACES:
+        keyspace(store, seal=ring)
+
+
+@each_keyspace
+def test_a_key_document_says_what_it_keeps_and_where_it_comes_from(keyspace: type[Keyspace]) -> None:
+    assert keyspace.__doc__
+    assert keyspace.__doc__.endswith(".")
+    assert keyspace.source
+    assert all(sentence.endswith(".") for sentence in keyspace.changes)
+
+
+@each_family
+def test_a_family_says_what_it_is_for_and_who_uses_it(family: Family[Any]) -> None:
+    assert family.doc.endswith(".")
+    assert family.used_by
+    assert not family.changed or family.changed.endswith(".")
+
+
+@each_family
+def test_the_example_of_a_family_is_one_of_its_keys(family: Family[Any]) -> None:
+    values = family.pattern.parse(family.pattern.example())
+    assert values is not None
+    assert family.pattern.render(values) == family.pattern.example()
+
+
+@each_family
+def test_what_is_owned_by_the_same_id_is_in_the_same_slot_of_a_cluster(family: Family[Any]) -> None:
+    for relation in family.owns:
+        told_by_key = {
+            name: origin.name for name, origin in relation.origins.items() if origin and origin.kind == "placeholder"
+        }
+        if told_by_key:
+            assert family.pattern.tag is not None
+            assert told_by_key.get(relation.target.pattern.tag or "") == family.pattern.tag

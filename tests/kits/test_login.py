@@ -1,0 +1,158 @@
+"""The key document of the login kit: sessions and OAuth state."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from keystead import KeyRing, Store
+from keystead.kits.login import AuthState, LoginKeys, PwaSession, PwaSessionMetadata, Session
+from tests.kits.conftest import Raw, lifetimes, rows, rows_of, without_seals
+from tests.kits.writes import each_write
+
+# The rows of the document, and the one that only the running system has.
+DOCUMENT = {
+    "sess:{sid}": "Value",
+    "user:{uid}:sessions": "Set",
+    "discord:auth:{state}": "Value",
+    "lock:sess:{sid}": "Value",
+    "discord:pwa-session:{state}": "Value",
+}
+SESSION = Session(
+    uid="123456789012345678",
+    name="ユーザー名",
+    avatar="a_0123456789abcdef",
+    access_token="the access token",
+    refresh_token="the refresh token",
+    scope="identify guilds",
+    token_type="Bearer",
+    access_expires_at=datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+    created_at=datetime(2023, 7, 22, 4, 26, 40, tzinfo=UTC),
+    last_seen_at=datetime(2023, 7, 22, 4, 26, 40, tzinfo=UTC),
+    ver=1,
+)
+STATE = AuthState(verifier="the verifier", loginContext="pwa", claimTokenDigest="c2hhLTI1Ng==")
+BRIDGE = PwaSession(
+    sid="the sid of the cookie",
+    userId=SESSION.uid,
+    loginContext="pwa",
+    issuedAt=SESSION.created_at,
+    metadata=PwaSessionMetadata(stateRestoredFromKv=True),
+    claimTokenDigest="c2hhLTI1Ng==",
+)
+
+
+@pytest.fixture
+def keys(store: Store, ring: KeyRing) -> LoginKeys:
+    return LoginKeys(store, seal=ring)
+
+
+def test_every_row_of_the_document_is_a_family() -> None:
+    assert rows_of(LoginKeys) == rows(DOCUMENT)
+
+
+def test_the_lifetimes_are_those_of_the_document() -> None:
+    assert lifetimes(LoginKeys) == {
+        "session": "30 days after the last use; touched at most every 1 hour",
+        "user_sessions": "30 days after the last use; touched at most every 1 hour",
+        "auth_state": "10 minutes",
+        "pwa_session": "10 minutes",
+        "session_lock": "5 seconds",
+    }
+
+
+async def test_keys_are_written_as_in_the_document(keys: LoginKeys) -> None:
+    assert keys.session(sid="q3-Ab_9").key == "sess:q3-Ab_9"
+    assert keys.user_sessions(uid="123").key == "user:123:sessions"
+    assert keys.auth_state(state="St-4te_").key == "discord:auth:St-4te_"
+    assert keys.pwa_session(state="St-4te_").key == "discord:pwa-session:St-4te_"
+    assert keys.session_lock(sid="q3-Ab_9").key == "lock:sess:q3-Ab_9"
+
+
+async def test_a_session_is_stored_as_in_the_document(keys: LoginKeys, raw: Raw) -> None:
+    await keys.session(sid="s1").set(SESSION)
+    assert without_seals(await raw.ask("GET", "sess:s1")) == (
+        '{"uid":"123456789012345678","name":"ユーザー名","avatar":"a_0123456789abcdef","access_token":"*",'
+        '"refresh_token":"*","scope":"identify guilds","token_type":"Bearer","access_expires_at":1700000000000,'
+        '"created_at":1690000000000,"last_seen_at":1690000000000,"ver":1}'
+    )
+    assert await keys.session(sid="s1").get() == SESSION
+
+
+async def test_a_user_without_a_picture_has_a_session_like_the_others(keys: LoginKeys, raw: Raw) -> None:
+    await keys.session(sid="s1").set(SESSION.model_copy(update={"avatar": None}))
+    assert b'"avatar":null' in await raw.ask("GET", "sess:s1")
+
+
+async def test_a_login_under_way_has_the_fields_that_it_needs_and_no_others(keys: LoginKeys, raw: Raw) -> None:
+    await keys.auth_state(state="x").set(AuthState(verifier="the verifier"))
+    assert without_seals(await raw.ask("GET", "discord:auth:x")) == '{"verifier":"*"}'
+    await keys.auth_state(state="x").set(STATE)
+    stored = without_seals(await raw.ask("GET", "discord:auth:x"))
+    assert stored == '{"verifier":"*","loginContext":"pwa","claimTokenDigest":"c2hhLTI1Ng=="}'
+    assert await keys.auth_state(state="x").consume() == STATE
+    assert await keys.auth_state(state="x").consume() is None
+
+
+async def test_a_session_that_waits_to_be_claimed_is_stored_as_the_running_system_does(
+    keys: LoginKeys, raw: Raw
+) -> None:
+    await keys.pwa_session(state="x").set(BRIDGE)
+    assert without_seals(await raw.ask("GET", "discord:pwa-session:x")) == (
+        '{"sid":"*","userId":"123456789012345678","loginContext":"pwa","issuedAt":1690000000000,'
+        '"metadata":{"stateRestoredFromKv":true},"claimTokenDigest":"c2hhLTI1Ng=="}'
+    )
+    assert await keys.pwa_session(state="x").get() == BRIDGE
+
+
+async def test_no_secret_stands_in_the_store(keys: LoginKeys, raw: Raw) -> None:
+    await keys.session(sid="digest-of-the-sid").set(SESSION)
+    await keys.auth_state(state="digest-of-the-state").set(STATE)
+    await keys.pwa_session(state="digest-of-the-state").set(BRIDGE)
+    held = await raw.everything()
+    assert b"identify guilds" in held
+    for secret in (SESSION.access_token, SESSION.refresh_token, STATE.verifier, BRIDGE.sid):
+        assert secret.encode() not in held
+        assert secret not in repr((SESSION, STATE, BRIDGE))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "duration"),
+    [
+        ("session", SESSION, "30d"),
+        ("user_sessions", "s1", "30d"),
+        ("auth_state", STATE, "10m"),
+        ("pwa_session", BRIDGE, "10m"),
+        ("session_lock", "the holder", "5s"),
+    ],
+)
+async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
+    keys: LoginKeys, raw: Raw, name: str, value: Any, duration: str
+) -> None:
+    key = getattr(keys, name)("x1")
+    async for verb in each_write(key, value):
+        assert await raw.lives(key.key, duration), verb
+
+
+async def test_a_login_lists_the_session_and_gives_the_list_its_30_days(keys: LoginKeys, raw: Raw) -> None:
+    await keys.session(sid="s1").add(SESSION)
+    assert await raw.ask("SMEMBERS", "user:123456789012345678:sessions") == {b"s1"}
+    assert await raw.lives("user:123456789012345678:sessions", "30d")
+
+
+async def test_a_logout_leaves_nothing_of_its_session_and_all_of_the_others(keys: LoginKeys, raw: Raw) -> None:
+    await keys.session(sid="s1").add(SESSION)
+    await keys.session(sid="s2").add(SESSION)
+    await keys.session_lock(sid="s1").add("the holder")
+    assert await keys.session(sid="s1").delete() is True
+    assert await raw.keys() == {"sess:s2", "user:123456789012345678:sessions"}
+    assert await raw.ask("SMEMBERS", "user:123456789012345678:sessions") == {b"s2"}
+    assert await keys.session(sid="s1").replace(SESSION) is False
+
+
+async def test_sessions_that_have_ended_do_not_stay_in_the_list(keys: LoginKeys, raw: Raw) -> None:
+    for sid in ("s1", "s2", "s3"):
+        await keys.session(sid=sid).add(SESSION)
+    await raw.ask("DEL", "sess:s2")  # as if it had expired
+    assert await keys.user_sessions(uid=SESSION.uid).live() == {"s1", "s3"}
+    assert await raw.ask("SMEMBERS", "user:123456789012345678:sessions") == {b"s1", b"s3"}

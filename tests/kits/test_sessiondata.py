@@ -1,0 +1,148 @@
+"""The key document of the session data kit: fields of sessions and users, by key and page."""
+
+from typing import Any
+
+import pytest
+
+from keystead import Store
+from keystead.kits.sessiondata import SessionDataKeys, SessionField, UserField
+from tests.kits.conftest import Raw, lifetimes, rows, rows_of
+from tests.kits.writes import each_write
+
+DOCUMENT = {
+    "{SessionGuid}": "Hash",
+    "{SessionGuid}_readOnce": "Hash",
+    "@{UserId}": "Hash",
+}
+GUID = "abc123def456"
+VIEW_MODE = SessionField("ViewMode")
+
+
+@pytest.fixture
+def keys(store: Store) -> SessionDataKeys:
+    return SessionDataKeys(store)
+
+
+def test_every_row_of_the_document_is_a_family() -> None:
+    assert rows_of(SessionDataKeys) == rows(DOCUMENT)
+
+
+def test_the_lifetimes_are_those_of_the_document() -> None:
+    assert lifetimes(SessionDataKeys) == {
+        "session": "1 day after the last use; touched at most every 1 minute",
+        "read_once": "1 day after the last use; touched at most every 1 minute",
+        "user_area": "never ends: removed by the user, or with the user",
+    }
+
+
+def test_the_area_of_a_user_needs_a_store_that_forgets_nothing() -> None:
+    assert {name for name, family in SessionDataKeys.families.items() if family.role == "durable"} == {"user_area"}
+
+
+async def test_the_examples_of_the_document_come_out_byte_for_byte(keys: SessionDataKeys, raw: Raw) -> None:
+    await keys.session(guid=GUID).put({VIEW_MODE: "List", SessionField("ViewMode", "Items/100"): "Card"})
+    await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"})
+    await keys.user_area(userId=1).put({UserField("Theme"): "Dark", UserField("View", "Items/200"): "{...}"})
+    assert await raw.ask("HGETALL", "abc123def456") == {b"ViewMode": b"List", b"ViewMode_Items/100": b"Card"}
+    assert await raw.ask("HGETALL", "abc123def456_readOnce") == {b"Message": b"{...}"}
+    assert await raw.ask("HGETALL", "@1") == {b"User_Theme": b"Dark", b"User_View_Items/200": b"{...}"}
+    assert await raw.keys() == {"abc123def456", "abc123def456_readOnce", "@1"}
+
+
+@pytest.mark.parametrize(
+    ("field", "stored"),
+    [
+        # The five cases of the document: the simple ones stay as they are, the others can be taken apart again.
+        (SessionField("ViewMode"), b"ViewMode"),
+        (SessionField("ViewMode", "Items/100"), b"ViewMode_Items/100"),
+        (SessionField("User_Theme"), b"User%5FTheme"),
+        (SessionField("User_Theme", "Items/100"), b"User%5FTheme_Items/100"),
+        (SessionField("My_Key", "Page_123"), b"My%5FKey_Page_123"),
+        # Keys of the running system that have an underscore, too.
+        (SessionField("TableExclusive_SiteId=7"), b"TableExclusive%5FSiteId=7"),
+        (SessionField("TempFile_0A1B"), b"TempFile%5F0A1B"),
+        (SessionField("100%"), b"100%25"),
+    ],
+)
+async def test_a_field_is_read_back_with_its_own_key_and_page(
+    keys: SessionDataKeys, raw: Raw, field: SessionField, stored: bytes
+) -> None:
+    await keys.session(guid=GUID).put({field: "x"})
+    assert await raw.ask("HGETALL", GUID) == {stored: b"x"}
+    assert await keys.session(guid=GUID).get() == {field: "x"}
+
+
+async def test_a_key_with_an_underscore_is_not_taken_for_a_key_and_a_page(keys: SessionDataKeys) -> None:
+    key = keys.session(guid=GUID)
+    await key.put({SessionField("User_Theme"): "key", SessionField("User", "Theme"): "key and page"})
+    assert await key.field(SessionField("User_Theme")) == "key"
+    assert await key.field(SessionField("User", "Theme")) == "key and page"
+    assert await key.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "duration"),
+    [("session", {VIEW_MODE: "List"}, "1440m"), ("read_once", {SessionField("Message"): "{...}"}, "1440m")],
+)
+async def test_after_each_write_a_session_lives_as_long_as_the_document_says(
+    keys: SessionDataKeys, raw: Raw, name: str, value: Any, duration: str
+) -> None:
+    key = getattr(keys, name)(GUID)
+    async for verb in each_write(key, value):
+        assert await raw.lives(key.key, duration), verb
+
+
+async def test_after_each_write_the_area_of_a_user_has_no_deadline(keys: SessionDataKeys, raw: Raw) -> None:
+    async for verb in each_write(keys.user_area(userId=1), {UserField("Theme"): "Dark"}):
+        assert await raw.lives("@1", None), verb
+
+
+async def test_removing_a_field_takes_it_out_of_both_and_lets_the_deadline_be(keys: SessionDataKeys, raw: Raw) -> None:
+    session, once = keys.session(guid=GUID), keys.read_once(guid=GUID)
+    for key in (session, once):
+        await key.put({VIEW_MODE: "List", SessionField("FilterSettings"): "..."})
+        await raw.ask("PEXPIRE", key.key, 72_000_000)  # 1200 of the 1440 minutes are left
+    assert await keys.run(session.remove(VIEW_MODE), once.remove(VIEW_MODE)) == (1, 1)
+    for key in (session, once):
+        assert await raw.ask("HGETALL", key.key) == {b"FilterSettings": b"..."}
+        assert await raw.lives(key.key, "1200m")
+
+
+async def test_the_last_field_takes_the_key_along(keys: SessionDataKeys, raw: Raw) -> None:
+    await keys.session(guid=GUID).put({VIEW_MODE: "List"})
+    await keys.session(guid=GUID).remove(VIEW_MODE)
+    assert await raw.keys() == set()
+
+
+async def test_reading_alone_does_not_make_a_session_live_longer_but_using_it_does(
+    keys: SessionDataKeys, raw: Raw
+) -> None:
+    key = keys.session(guid=GUID)
+    await key.put({VIEW_MODE: "List"})
+    await raw.ask("PEXPIRE", GUID, 72_000_000)
+    assert await key.get() == {VIEW_MODE: "List"}
+    assert await raw.lives(GUID, "1200m")
+    assert await key.use() == {VIEW_MODE: "List"}
+    assert await raw.lives(GUID, "1440m")
+
+
+async def test_a_message_is_read_once(keys: SessionDataKeys, raw: Raw) -> None:
+    message, key = SessionField("Message"), keys.read_once(guid=GUID)
+    await key.put({message: "saved", SessionField("Other"): "kept"})
+    assert await key.consume_field(message) == "saved"
+    assert await key.consume_field(message) is None
+    assert await raw.ask("HGETALL", "abc123def456_readOnce") == {b"Other": b"kept"}
+    done = await keys.atomically(key.get(), key.delete())
+    assert done.values == ({SessionField("Other"): "kept"}, True)
+    assert await raw.keys() == set()
+
+
+async def test_the_end_of_a_session_is_the_end_of_what_it_was_to_read_but_not_of_the_users_area(
+    keys: SessionDataKeys, raw: Raw
+) -> None:
+    await keys.session(guid=GUID).put({VIEW_MODE: "List"})
+    await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"})
+    await keys.session(guid="0A1B").put({VIEW_MODE: "Card"})
+    await keys.user_area(userId=1).put({UserField("Theme"): "Dark"})
+    assert await keys.session(guid=GUID).delete() is True
+    assert await raw.keys() == {"0A1B", "@1"}
