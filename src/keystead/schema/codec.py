@@ -27,10 +27,19 @@ from typing import Annotated, Any, ClassVar, Generic, NewType, TypeVar, Union, g
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticSerializationError, core_schema, from_json, to_json
+from pydantic_core import core_schema, from_json, to_json
 
 from keystead.errors import BadDeclaration, BadValue, Unreadable, shown
-from keystead.schema.seal import HIDDEN, SEAL_ERROR, SEALED_MARK, KeyRing, Opening, Sealing
+from keystead.schema.seal import (
+    HIDDEN,
+    NO_SEALING,
+    SEAL_ERROR,
+    SEALED_MARK,
+    KeyRing,
+    NoSealing,
+    Opening,
+    Sealing,
+)
 from keystead.schema.times import INTEGER_ERROR, TIME_ERROR
 
 __all__ = ["Codec", "OmittedIfNone", "Versions", "codec_for", "without_none"]
@@ -329,12 +338,7 @@ class _Modelled(Codec[T]):
         return copy.deepcopy(self._blueprint.schema)
 
     def describe(self) -> str:
-        return self._blueprint.shape
-
-    def _needed(self, ring: KeyRing | None, error: Callable[[str], Exception]) -> KeyRing:
-        if ring is None:
-            raise error("has sealed fields, but there are no keys for them; give seal=KeyRing(...)")
-        return ring
+        return _shape(self.json_schema())
 
     def _read(self, json_text: bytes, opening: Opening | None, key: str, name: str, stored: bytes) -> T:
         try:
@@ -346,6 +350,9 @@ class _Modelled(Codec[T]):
         else:
             return value
         raise _unreadable(key, name, stored, reason)
+
+
+_NO_RING = "has sealed fields, but there are no keys for them; give seal=KeyRing(...)"
 
 
 class _Form:
@@ -397,7 +404,7 @@ class _Scalar(_Modelled[T]):
             checked = self._check(value, strict=True)
             return self._form.write(self._to_python(checked, mode="json", warnings="error"))
         except Exception as error:
-            reason = self._blueprint.why_not(error)
+            reason = self._blueprint.why_not(error, value)
         raise _bad_value(key, name, reason)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
@@ -414,28 +421,28 @@ class _SealedText(_Modelled[T]):
     """A value that is sealed as a whole: the sealed text itself is stored."""
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
-        sealing = Sealing(self._needed(ring, lambda reason: _bad_value(key, name, reason)), key, name)
+        if ring is None:
+            raise _bad_value(key, name, _NO_RING)
+        sealing = Sealing(ring, key, name)
         try:
-            checked = self._check(value, strict=True)
-            return sealing.finish(self._serialize(checked, context=sealing, warnings="error"))[1:-1]
+            self._check(value, strict=True)
+            return sealing.finish(self._serialize(value, context=sealing, warnings="error"))[1:-1]
         except Exception as error:
-            reason = sealing.problem or self._blueprint.why_not(error)
+            reason = sealing.problem or self._blueprint.why_not(error, value)
         raise _bad_value(key, name, reason)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
-        ring = self._needed(ring, lambda reason: _unreadable(key, name, data, reason))
-        return self._opened(data, key, ring, name)
+        if ring is None:
+            raise _unreadable(key, name, data, _NO_RING)
+        json_text = _text_as_json(data)
+        if json_text is None:
+            raise _unreadable(key, name, data, _NOT_TEXT)
+        return self._read(json_text, Opening(ring, key, name, data.decode()), key, name, data)
 
     def shown(self, data: bytes, key: str) -> Any:
         if KeyRing.sealed_with(data.decode("utf-8", "replace")) is None:
             return {"unreadable": "the value is not a sealed text"}
         return HIDDEN
-
-    def _opened(self, data: bytes, key: str, ring: KeyRing, name: str) -> T:
-        json_text = _text_as_json(data)
-        if json_text is None:
-            raise _unreadable(key, name, data, _NOT_TEXT)
-        return self._read(json_text, Opening(ring, key, name, data.decode()), key, name, data)
 
 
 class _Json(_Modelled[T]):
@@ -451,18 +458,21 @@ class _Json(_Modelled[T]):
         self._fewest_fields = len(blueprint.field_names) if is_model else 0
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
-        return self._written(value, None, key, name)
+        return self._written(value, NO_SEALING, key, name)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
         if self._floats and (b"NaN" in data or b"Infinity" in data):
             self._tree(data, key, name)
         return self._read(data, None, key, name, data)
 
-    def _written(self, value: Any, sealing: Sealing | None, key: str, name: str) -> bytes:
-        """The JSON of a value. A model is taken as it is: only the types of its fields are checked again, since they
-        may have been set after its validation; a plain container is validated."""
+    def _written(self, value: Any, sealing: Sealing | NoSealing, key: str, name: str) -> bytes:
+        """The JSON of a value, as it was given.
+
+        A container is validated. A model has been; only the types of its fields are looked at again, since they may
+        have been set later.
+        """
         if self._class is None:
-            value = self._checked(value, key, name)
+            self._validated(value, key, name)
         elif not isinstance(value, self._class):
             raise _wrong_type(key, name, self._class.__name__, value)
         elif self._fewest_fields and len(value.__dict__) < self._fewest_fields:
@@ -471,16 +481,18 @@ class _Json(_Modelled[T]):
         try:
             data = self._serialize(value, context=sealing, warnings="error", by_alias=True, round_trip=True)
         except Exception as error:
-            reason = (sealing and sealing.problem) or self._blueprint.why_not(error)
+            reason = sealing.problem or self._blueprint.why_not(error, value, sealing)
         else:
             return self._numbers_checked(data, value, key, name) if self._floats else data
         raise _bad_value(key, name, reason)
 
-    def _checked(self, value: Any, key: str, name: str) -> Any:
+    def _validated(self, value: Any, key: str, name: str) -> None:
         try:
-            return self._check(value, strict=True, by_alias=False, by_name=True)
+            self._check(value, strict=True, by_alias=False, by_name=True)
         except Exception as error:
-            reason = self._blueprint.why_not(error)
+            reason = self._blueprint.why_not(error, value)
+        else:
+            return
         raise _bad_value(key, name, reason)
 
     def _numbers_checked(self, data: bytes, value: Any, key: str, name: str) -> bytes:
@@ -517,18 +529,20 @@ class _Record(_Json[T]):
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
         stamped = self._stamped(value) if self._version_name else value
-        if self.sealed:
-            sealing = Sealing(self._needed(ring, lambda reason: _bad_value(key, name, reason)), key, name)
-            data = sealing.finish(self._written(stamped, sealing, key, name))
+        if not self.sealed:
+            data = self._written(stamped, NO_SEALING, key, name)
+        elif ring is None:
+            raise _bad_value(key, name, _NO_RING)
         else:
-            data = self._written(stamped, None, key, name)
+            sealing = Sealing(ring, key, name)
+            data = sealing.finish(self._written(stamped, sealing, key, name))
         if self._stamp and not self._version_name:
             return data[:-1] + (b"," if data != b"{}" else b"") + self._stamp
         return data
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
-        if self.sealed:
-            ring = self._needed(ring, lambda reason: _unreadable(key, name, data, reason))
+        if self.sealed and ring is None:
+            raise _unreadable(key, name, data, _NO_RING)
         opening, json_text = self._prepared(data, key, ring, name)
         return self._read(json_text, opening, key, name, data)
 
@@ -541,6 +555,17 @@ class _Record(_Json[T]):
         if reason is not None:
             return {"unreadable": f"the value {reason}"}
         return _hidden(from_json(json_text), opening)
+
+    def json_schema(self) -> dict[str, Any]:
+        schema = super().json_schema()
+        if self.versions is not None and not self._version_name:
+            written = _resolved(schema, schema.get("$defs", {}))
+            written.setdefault("properties", {})[self.versions.field] = {
+                "type": "integer",
+                "const": self.versions.current,
+            }
+            written["required"] = [*written.get("required", ()), self.versions.field]
+        return schema
 
     def version_of(self, data: bytes) -> int | None:
         if self.versions is None:
@@ -589,6 +614,8 @@ class _Record(_Json[T]):
             )
         if version == versions.current and self._version_name:
             return data
+        if version == versions.current and data.endswith(b"," + self._stamp):
+            return data[: -len(self._stamp) - 1] + b"}"  # as `encode` wrote it; nothing else can end so
         for step in range(version, versions.current):
             tree = _upgrade(tree, step, versions)
         if self._version_name:
@@ -606,7 +633,7 @@ class _Record(_Json[T]):
             problems = [
                 problem
                 for problem, given in zip(_problems(error), error.errors(), strict=True)
-                if problem.type == SEAL_ERROR or not (opening and opening.hides(given["input"]))
+                if not (opening and opening.hides(given["input"]))
             ]
             return self._blueprint.reason(problems) if problems else None
         except Exception as error:
@@ -710,7 +737,7 @@ class _Blueprint:
             self.schema = self.adapter.json_schema(mode="serialization", schema_generator=_StoredSchema)
             core: Any = self.adapter.core_schema
         except (PydanticUserError, TypeError, NameError, ValueError) as error:
-            raise self._bad(str(error).partition("\n")[0].partition(". ")[0], _ADVICE) from None
+            raise self._bad(str(error).partition("\n")[0].partition(". ")[0].rstrip("."), _ADVICE) from None
         self._definitions = {node["ref"]: node for node in _nodes(core, {}) if isinstance(node.get("ref"), str)}
         nodes = list(_nodes(core, self._definitions))
         self.sealed = any(map(_is_sealed, nodes))
@@ -719,9 +746,10 @@ class _Blueprint:
         self.kinds = self._kinds()
         root = self._root(core, _CLASSES)
         self.class_: type | None = root["cls"] if root else None
-        self._root_fields = self._root(core, _FIELDS) or {}
+        is_root_model = bool(root and root.get("root_model"))
+        self._root_fields = {} if is_root_model else self._root(core, _FIELDS) or {}
         self.field_names = frozenset(name for name, _ in _fields(self._root_fields))
-        self.shape = _shape(self.schema, self.schema.get("$defs", {}))
+        self.name = self.class_.__name__ if self.class_ else _shape(self.schema)
         for node in nodes:
             self._look_over(node)
 
@@ -729,19 +757,23 @@ class _Blueprint:
         """Why a value does not fit, with the places that are known by name, and without anything of the value."""
         said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        name = self.class_.__name__ if self.class_ else self.shape
-        return f"is no {name}: {'; '.join(said)}{more}"
+        return f"is no {self.name}: {'; '.join(said)}{more}"
 
-    def why_not(self, error: Exception) -> str:
+    def why_not(self, error: Exception, value: Any, sealing: Sealing | NoSealing | None = None) -> str:
         """Why a value cannot be written."""
         if isinstance(error, ValidationError):
             return self.reason(_problems(error))
-        if isinstance(error, PydanticSerializationError):
-            # Its text holds values too. What is taken from it are names that the type itself declares.
-            named = [name for name in re.findall(r"\[field_name='([^']*)'", str(error)) if name in self.names]
-            if named:
-                return f"has a field that does not fit its declaration: {', '.join(dict.fromkeys(named))}"
-        return "cannot be written: it holds something that does not fit its declaration, or is no Unicode text"
+        # Pydantic's own sentence quotes the value. So each field is asked alone, and only names are taken.
+        wrong = [name for name, _ in _fields(self._root_fields) if not self._is_writable(value, name, sealing)]
+        fields = f" in {', '.join(wrong)}" if wrong else ""
+        return f"holds something{fields} that does not fit its declaration, or that JSON cannot say"
+
+    def _is_writable(self, value: Any, name: str, sealing: Sealing | NoSealing | None) -> bool:
+        try:
+            self.adapter.serializer.to_json(value, include={name}, context=sealing, warnings="error")
+        except Exception:
+            return False
+        return True
 
     def place_of(self, path: Iterable[str | int]) -> str:
         """A path in a value, in which only declared names are said: other names are data."""
@@ -771,7 +803,7 @@ class _Blueprint:
             raise self._bad("bytes are stored as they are, without constraints", "write bytes")
         if "null" in kinds:
             raise self._bad(
-                "None cannot be stored", "leave out None: a key that is not there is read as None, and deleted for None"
+                "its value may be None", "leave out None: a key that is not there is read as None, and deleted for None"
             )
         if "anything" in kinds:
             raise self._bad("it does not say what is stored", _ADVICE)
@@ -786,7 +818,7 @@ class _Blueprint:
             self._hide_sealed(node)
         if node["type"] == "dict" and any(map(_is_sealed, self._below(node.get("keys_schema")))):
             raise self._bad("the keys of a dict cannot be sealed", "seal its values, or the dict as a whole")
-        if node["type"] == "union" and any(self._below_is_sealed_itself(choice) for choice in node["choices"]):
+        if node["type"] == "union" and any(self._is_sealed_choice(choice) for choice in node["choices"]):
             raise self._bad("one choice of a union cannot be sealed", "seal the whole: Sealed[str | int]")
         if _is_sealed(node) and any(_is_sealed(inner) for inner in self._below(node["python_schema"])):
             raise self._bad("what is sealed holds a sealed field", "seal either the field or the whole")
@@ -828,7 +860,7 @@ class _Blueprint:
     def _below(self, schema: Any, crossing: bool = True) -> Iterator[dict[str, Any]]:
         return _nodes(schema, self._definitions, frozenset() if crossing else _CLASSES)
 
-    def _below_is_sealed_itself(self, choice: Any) -> bool:
+    def _is_sealed_choice(self, choice: Any) -> bool:
         node = choice[0] if isinstance(choice, tuple) else choice
         while node["type"] == "definition-ref":
             node = self._definitions[node["schema_ref"]]
@@ -953,10 +985,11 @@ def _kinds_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterato
 _JSON_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
-def _shape(schema: dict[str, Any], definitions: Mapping[str, Any]) -> str:
+def _shape(schema: dict[str, Any]) -> str:
     """The shape of a whole value, such as `JSON { uid, avatar?, access_token (sealed) }`."""
+    definitions = schema.get("$defs", {})
     said = [_shape_of(choice, definitions, 1) for choice in _choices(schema, definitions)]
-    return " | ".join(dict.fromkeys(f"JSON {shape}" if shape[0] in "{[" else shape for shape in said))
+    return " | ".join(dict.fromkeys(f"JSON {shape}" if shape.startswith(("{", "[")) else shape for shape in said))
 
 
 def _shape_of(schema: dict[str, Any], definitions: Mapping[str, Any], depth: int) -> str:
@@ -1073,11 +1106,12 @@ def _js_number(number: float) -> str:
     """A finite float as JavaScript writes it: `1` and not `1.0`, `1e+21` and not `1e21`, and no negative zero."""
     if not math.isfinite(number):
         raise ValueError("JSON has no NaN and no infinity")
-    if number == 0:
-        return "0"
+    text = repr(number or 0.0)
+    if "e" not in text:
+        return text.removesuffix(".0")
     if 1e-6 <= abs(number) < 1e21:
-        return format(Decimal(repr(number)), "f").removesuffix(".0")
-    mantissa, _, exponent = repr(number).partition("e")
+        return format(Decimal(text), "f")
+    mantissa, _, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent):+d}"
 
 

@@ -12,19 +12,17 @@ from being put back in its own place.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
-import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
 from keystead.errors import BadDeclaration
 
@@ -143,8 +141,8 @@ def _encoded(data: bytes) -> str:
 def _decoded(text: str) -> bytes:
     """Base64url without padding, and only in the one spelling that `_encoded` gives: no two texts open alike."""
     try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
         data = b""
     if _encoded(data) != text:
         raise SealError("is not a sealed text")
@@ -155,25 +153,27 @@ def _parts(text: str) -> tuple[str, bytes, bytes]:
     found = _TEXT.fullmatch(text)
     if not found:
         raise SealError("is not a sealed text")
-    return found[1], _decoded(found[2]), _decoded(found[3])
+    return found[1], base64.urlsafe_b64decode(found[2]), _decoded(found[3])
 
 
 def _about(key: str, path: Path) -> bytes:
     """The associated data. The path is JSON, which holds no zero byte, so no two places have the same one."""
-    place = json.dumps(path, ensure_ascii=True, separators=(",", ":"))
-    return b"keystead\0" + key.encode("utf-8", "surrogatepass") + b"\0" + place.encode()
+    return b"keystead\0" + key.encode("utf-8", "surrogatepass") + b"\0" + to_json(path)
 
 
-def _texts(tree: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Every text of a JSON value with its path."""
+def _texts(tree: Any, wanted: Callable[[str], bool], path: Path) -> Iterator[tuple[Path, str]]:
+    """The texts of a JSON value that are wanted, with their paths."""
     if isinstance(tree, str):
-        yield path, tree
-    elif isinstance(tree, dict):
-        for name, value in tree.items():
-            yield from _texts(value, (*path, name))
-    elif isinstance(tree, list):
-        for index, value in enumerate(tree):
-            yield from _texts(value, (*path, index))
+        if wanted(tree):
+            yield path, tree
+    elif isinstance(tree, (dict, list)):
+        for part, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            if isinstance(value, (str, dict, list)):
+                yield from _texts(value, wanted, (*path, part))
+
+
+def _looks_sealed(text: str) -> bool:
+    return text.startswith("sealed.")
 
 
 class Sealing:
@@ -194,19 +194,31 @@ class Sealing:
     def put(self, value: Any) -> str:
         """A token for the field's value, which is JSON-able by now."""
         if value == HIDDEN:
-            self.problem = f"a sealed field holds {HIDDEN!r}, which only stands for a value that was hidden"
+            self.problem = f"seals the text {HIDDEN!r}, which only stands for a value that was hidden"
             raise ValueError(self.problem)
         token = f"{self._token}.{len(self._plain)}"
-        self._plain[token] = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        self._plain[token] = to_json(value, inf_nan_mode="constants")
+        from_json(self._plain[token], allow_inf_nan=False)
         return token
 
     def finish(self, data: bytes) -> bytes:
         """The JSON as it is stored, with a sealed text for each token."""
-        for path, text in _texts(from_json(data), self._path):
-            if (plain := self._plain.get(text)) is not None:
-                sealed = self._ring.seal(plain, _about(self._key, path))
-                data = data.replace(f'"{text}"'.encode(), f'"{sealed}"'.encode())
+        for path, token in _texts(from_json(data), self._plain.__contains__, self._path):
+            sealed = self._ring.seal(self._plain[token], _about(self._key, path))
+            data = data.replace(f'"{token}"'.encode(), f'"{sealed}"'.encode())
         return data
+
+
+class NoSealing:
+    """A value on its way to the store whose type declares no sealed field.
+
+    If there is one all the same (in a model that stands in a field of type Any), it is refused and not lost.
+    """
+
+    problem: str | None = None
+
+
+NO_SEALING = NoSealing()
 
 
 class Opening:
@@ -221,22 +233,21 @@ class Opening:
         self._key = key
         self._given: dict[str, bytes] = {}
         self._paths: dict[str, Path | None] = {}
-        for path, text in _texts(stored, (name,) if name else ()):
-            if text.startswith("sealed."):
-                # No two sealings give the same text: the second one is a copy, and which is which cannot be said.
-                self._paths[text] = None if text in self._paths else path
+        for path, text in _texts(stored, _looks_sealed, (name,) if name else ()):
+            # No two sealings give the same text: the second one is a copy, and which is which cannot be said.
+            self._paths[text] = None if text in self._paths else path
 
     def give(self, value: object) -> str:
         """A token that opens to what an upgrade passed to `unsealed`."""
         if not isinstance(value, _Unsealed):
             raise TypeError(f"{type(value).__name__} is not JSON")
         token = f"unsealed.{secrets.token_hex(16)}"
-        self._given[token] = json.dumps(value.value, allow_nan=False).encode()
+        self._given[token] = to_json(value.value)
         return token
 
-    def hides(self, text: str) -> bool:
-        """Whether a text is a sealed one, or stands for a value that is to be sealed."""
-        return text in self._given or _TEXT.fullmatch(text) is not None
+    def hides(self, value: object) -> bool:
+        """Whether a value is a sealed text, or stands for one that is to be sealed."""
+        return isinstance(value, str) and (value in self._given or _TEXT.fullmatch(value) is not None)
 
     def open(self, text: object) -> bytes:
         """The JSON of the sealed value."""
@@ -247,8 +258,9 @@ class Opening:
         if text not in self._paths:
             raise SealError("is not a sealed text")
         if self._ring is None:
-            _parts(text)
-            return json.dumps(HIDDEN).encode()
+            if not _TEXT.fullmatch(text):
+                raise SealError("is not a sealed text")
+            return b""
         path = self._paths[text]
         if path is None:
             raise SealError("is a copy of another sealed field")
@@ -283,7 +295,7 @@ class _SealedField:
             json_schema=core_schema.with_info_wrap_validator_function(_read, core_schema.json_schema(inner)),
             python_schema=inner,
             serialization=core_schema.wrap_serializer_function_ser_schema(
-                _write, schema=inner, info_arg=True, when_used="json"
+                _write, schema=inner, info_arg=True, return_schema=core_schema.str_schema(), when_used="json"
             ),
             metadata={SEALED_MARK: True},
         )
@@ -291,13 +303,16 @@ class _SealedField:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         if handler.mode == "serialization":
             return {"type": "string", "format": "sealed"}
-        return handler(schema)
+        return handler(cast("core_schema.JsonOrPythonSchema", schema)["python_schema"])
+
+    def __repr__(self) -> str:
+        return "Sealed"
 
 
 def _read(value: Any, validate: core_schema.ValidatorFunctionWrapHandler, info: core_schema.ValidationInfo) -> Any:
     opening = info.context
     if not isinstance(opening, Opening):  # JSON that is not from a store: `Model.model_validate_json`
-        return validate(json.dumps(value))
+        return validate(to_json(value))
     try:
         opened = opening.open(value)
     except SealError as error:
@@ -311,6 +326,8 @@ def _write(
     value: Any, serialize: core_schema.SerializerFunctionWrapHandler, info: core_schema.SerializationInfo
 ) -> Any:
     sealing = info.context
+    if isinstance(sealing, NoSealing):
+        raise ValueError("a sealed field stands where none is declared")
     return sealing.put(serialize(value)) if isinstance(sealing, Sealing) else HIDDEN
 
 

@@ -84,6 +84,9 @@ class _Stored:
             return {"anyOf": [dict(self._json_schema), dict(self._also_read)]}
         return dict(self._json_schema)
 
+    def __repr__(self) -> str:
+        return f"stored as {self._json_schema['format']}"
+
 
 def _refused(sentence: str) -> PydanticCustomError:
     return PydanticCustomError(TIME_ERROR, "{sentence}", {"sentence": sentence})
@@ -180,7 +183,7 @@ BigInt = Annotated[
         _read_digits,
         str,
         core_schema.str_schema(),
-        {"type": "string", "pattern": "^(0|-?[1-9][0-9]*)$"},
+        {"type": "string", "format": "big-integer", "pattern": "^(0|-?[1-9][0-9]*)$"},
         also_read={"type": "integer"},
     ),
 ]
