@@ -1,0 +1,30 @@
+"""Docs: the key document of a keyspace, written for people: Markdown, HTML, or the same as data."""
+
+from collections.abc import Mapping
+
+from keystead.schema.docs import html_page, index_page, markdown_page
+from keystead.schema.docs.document import KeyDocument, document, in_words
+from keystead.schema.docs.marks import is_made
+from keystead.schema.keyspace import Keyspace
+
+__all__ = ["KeyDocument", "document", "html", "html_index", "in_words", "is_made", "markdown", "markdown_index"]
+
+
+def markdown(keyspace: type[Keyspace]) -> str:
+    """The key document in Markdown. The same declarations give the same text, byte for byte."""
+    return markdown_page.page(document(keyspace))
+
+
+def html(keyspace: type[Keyspace]) -> str:
+    """The key document as one page that loads nothing. The same declarations give the same text, byte for byte."""
+    return html_page.page(document(keyspace))
+
+
+def markdown_index(documents: Mapping[str, type[Keyspace]]) -> str:
+    """A README.md that leads to documents and to every key in them. `documents` are keyspaces by their file names."""
+    return index_page.markdown({file: document(keyspace) for file, keyspace in documents.items()})
+
+
+def html_index(documents: Mapping[str, type[Keyspace]]) -> str:
+    """The same as an index.html that loads nothing."""
+    return index_page.html({file: document(keyspace) for file, keyspace in documents.items()})

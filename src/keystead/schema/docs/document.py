@@ -1,0 +1,167 @@
+"""The key document as data: what Markdown, HTML and `--json` show alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Any
+
+from keystead.schema.docs.relations import Edge, edges, sentences
+from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
+from keystead.schema.docs.words import Model, models
+from keystead.schema.family import Family
+from keystead.schema.keyspace import Keyspace
+from keystead.schema.kinds import Channel, Set
+from keystead.schema.placeholder import TYPES
+
+_LONGEST_SHAPE = 90  # in a cell of the table; what is longer stands in the family's own section only
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A placeholder that does not take just any text."""
+
+    name: str
+    takes: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One family: a row of the table, and a section of its own.
+
+    `doc`, `value`, `lifetime`, `changed` and `relations` are prose, in which code stands between backticks.
+    """
+
+    name: str
+    key: str
+    pattern: str
+    example: str
+    kind: str
+    role: str
+    doc: str
+    value: str
+    lifetime: str
+    operations: Operations
+    used_by: tuple[str, ...]
+    placeholders: tuple[Placeholder, ...]
+    hash_tag: str | None
+    belongs_to: str | None
+    relations: tuple[str, ...]
+    models: tuple[Model, ...]
+    changed: str
+
+    @property
+    def anchor(self) -> str:
+        """Where its section stands in Markdown: as GitHub makes it of a heading that is one word."""
+        return self.name.lower()
+
+    @property
+    def short_value(self) -> str:
+        """The shape of the value, where it is not too long for a cell of a table."""
+        if len(self.value) <= _LONGEST_SHAPE or not self.models:
+            return self.value
+        fields = len(self.models[0].fields)
+        return f"JSON {self.models[0].name}, {fields} fields" if self.kind != "Hash" else f"{fields} fields"
+
+    @property
+    def says_what_it_holds(self) -> bool:
+        """Whether the fields of its models do not say it all."""
+        return not self.models or self.kind not in ("Value", "Hash")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind that the keyspace has families of, and all its verbs."""
+
+    name: str
+    operations: Operations
+
+
+@dataclass(frozen=True)
+class KeyDocument:
+    """One keyspace. `doc` is its docstring; `made_from` is where it is declared, as `keystead docs` takes it."""
+
+    name: str
+    title: str
+    made_from: str
+    doc: str
+    source: str
+    changes: tuple[str, ...]
+    families: tuple[Entry, ...]
+    kinds: tuple[Kind, ...]
+    edges: tuple[Edge, ...]
+
+    def first_with(self, model: Model) -> Entry:
+        """The first family that has a model: its fields are shown there, and only there."""
+        return next(entry for entry in self.families if model in entry.models)
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"edges": [edge._asdict() for edge in self.edges]}
+
+
+def document(keyspace: type[Keyspace]) -> KeyDocument:
+    """The key document of a keyspace. It reads declarations only, and is the same each time."""
+    return KeyDocument(
+        name=keyspace.__name__,
+        title=in_words(keyspace.__name__),
+        made_from=f"{keyspace.__module__}:{keyspace.__qualname__}",
+        doc=cleandoc(vars(keyspace).get("__doc__") or ""),
+        source=" ".join(keyspace.source.split()),
+        changes=tuple(" ".join(change.split()) for change in keyspace.changes),
+        families=tuple(_entry(family, keyspace) for family in keyspace.families.values()),
+        kinds=tuple(Kind(name, verbs_of_kind(verbs)) for name, verbs in _kinds(keyspace).items()),
+        edges=edges(keyspace.families),
+    )
+
+
+def in_words(name: str) -> str:
+    """`SharingKeys` -> `Sharing keys`. Capitals in a row stay as they are: `URLKeys` -> `URL keys`."""
+    first, *others = re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", " ", name).split() or [name]
+    said = [one if one.isupper() and len(one) > 1 else one.lower() for one in others]
+    return " ".join([first[0].upper() + first[1:], *said])
+
+
+def _entry(family: Family[Any], keyspace: type[Keyspace]) -> Entry:
+    pattern = family.pattern
+    return Entry(
+        name=family.name,
+        key=pattern.display,
+        pattern=pattern.text,
+        example=pattern.example(),
+        kind=family.kind_name,
+        role=family.role,
+        doc=family.doc,
+        value=_value(family),
+        lifetime=_lifetime(family),
+        operations=operations(family),
+        used_by=family.used_by,
+        placeholders=tuple(
+            Placeholder(name, kind.doc) for name, kind in pattern.types.items() if kind is not TYPES["text"]
+        ),
+        hash_tag=pattern.tag,
+        belongs_to=family.subject.kind if family.subject else None,
+        relations=sentences(family, keyspace.families),
+        models=models(family),
+        changed=family.changed,
+    )
+
+
+def _lifetime(family: Family[Any]) -> str:
+    return "messages are not kept" if isinstance(family, Channel) else family.lifetime.describe()
+
+
+def _kinds(keyspace: type[Keyspace]) -> dict[str, type[Any]]:
+    return {family.kind_name: family.verbs for family in keyspace.families.values()}
+
+
+def _value(family: Family[Any]) -> str:
+    """The shape of the value, with the name of what has it where a key holds several or none."""
+    match family:
+        case Set():
+            return f"member: {family.value_shape}"
+        case Channel():
+            return f"message: {family.value_shape}"
+        case _:
+            return family.value_shape

@@ -1,0 +1,40 @@
+"""The key document as one HTML page that loads nothing: no script, no font, no picture from elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from keystead.schema.docs.diagram import diagram
+from keystead.schema.docs.document import KeyDocument
+from keystead.schema.docs.marks import made_by
+from keystead.schema.docs.relations import LEADS_TO, LISTS, OWNS
+from keystead.schema.docs.templates import TEMPLATES
+from keystead.schema.docs.verbs import OF_EVERY_KEY
+
+
+class Look(NamedTuple):
+    """How a relation is drawn: the class of its style, and what the legend says."""
+
+    style: str
+    meaning: str
+
+
+_LOOKS: Final = {
+    OWNS: Look("owns", "owns: is deleted with it"),
+    LISTS: Look("lists", "lists: an index names it"),
+    LEADS_TO: Look("leads", "leads to: its value names it"),
+}
+
+
+def page(document: KeyDocument) -> str:
+    """The whole page."""
+    said = {edge.says for edge in document.edges}
+    return TEMPLATES.get_template("document.html").render(
+        title=document.title,
+        made_by=made_by(document.made_from),
+        document=document,
+        keys={entry.name: entry.key for entry in document.families},
+        diagram=diagram(document),
+        looks={says: look for says, look in _LOOKS.items() if says in said},
+        of_every_key=OF_EVERY_KEY,
+    )

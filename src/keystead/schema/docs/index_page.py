@@ -1,0 +1,58 @@
+"""The page that leads to the key documents of a folder: in Markdown a README.md, in HTML an index.html."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from keystead.schema.docs.document import KeyDocument
+from keystead.schema.docs.markdown_page import table
+from keystead.schema.docs.marks import made_by
+from keystead.schema.docs.prose import as_cell, blocks, code
+from keystead.schema.docs.templates import TEMPLATES
+
+TITLE = "Key documents"
+_MADE_FROM = "the keyspaces that it names"
+
+
+def markdown(documents: Mapping[str, KeyDocument]) -> str:
+    """The index of documents by the names of their files."""
+    lines = [
+        f"<!-- {made_by(_MADE_FROM)} -->",
+        "",
+        f"# {TITLE}",
+        "",
+        *table(
+            ("document", "what it is about", "keys"),
+            (
+                (f"[{as_cell(one.title)}]({file})", as_cell(first_words(one)), str(len(one.families)))
+                for file, one in documents.items()
+            ),
+        ),
+        "## Every key",
+        "",
+        *_every_key(documents),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def html(documents: Mapping[str, KeyDocument]) -> str:
+    """The same as a page of HTML that loads nothing."""
+    return TEMPLATES.get_template("index.html").render(
+        documents=documents, first_words=first_words, made_by=made_by(_MADE_FROM), title=TITLE
+    )
+
+
+def first_words(document: KeyDocument) -> str:
+    """The first paragraph of its docstring."""
+    return next((block for block in blocks(document.doc) if isinstance(block, str)), "")
+
+
+def _every_key(documents: Mapping[str, KeyDocument]) -> Iterator[str]:
+    yield from table(
+        ("key", "kind", "what for"),
+        (
+            (f"[{as_cell(code(entry.key))}]({file}#{entry.anchor})", entry.kind, as_cell(entry.doc))
+            for file, one in documents.items()
+            for entry in one.families
+        ),
+    )

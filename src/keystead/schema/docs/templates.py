@@ -1,0 +1,30 @@
+"""Where the pages' templates are, and how they are rendered: escaped, and with no name left undefined."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from keystead.schema.docs.diagram import px
+from keystead.schema.docs.prose import as_html, blocks
+
+
+def _route(text: str) -> Markup:
+    """A route as code that may be broken behind each `/`. What has a space in it is prose."""
+    if " " in text:
+        return as_html(text)
+    return Markup("<code>{}</code>").format(Markup("<wbr>").join(re.split(r"(?<=[^/]/)(?=[^/])", text)))
+
+
+TEMPLATES: Final = Environment(
+    loader=PackageLoader("keystead.schema.docs", "pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.filters |= {"blocks": blocks, "prose": as_html, "px": px, "route": _route}

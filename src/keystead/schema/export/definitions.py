@@ -1,0 +1,104 @@
+"""Definitions: the models and records of several families, each under one name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from keystead.schema.export.names import capitalised, distinct, short
+
+Schema = dict[str, Any]
+
+_PREFIX: Final = "#/$defs/"
+
+
+class _Definition(NamedTuple):
+    """A schema whose references are identities, and the names that it may have, the shortest first."""
+
+    schema: Schema
+    names: tuple[str, ...]
+
+
+class Definitions:
+    """Collects definitions from schemas that each have their own, then names them all.
+
+    What is the same is defined once. Where two that differ have the same name, each gets that of its keyspace, or of
+    its keyspace and its family, in front.
+    """
+
+    def __init__(self, reserved: Collection[str]) -> None:
+        self._reserved = reserved
+        self._found: dict[str, _Definition] = {}
+
+    def add(self, schema: Schema, keyspace: str, family: str) -> Schema:
+        """The schema with its definitions taken out of it. The names of the family are for those that need them."""
+        own = dict(schema)
+        definitions: dict[str, Schema] = own.pop("$defs", {})
+        identities = {name: _identity(name, one, definitions) for name, one in definitions.items()}
+
+        def define(identity: str, title: str, one: Schema) -> None:
+            name, prefix = capitalised(title), short(keyspace)
+            names = (name, prefix + name, prefix + capitalised(family) + name)
+            self._found.setdefault(identity, _Definition(_referring(one, identities), names))
+
+        for name, one in definitions.items():
+            define(identities[name], str(one.get("title") or name), one)
+        if "properties" not in own:
+            plain: Schema = _referring(own, identities)
+            return plain
+        title = str(own.get("title") or family)
+        identity = _identity(title, own, definitions)
+        define(identity, title, own)
+        return {"$ref": identity}
+
+    def named(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+        """What `add` returned, with the final names in its references. To be asked when all have been added."""
+        references = {identity: _PREFIX + name for identity, name in self._names().items()}
+        return {name: _referring(schema, references) for name, schema in schemas.items()}
+
+    def all(self) -> dict[str, Schema]:
+        """The definitions by their final names, in the order of the alphabet."""
+        names = self._names()
+        return dict(sorted(self.named({names[one]: found.schema for one, found in self._found.items()}).items()))
+
+    def _names(self) -> dict[str, str]:
+        return distinct({identity: one.names for identity, one in self._found.items()}, self._reserved)
+
+
+def _identity(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> str:
+    """What is the same for two definitions exactly if they say the same, whatever else is defined beside them."""
+    reachable = {one: definitions[one] for one in _reachable(schema, definitions, set())}
+    return json.dumps([schema.get("title") or name, schema, reachable], sort_keys=True, default=str)
+
+
+def _referring(schema: Any, targets: Mapping[str, str]) -> Any:
+    """The same schema, in which references lead to other targets."""
+    if isinstance(schema, list):
+        return [_referring(one, targets) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _referring(value, targets) for name, value in schema.items()}
+    reference = found.get("$ref")
+    if isinstance(reference, str):
+        found["$ref"] = targets[reference.removeprefix(_PREFIX)]
+    return found
+
+
+def _reachable(schema: Any, definitions: Mapping[str, Schema], seen: set[str]) -> set[str]:
+    for name in _referred(schema):
+        if name not in seen:
+            seen.add(name)
+            _reachable(definitions[name], definitions, seen)
+    return seen
+
+
+def _referred(schema: Any) -> Iterator[str]:
+    if isinstance(schema, list):
+        for one in schema:
+            yield from _referred(one)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"].removeprefix(_PREFIX)
+        for one in schema.values():
+            yield from _referred(one)

@@ -1,0 +1,40 @@
+"""Names of types in other languages: each of its own, and as short as it can be."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def capitalised(name: str) -> str:
+    """A name as types have it: `user_sessions` -> `UserSessions`, `Page[int]` -> `PageInt`."""
+    joined = "".join(word[0].upper() + word[1:] for word in re.split(r"\W|_", name) if word)
+    return joined if joined and not joined[0].isdigit() else f"T{joined}"
+
+
+def short(keyspace: str) -> str:
+    """The name of a keyspace in front of others: `LoginKeys` -> `Login`."""
+    return capitalised(keyspace).removesuffix("Keys") or "Keys"
+
+
+def distinct(wanted: Mapping[T, Sequence[str]], reserved: Collection[str] = ()) -> dict[T, str]:
+    """One name for each thing: the first of those that it may have, and a longer one where two would have the same.
+
+    All names have the same number of choices. Where even the last ones are the same, they are numbered.
+    """
+    names = {thing: choices[0] for thing, choices in wanted.items()}
+    for choice in range(1, max(map(len, wanted.values()), default=0)):
+        uses = Counter([*names.values(), *reserved, *reserved])
+        names = {thing: name if uses[name] == 1 else wanted[thing][choice] for thing, name in names.items()}
+    taken = set(reserved)
+    for thing, name in names.items():
+        number = 2
+        while names[thing] in taken:
+            names[thing] = f"{name}{number}"
+            number += 1
+        taken.add(names[thing])
+    return names

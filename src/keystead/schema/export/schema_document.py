@@ -1,0 +1,97 @@
+"""The document of JSON Schema: families by keyspace, and the definitions that they share."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from inspect import cleandoc
+from typing import Any, Final, cast
+
+from keystead.schema.export.definitions import Definitions
+from keystead.schema.export.names import capitalised, distinct, short
+from keystead.schema.family import Family
+from keystead.schema.keyspace import Keyspace
+from keystead.schema.kinds import SortedSet
+from keystead.schema.lifetime import Lifetime
+from keystead.schema.shape import shapes
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+PATTERNS: Final = "KeyPatterns"  # the map of the TypeScript module
+_OTHERS: Final = (PATTERNS, "Uint8Array")  # names that no definition may have there
+
+_DESCRIPTION: Final = (
+    "What these keyspaces store: models, lists and maps as JSON, all else as plain text. "
+    "Made by `keystead export`: change the declarations, not this file."
+)
+
+Schema = dict[str, Any]
+FamilyId = tuple[str, str]  # the names of its keyspace and its own
+
+
+def document(keyspaces: Sequence[type[Keyspace]]) -> Schema:
+    """The whole document."""
+    labels = keyspace_names(keyspaces)
+    definitions = Definitions([*_OTHERS, *key_types(labels).values()])
+    held = {
+        (label, name): {part: definitions.add(schema, label, name) for part, schema in shapes(family).items()}
+        for label, cls in labels.items()
+        for name, family in cls.families.items()
+    }
+    return {
+        "$schema": DIALECT,
+        "title": ", ".join(labels),
+        "description": _DESCRIPTION,
+        "keyspaces": {
+            label: {
+                **_given(description=cleandoc(vars(cls).get("__doc__") or ""), source=" ".join(cls.source.split())),
+                "families": {
+                    name: _family(family) | definitions.named(held[label, name])
+                    for name, family in cls.families.items()
+                },
+            }
+            for label, cls in labels.items()
+        },
+        "$defs": definitions.all(),
+    }
+
+
+def keyspace_names(keyspaces: Sequence[type[Keyspace]]) -> dict[str, type[Keyspace]]:
+    """Keyspaces by the names of their classes; with their modules where two have the same."""
+    places = {cls: (cls.__name__, f"{cls.__module__}:{cls.__qualname__}") for cls in keyspaces}
+    return {name: cls for cls, name in distinct(places).items()}
+
+
+def key_types(labels: Mapping[str, type[Keyspace]]) -> dict[FamilyId, str]:
+    """What the type of a family's keys is called in TypeScript: `UserSessionsKey`."""
+    wanted = {
+        (label, name): (f"{capitalised(name)}Key", f"{short(label)}{capitalised(name)}Key")
+        for label, cls in labels.items()
+        for name in cls.families
+    }
+    return distinct(wanted, _OTHERS)
+
+
+def _family(family: Family[Any]) -> Schema:
+    score = {"type": "number", **_given(description=family.score_means)} if isinstance(family, SortedSet) else None
+    return {
+        **_given(description=family.doc),
+        "pattern": family.pattern.text,
+        "display": family.pattern.display,
+        "example": family.pattern.example(),
+        "kind": family.kind_name,
+        "role": family.role,
+        "lifetime": _lifetime(family.lifetime),
+        **_given(hash_tag=family.pattern.tag, score=score),
+    }
+
+
+def _lifetime(lifetime: Lifetime) -> Schema:
+    """`{"type": "after", "ms": 2592000000, "text": "30 days"}`: its kind, what it was given, and the same in words."""
+    type_ = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(lifetime).__name__).lower()
+    given = {field.name: getattr(lifetime, field.name) for field in dataclasses.fields(cast("Any", lifetime))}
+    return {"type": type_, **_given(**given), "text": lifetime.describe()}
+
+
+def _given(**values: Any) -> Schema:
+    return {name: value for name, value in values.items() if value not in ("", None)}

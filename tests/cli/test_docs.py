@@ -1,0 +1,259 @@
+"""`keystead docs` as a user meets it: a real process, and a program of the user's own."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystead.kits import KITS
+from tests.serving import environment, keystead_command
+
+PROGRAM = '''
+from keystead.schema import Counter, Keyspace, Value, after
+
+class AppKeys(Keyspace):
+    """Users."""
+
+    user = Value("user:{uid:int}", str, lifetime=after("30d"), doc="who the user is", owns="count")
+    count = Counter("count:{uid:int}", lifetime=after("1d"))
+
+class TokenKeys(Keyspace):
+    """Tokens."""
+
+    token = Value("token:{id}", str, lifetime=after("1d"), doc="a token")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "myapp").mkdir()
+    (tmp_path / "myapp" / "__init__.py").touch()
+    (tmp_path / "myapp" / "keys.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def docs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        keystead_command("docs", *arguments),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def printed(result: subprocess.CompletedProcess[str]) -> str:
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def assert_asked_wrongly(result: subprocess.CompletedProcess[str], *said: str) -> None:
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("keystead: ")
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert [part for part in said if part not in result.stderr] == [], result.stderr
+
+
+def test_one_keyspace_is_printed_as_markdown(folder: Path) -> None:
+    text = printed(docs(folder, "myapp.keys:AppKeys"))
+    assert text.startswith("<!-- Made by `keystead docs` from myapp.keys:AppKeys.")
+    assert "\n# App keys\n\nUsers.\n" in text
+    assert "| [`user:{uid}`](#user)<br>who the user is | Value | default | string | 30 days | " in text
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+def test_one_keyspace_is_printed_as_html(folder: Path) -> None:
+    text = printed(docs(folder, "myapp.keys:AppKeys", "--format", "html"))
+    assert text.startswith("<!doctype html>\n")
+    assert "<code>user:{uid}</code>" in text
+
+
+def test_what_is_printed_is_what_is_written(folder: Path) -> None:
+    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    assert (folder / "keys" / "app-keys.md").read_text() == printed(docs(folder, "myapp.keys:AppKeys"))
+
+
+def test_the_same_data_is_printed_as_json(folder: Path) -> None:
+    [found] = json.loads(printed(docs(folder, "myapp.keys:AppKeys", "--json")))
+    assert (found["name"], found["title"], found["doc"]) == ("AppKeys", "App keys", "Users.")
+    assert found["edges"] == [{"start": "user", "says": "owns", "end": "count"}]
+    user, count = found["families"]
+    assert (user["key"], user["pattern"], user["lifetime"]) == ("user:{uid}", "user:{uid:int}", "30 days")
+    assert user["relations"] == ["Deleted with it: `count:{uid}`."]
+    assert count["operations"] == {"writes": ["increment", "decrement", "set", "consume"], "reads": ["get"]}
+
+
+def test_several_keyspaces_are_printed_as_json_too(folder: Path) -> None:
+    found = json.loads(printed(docs(folder, "myapp.keys", "--json")))
+    assert [one["name"] for one in found] == ["AppKeys", "TokenKeys"]
+
+
+def test_several_keyspaces_need_a_folder(folder: Path) -> None:
+    assert_asked_wrongly(docs(folder, "myapp.keys"), "myapp.keys:AppKeys, myapp.keys:TokenKeys", "--out FOLDER")
+
+
+def test_a_folder_gets_a_file_for_each_keyspace_and_an_index(folder: Path) -> None:
+    result = docs(folder, "myapp.keys", "--out", "docs/keys")
+    assert printed(result).splitlines() == [
+        "wrote docs/keys/app-keys.md",
+        "wrote docs/keys/token-keys.md",
+        "wrote docs/keys/README.md",
+        "3 files in docs/keys, 3 changed",
+    ]
+    assert files(folder / "docs" / "keys") == ["README.md", "app-keys.md", "token-keys.md"]
+    index = (folder / "docs" / "keys" / "README.md").read_text()
+    assert "| [App keys](app-keys.md) | Users. | 2 |" in index
+    assert "[`token:{id}`](token-keys.md#token)" in index
+
+
+def test_the_same_in_html(folder: Path) -> None:
+    printed(docs(folder, "myapp.keys", "--out", "site", "--format", "html"))
+    assert files(folder / "site") == ["app-keys.html", "index.html", "token-keys.html"]
+    assert 'href="token-keys.html#token"' in (folder / "site" / "index.html").read_text()
+
+
+def test_files_that_are_up_to_date_are_not_written_again(folder: Path) -> None:
+    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    before = (folder / "keys" / "app-keys.md").stat().st_mtime_ns
+    assert printed(docs(folder, "myapp.keys", "--out", "keys")) == "3 files in keys, 0 changed\n"
+    assert (folder / "keys" / "app-keys.md").stat().st_mtime_ns == before
+
+
+def test_what_was_written_can_be_told_to_programs(folder: Path) -> None:
+    told = json.loads(printed(docs(folder, "myapp.keys:AppKeys", "--out", "keys", "--json")))
+    names = ["keys/app-keys.md", "keys/README.md"]
+    assert told == {"files": names, "changed": names, "left_over": []}
+
+
+def test_without_a_name_the_kits_are_meant(folder: Path) -> None:
+    printed(docs(folder, "--out", "keys"))
+    assert files(folder / "keys") == sorted([*(f"{kit}.md" for kit in KITS), "README.md"])
+    assert printed(docs(folder, "login")) == (folder / "keys" / "login.md").read_text()
+
+
+def test_the_check_is_content_with_what_was_just_written(folder: Path) -> None:
+    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    assert printed(docs(folder, "myapp.keys", "--out", "keys", "--check")) == "3 files in keys are up to date\n"
+
+
+def test_the_check_does_not_mind_the_line_ends_of_a_checkout(folder: Path) -> None:
+    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    for path in (folder / "keys").iterdir():
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    printed(docs(folder, "myapp.keys", "--out", "keys", "--check"))
+
+
+def stale_folder(folder: Path) -> dict[str, bytes]:
+    """A folder in which a document is stale, one is missing, one is left over, and one was written by somebody."""
+    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    keys = folder / "keys"
+    (folder / "myapp" / "keys.py").write_text(PROGRAM.replace("30d", "31d"))
+    (keys / "token-keys.md").rename(keys / "gone-keys.md")
+    (keys / "notes.md").write_text("# Notes\n")
+    return {path.name: path.read_bytes() for path in keys.iterdir()}
+
+
+def test_the_check_names_what_is_stale_missing_and_left_over_and_writes_nothing(folder: Path) -> None:
+    before = stale_folder(folder)
+    result = docs(folder, "myapp.keys", "--out", "keys", "--check")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert result.stdout.splitlines() == [
+        "stale: keys/app-keys.md",
+        "missing: keys/token-keys.md",
+        "left over: keys/gone-keys.md (none of these keyspaces makes it: delete it)",
+        "Run: keystead docs myapp.keys --out keys",
+    ]
+    assert {path.name: path.read_bytes() for path in (folder / "keys").iterdir()} == before
+
+
+def test_the_command_that_the_check_names_mends_it(folder: Path) -> None:
+    stale_folder(folder)
+    said = docs(folder, "myapp.keys", "--out", "keys", "--check").stdout
+    command = next(line for line in said.splitlines() if line.startswith("Run: ")).removeprefix("Run: keystead docs ")
+    assert "left over: keys/gone-keys.md" in printed(docs(folder, *command.split()))
+    (folder / "keys" / "gone-keys.md").unlink()
+    printed(docs(folder, "myapp.keys", "--out", "keys", "--check"))
+    assert (folder / "keys" / "notes.md").read_text() == "# Notes\n"
+
+
+def test_the_check_tells_programs_the_same(folder: Path) -> None:
+    stale_folder(folder)
+    result = docs(folder, "myapp.keys", "--out", "keys", "--check", "--json")
+    assert (result.returncode, result.stderr) == (1, "")
+    told: dict[str, Any] = json.loads(result.stdout)
+    assert told == {
+        "stale": ["keys/app-keys.md"],
+        "missing": ["keys/token-keys.md"],
+        "left_over": ["keys/gone-keys.md"],
+        "command": "keystead docs myapp.keys --out keys",
+    }
+
+
+def test_the_check_of_a_folder_that_is_not_there_names_every_file(folder: Path) -> None:
+    result = docs(folder, "myapp.keys:AppKeys", "--format", "html", "--out", "my site", "--check")
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
+        "missing: my site/app-keys.html",
+        "missing: my site/index.html",
+        "Run: keystead docs myapp.keys:AppKeys --format html --out 'my site'",
+    ]
+    assert not (folder / "my site").exists()
+
+
+def test_the_check_needs_a_folder(folder: Path) -> None:
+    assert_asked_wrongly(docs(folder, "myapp.keys:AppKeys", "--check"), "--out FOLDER")
+
+
+def test_two_keyspaces_that_would_have_the_same_file_are_refused(folder: Path) -> None:
+    (folder / "myapp" / "more.py").write_text(PROGRAM)
+    result = docs(folder, "myapp.keys:AppKeys", "myapp.more:AppKeys", "--out", "keys")
+    assert_asked_wrongly(result, "keys/app-keys.md", "myapp.keys:AppKeys", "myapp.more:AppKeys", "two folders")
+    assert not (folder / "keys").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
+    (folder / "taken").write_text("a file")
+    result = docs(folder, "myapp.keys:AppKeys", "--out", "taken")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("keystead: cannot ")
+    assert "taken/app-keys.md" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_wrong_declaration_is_one_sentence(folder: Path) -> None:
+    (folder / "myapp" / "keys.py").write_text(PROGRAM.replace('owns="count"', 'owns="nothing"'))
+    assert_asked_wrongly(docs(folder, "myapp.keys:AppKeys"), "AppKeys.user", "'nothing'")
+
+
+def test_an_unknown_name_or_form_is_asked_wrongly(folder: Path) -> None:
+    assert_asked_wrongly(docs(folder, "myapp.nothing"), "myapp.nothing")
+    result = docs(folder, "myapp.keys:AppKeys", "--format", "pdf")
+    assert result.returncode == 2
+    assert "markdown" in result.stderr
+
+
+def test_the_help_teaches_with_examples(folder: Path) -> None:
+    said = printed(docs(folder, "--help"))
+    for example in (
+        "keystead docs myapp.keys:AppKeys",
+        "keystead docs myapp.keys --format html > keys.html",
+        "keystead docs myapp.keys --out docs/keys --check",
+    ):
+        assert example in said
+    assert "<bool>" not in said
+
+
+def test_nothing_of_a_store_is_touched(folder: Path) -> None:
+    printed(docs(folder, "myapp.keys:AppKeys"))
+    assert files(folder) == ["myapp"]

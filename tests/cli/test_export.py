@@ -1,0 +1,117 @@
+"""`keystead export` as a user meets it: a real process, and a program of the user's own."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from keystead.kits import KITS
+from tests.serving import environment, keystead_command
+
+PROGRAM = '''
+from keystead.schema import Counter, Keyspace, Value, after
+from pydantic import BaseModel
+
+class User(BaseModel):
+    name: str
+    mail: str | None = None
+
+class AppKeys(Keyspace):
+    """Users."""
+
+    user = Value("user:{uid:int}", User, lifetime=after("30d"), doc="who the user is")
+    count = Counter("count:{uid:int}", lifetime=after("1d"))
+
+class TokenKeys(Keyspace):
+    """Tokens."""
+
+    token = Value("token:{id}", str, lifetime=after("1d"), doc="a token")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "myapp").mkdir()
+    (tmp_path / "myapp" / "__init__.py").touch()
+    (tmp_path / "myapp" / "keys.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def export(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        keystead_command("export", *arguments),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def printed(result: subprocess.CompletedProcess[str]) -> str:
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def test_json_schema_is_printed(folder: Path) -> None:
+    text = printed(export(folder, "myapp.keys"))
+    found = json.loads(text)
+    assert found["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert list(found["keyspaces"]) == ["AppKeys", "TokenKeys"]
+    assert found["keyspaces"]["AppKeys"]["families"]["user"]["value"] == {"$ref": "#/$defs/User"}
+    assert found["$defs"]["User"]["required"] == ["name", "mail"]
+    assert printed(export(folder, "myapp.keys", "--json")) == text
+
+
+def test_typescript_is_printed(folder: Path) -> None:
+    text = printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
+    assert "export interface User {\n  name: string;\n  mail: string | null;\n}\n" in text
+    assert "export type CountKey = `count:${string}`;" in text
+    assert "TokenKey" not in text
+    assert text.endswith("}\n")
+
+
+def test_typescript_can_be_had_as_json(folder: Path) -> None:
+    text = printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
+    assert json.loads(printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript", "--json"))) == {
+        "typescript": text
+    }
+
+
+def test_a_file_is_written_with_its_folder_and_only_if_it_changes(folder: Path) -> None:
+    command = ("myapp.keys", "--format", "typescript", "--out", "web/src/keys.ts")
+    assert printed(export(folder, *command)) == "wrote web/src/keys.ts\n"
+    written = (folder / "web" / "src" / "keys.ts").read_bytes()
+    assert written.decode() == printed(export(folder, "myapp.keys", "--format", "typescript"))
+    assert b"\r" not in written
+    assert printed(export(folder, *command)) == "web/src/keys.ts is up to date\n"
+    assert json.loads(printed(export(folder, *command, "--json"))) == {"file": "web/src/keys.ts", "changed": False}
+
+
+@pytest.mark.parametrize("form", ["json-schema", "typescript"])
+def test_without_a_name_the_kits_are_meant(folder: Path, form: str) -> None:
+    assert printed(export(folder, "--format", form)) == printed(export(folder, *KITS, "--format", form))
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
+    result = export(folder, "myapp.keys", "--out", "myapp")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("keystead: cannot ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_unknown_name_or_form_is_asked_wrongly(folder: Path) -> None:
+    unknown = export(folder, "myapp.nothing")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert unknown.stderr.startswith("keystead: ")
+    assert export(folder, "myapp.keys", "--format", "rust").returncode == 2
+
+
+def test_the_help_teaches_with_examples(folder: Path) -> None:
+    said = printed(export(folder, "--help"))
+    assert "keystead export myapp.keys --format typescript --out web/src/keys.ts" in said
+    assert "2^53" in said
+    assert "<bool>" not in said
