@@ -25,39 +25,47 @@ class Subject(StrEnum):
     sqlite = "sqlite"
     growth = "growth"
     sweep = "sweep"
+    doctor = "doctor"
     all = "all"
 
 
-async def _redis(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+async def _redis(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import on_redis
 
     return await on_redis.run(QUICK if quick else FULL, progress)
 
 
-async def _sqlite(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+async def _sqlite(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import on_sqlite
 
     return await on_sqlite.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
-async def _growth(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+async def _growth(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import growth
 
     return await growth.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
-async def _sweep(folder: Path, progress: Progress, quick: bool) -> list[Row]:
+async def _sweep(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import sweep
 
     return await sweep.run(folder, progress, quick=quick)
 
 
+async def _doctor(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_doctor
+
+    return await on_doctor.run(folder, progress, quick=quick, keys=keys)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
-RUNS: dict[Subject, Callable[[Path, Progress, bool], Awaitable[list[Row]]]] = {
+RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
     Subject.sqlite: _sqlite,
     Subject.growth: _growth,
     Subject.sweep: _sweep,
+    Subject.doctor: _doctor,
 }
 
 
@@ -69,6 +77,10 @@ def main(
     quick: Annotated[
         bool, typer.Option("--quick", help="A try of some seconds with few keys. Its numbers mean little.")
     ] = False,
+    keys: Annotated[
+        int | None,
+        typer.Option(min=2_000, help="How many keys the doctor is given.", show_default="1,000,000"),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
     json: Annotated[
         Path | None, typer.Option(help="Where to save the result.", show_default="bench/results/<time>.json")
@@ -83,6 +95,7 @@ def main(
     sqlite: raw sqlite3, diskcache and lmdb on files of the same disk.
     growth: GET, SET and memory at 1,000,000 keys against 10,000.
     sweep: the longest call while 1,000,000 expired keys are removed.
+    doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.
@@ -96,7 +109,7 @@ def main(
         console.print(
             f"[yellow]note[/] {folder} is in memory: a sync costs nothing there; pass --folder on a real disk"
         )
-    rows = asyncio.run(_run(wanted, folder, report.Bar(console), quick))
+    rows = asyncio.run(_run(wanted, folder, report.Bar(console), quick, keys))
     report.show(rows, console)
     if quick:
         console.print("[yellow]note[/] a quick run is too short to judge by")
@@ -107,12 +120,12 @@ def main(
         raise typer.Exit(1)
 
 
-async def _run(wanted: Sequence[Subject], folder: Path, progress: Progress, quick: bool) -> list[Row]:
+async def _run(wanted: Sequence[Subject], folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     rows: list[Row] = []
     for subject in wanted:
         place = Path(tempfile.mkdtemp(prefix=f"{subject}-", dir=folder))
         try:
-            rows += await RUNS[subject](place, progress, quick)
+            rows += await RUNS[subject](place, progress, quick, keys)
         finally:
             shutil.rmtree(place, ignore_errors=True)
     return rows

@@ -167,6 +167,8 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         "keystead/py.typed",
         "keystead/server/pages/start.html",
         "keystead/server/pages/static/start.css",
+        "keystead/schema/docs/pages/document.html",
+        "keystead/schema/docs/pages/style.css",
     } <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 
@@ -176,3 +178,21 @@ def test_the_reference_pages_are_what_the_code_says() -> None:
         [sys.executable, "scripts/reference.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
+
+
+def test_the_key_documents_of_the_kits_are_what_the_code_says() -> None:
+    checked = subprocess.run(
+        [Path(sys.executable).with_name("keystead"), "docs", "--out", "docs/keys", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_kits_have_no_findings() -> None:
+    checked = subprocess.run(
+        [Path(sys.executable).with_name("keystead"), "check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 class KeysteadError(Exception):
     """The root of all errors of Keystead. `code` never changes between releases; the sentence may.
 
-    `results` is set by `Keyspace.run`: the result of each operation in order, an error in the place of each that failed.
+    `results` is set by `Keyspace.run`: the result of each operation, an error in the place of each that failed.
     """
 
     code: ClassVar[str] = "keystead"

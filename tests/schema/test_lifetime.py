@@ -108,7 +108,7 @@ def test_lifetimes_are_said_in_words() -> None:
     assert in_words(5_400_000) == "1 hour 30 minutes"
     assert after("30d").describe() == "30 days"
     assert (
-        sliding("30m", touch_every="1m").describe() == "30 minutes after the last use; touched at most every 1 minute"
+        sliding("30m", touch_every="1m").describe() == "30 minutes after the last use; touched at most once in 1 minute"
     )
     assert until("expires_at", at_most="14d").describe() == "until `expires_at`, at most 14 days"
     assert end_of_day("UTC").describe() == "end of the day (UTC)"

@@ -13,9 +13,10 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, RootModel, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, RootModel, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
+from keystead import Hash, never
 from keystead.errors import BadDeclaration, BadValue, Unreadable
 from keystead.schema.codec import Codec, OmittedIfNone, Versions, codec_for
 from keystead.schema.seal import KeyRing, Sealed, SealError, unsealed
@@ -372,6 +373,26 @@ def test_a_text_that_is_not_sealed_names_no_key(text: str) -> None:
 def test_the_repr_of_a_model_leaves_sealed_fields_out() -> None:
     assert repr(SESSION) == "Session(uid='42', ver=1)"
     assert str(SESSION) == "uid='42' ver=1"
+
+
+def test_the_repr_of_a_model_that_is_stored_field_by_field_leaves_sealed_fields_out() -> None:
+    class Inner(BaseModel):
+        name: str
+        token: Sealed[str]
+
+    class Outer(BaseModel):
+        uid: str
+        token: Sealed[str] | None = Field(default=None, serialization_alias="accessToken")
+        inner: Inner
+
+    Hash("account:{id}", Outer, lifetime=never("a test"))
+    outer = Outer(uid="42", token=SECRET, inner=Inner(name="a", token=OTHER))
+    assert repr(outer) == "Outer(uid='42', inner=Inner(name='a'))"
+
+
+def test_a_root_model_that_shows_what_it_seals_cannot_be_stored_field_by_field() -> None:
+    with pytest.raises(BadDeclaration, match=r"^secret:{id}: .* without a RootModel"):
+        Hash("secret:{id}", RootModel[Sealed[str]], lifetime=never("a test"))
 
 
 def test_the_json_of_a_model_shows_sealed_fields_as_sealed() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from keystead.errors import BadValue, Unreadable
 from keystead.schema.codec import codec_for
-from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoTime, deadline_ms
+from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoSeconds, IsoTime, deadline_ms
 
 SEOUL = timezone(timedelta(hours=9))
 NEW_YEAR = datetime(2024, 12, 31, 15, tzinfo=UTC)
@@ -53,6 +53,10 @@ def test_iso_time_is_written_in_utc() -> None:
     assert codec_for(IsoTime).encode(datetime(2025, 1, 1, tzinfo=SEOUL), "k") == b"2024-12-31T15:00:00.000Z"
 
 
+def test_iso_seconds_are_written_in_utc_without_a_fraction() -> None:
+    assert codec_for(IsoSeconds).encode(datetime(2026, 2, 23, 19, tzinfo=SEOUL), "k") == b"2026-02-23T10:00:00Z"
+
+
 @given(MOMENTS)
 def test_epoch_ms_comes_back_cut_to_the_millisecond_before(moment: datetime) -> None:
     codec = codec_for(EpochMs)
@@ -69,6 +73,12 @@ def test_epoch_seconds_come_back_cut_to_the_second_before(moment: datetime) -> N
 def test_iso_time_comes_back_cut_to_the_millisecond_before(moment: datetime) -> None:
     codec = codec_for(IsoTime)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(milliseconds=1))
+
+
+@given(MOMENTS)
+def test_iso_seconds_come_back_cut_to_the_second_before(moment: datetime) -> None:
+    codec = codec_for(IsoSeconds)
+    assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(seconds=1))
 
 
 def test_a_moment_before_1970_is_cut_towards_the_past_too() -> None:
@@ -116,6 +126,28 @@ def test_a_time_comes_back_in_utc() -> None:
 def test_a_text_that_is_no_time_with_an_offset_is_not_read(text: str) -> None:
     with pytest.raises(Unreadable):
         codec_for(IsoTime).decode(text.encode(), "k")
+
+
+@pytest.mark.parametrize("text", ["2024-12-31T15:00:00Z", "2024-12-31T15:00:00.000Z", "2025-01-01T00:00:00+09:00"])
+def test_iso_seconds_are_read_from_any_iso_8601_time_with_an_offset(text: str) -> None:
+    moment = codec_for(IsoSeconds).decode(text.encode(), "k")
+    assert (moment, moment.tzinfo) == (NEW_YEAR, UTC)
+
+
+@pytest.mark.parametrize("text", ["2024-12-31T15:00:00", "2024-12-31", "1735657200", ""])
+def test_iso_seconds_are_refused_in_the_words_of_iso_time(text: str) -> None:
+    said = []
+    for type_ in (IsoSeconds, IsoTime):
+        with pytest.raises(Unreadable, match="with its offset") as caught:
+            codec_for(type_).decode(text.encode(), "k")
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("value", [datetime(2024, 12, 31), "2024-12-31T15:00:00Z", 1735657200, None])
+def test_only_an_aware_datetime_is_written_as_iso_seconds(value: Any) -> None:
+    with pytest.raises(BadValue, match="should be a datetime"):
+        codec_for(IsoSeconds).encode(value, "k")
 
 
 @pytest.mark.parametrize("json", ["true", "1.5", '"1735657200000"', "null", '"2024-12-31T15:00:00Z"', "1" + "0" * 30])

@@ -6,8 +6,14 @@ import typer
 
 import keystead
 from keystead.cli.check import check
+from keystead.cli.delete import delete
+from keystead.cli.docs import docs
+from keystead.cli.doctor import doctor
+from keystead.cli.erase import erase
+from keystead.cli.export import export
 from keystead.cli.flags import NO_VALUE, Command, Group
 from keystead.cli.serve import serve
+from keystead.cli.show import show
 
 __all__ = ["main"]
 
@@ -19,8 +25,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
-app.command(cls=Command)(serve)
-app.command(cls=Command)(check)
+for command in (serve, check, doctor, docs, export, show, delete, erase):
+    app.command(cls=Command)(command)
 
 
 def _print_version(wanted: bool) -> None:

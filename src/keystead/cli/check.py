@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
-from keystead.cli.targets import Json, Targets, keyspaces, opened, run
-from keystead.errors import BadDeclaration, shown
+from keystead.cli.leave import FAILED
+from keystead.cli.targets import Json, Targets, keyspaces, opened, place_of, run
+from keystead.errors import BadDeclaration
 from keystead.kits import KITS
 from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
@@ -72,29 +70,8 @@ def _declared(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list
             found.update(dict.fromkeys(keyspaces([target])))
         except BadDeclaration as error:
             code = error.finding if error.finding in CODES else "bad-declaration"
-            findings[Finding(code, _place(error), str(error), CODES[code].remedy)] = None
-        except typer.Exit:
-            raise
-        except Exception as error:
-            said = shown(" ".join(str(error).split()))
-            leave(f"{target} cannot be imported, {_place(error)}: {type(error).__name__}: {said}", ASKED_WRONGLY)
+            findings[Finding(code, place_of(error), str(error), CODES[code].remedy)] = None
     return list(found), list(findings)
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the declaration: the innermost line of the module whose import raised this."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{_readable(error.filename)}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    # A module's code is a frame of this name; the bodies of its classes and its functions are frames above it.
-    file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), frames[-1].filename)
-    line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)
-    return f"{_readable(file)}:{line}"
-
-
-def _readable(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _print_json(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> None:

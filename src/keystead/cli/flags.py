@@ -1,14 +1,20 @@
-"""Command classes whose help shows a flag as what it is: a name without a value."""
+"""Command classes whose help is for people: a flag is a name without a value, an argument has no type of Python's."""
 
 from typing import Any
 
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 # As the `metavar` of a flag: Typer would write `<bool>` beside it, as if a value could follow.
 NO_VALUE = ""
 
 
 class Command(TyperCommand):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:
+            if isinstance(param, TyperArgument):
+                param.display_type_rich = _nothing  # type: ignore[assignment, method-assign]
+
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _without_value(super().get_help_option(ctx))
 
@@ -16,6 +22,10 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _without_value(super().get_help_option(ctx))
+
+
+def _nothing(**_: Any) -> str:
+    return ""
 
 
 def _without_value(option: Any) -> TyperOption | None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from keystead import connect
 from keystead.cli.leave import ASKED_WRONGLY, leave
-from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra
+from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
 from keystead.kits import KITS
 from keystead.schema import Family, KeyRing, Keyspace
 from keystead.server import Settings
@@ -36,7 +38,8 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for 
 def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
     """The keyspaces of these names; without names, those of all kits.
 
-    Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none.
+    Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none, or where
+    importing its module fails for another reason.
     """
     if "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does, so that a program in this folder is found
@@ -60,7 +63,11 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
                 f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
                 ASKED_WRONGLY,
             )
+        _cannot_import(target, error)
+    except BadDeclaration:
         raise
+    except Exception as error:
+        _cannot_import(target, error)
     declared = {
         name: one
         for name, one in vars(module).items()
@@ -75,6 +82,27 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     if not own:
         leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
     return own
+
+
+def _cannot_import(target: str, error: Exception) -> NoReturn:
+    said = shown(" ".join(str(error).split()))
+    leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {said}", ASKED_WRONGLY)
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the declaration: the innermost line of the module whose import raised this."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_readable(error.filename)}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    # A module's code is a frame of this name; the bodies of its classes and its functions are frames above it.
+    file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), frames[-1].filename)
+    line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)
+    return f"{_readable(file)}:{line}"
+
+
+def _readable(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:

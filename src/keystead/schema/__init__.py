@@ -22,7 +22,7 @@ from keystead.schema.pattern import Pattern
 from keystead.schema.placeholder import placeholder
 from keystead.schema.relation import VALUE, link
 from keystead.schema.seal import KeyRing, Sealed
-from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoTime
+from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoSeconds, IsoTime
 
 __all__ = [
     "VALUE",
@@ -36,6 +36,7 @@ __all__ = [
     "EpochSeconds",
     "Family",
     "Hash",
+    "IsoSeconds",
     "IsoTime",
     "KeyRing",
     "Keyspace",

@@ -93,7 +93,8 @@ class Family(Generic[K]):
         self.lifetime: Lifetime = lifetime
         self.doc = " ".join(given.get("doc", "").split())
         self.role: str = role
-        self.used_by: tuple[str, ...] = tuple(given.get("used_by", ()))
+        used_by = given.get("used_by", ())
+        self.used_by: tuple[str, ...] = (used_by,) if isinstance(used_by, str) else tuple(used_by)
         self.changed = " ".join(given.get("changed", "").split())
         self.name = ""
         self.keyspace: type[Keyspace] | None = None

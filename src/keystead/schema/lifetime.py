@@ -140,8 +140,7 @@ class Sliding(Lifetime):
         return now_ms + self.ms
 
     def describe(self) -> str:
-        every = f"; touched at most every {in_words(self.touch_every_ms)}"
-        return f"{in_words(self.ms)} after the last use{every}"
+        return f"{in_words(self.ms)} after the last use; touched at most once in {in_words(self.touch_every_ms)}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from keystead.errors import BadValue
 
-__all__ = ["BigInt", "EpochMs", "EpochSeconds", "IsoTime", "deadline_ms"]
+__all__ = ["BigInt", "EpochMs", "EpochSeconds", "IsoSeconds", "IsoTime", "deadline_ms"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -126,8 +126,11 @@ def _read_iso(value: Any) -> datetime:
     raise _refused("should be a time such as 2024-12-31T15:00:00.000Z, with its offset")
 
 
-def _write_iso(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+def _write_iso(timespec: Literal["milliseconds", "seconds"]) -> Callable[[datetime], str]:
+    def write(value: datetime) -> str:
+        return value.astimezone(UTC).isoformat(timespec=timespec).removesuffix("+00:00") + "Z"
+
+    return write
 
 
 def _integer(value: Any) -> int:
@@ -172,9 +175,27 @@ EpochSeconds = Annotated[
 
 IsoTime = Annotated[
     datetime,
-    _Stored(_aware, _read_iso, _write_iso, core_schema.str_schema(), {"type": "string", "format": "date-time"}),
+    _Stored(
+        _aware,
+        _read_iso,
+        _write_iso("milliseconds"),
+        core_schema.str_schema(),
+        {"type": "string", "format": "date-time"},
+    ),
 ]
 """An aware datetime, stored as JavaScript's `toISOString()` writes it; any ISO 8601 time with an offset is read."""
+
+IsoSeconds = Annotated[
+    datetime,
+    _Stored(
+        _aware,
+        _read_iso,
+        _write_iso("seconds"),
+        core_schema.str_schema(),
+        {"type": "string", "format": "date-time"},
+    ),
+]
+"""An aware datetime, stored in whole seconds: `2026-02-23T10:00:00Z`; any ISO 8601 time with an offset is read."""
 
 BigInt = Annotated[
     int,

@@ -208,8 +208,8 @@ class Store(ABC):
 
         A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`) that does not
         hold, stops the whole: the Outcome is then false and says which step it was. An error of any step is raised,
-        and then, too, nothing took effect. One round trip. Put required steps first where you can: on Redis a step that may
-        stop after others have written makes the server keep a copy of what they write over.
+        and then, too, nothing took effect. One round trip. Put required steps first where you can: on Redis a step
+        that may stop after others have written makes the server keep a copy of what they write over.
         """
         planned = [_plan(step) for step in steps]
         for step in planned:

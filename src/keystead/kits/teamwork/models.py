@@ -2,22 +2,11 @@
 
 # ruff: noqa: N815 - fields are named as they are stored
 
-from datetime import UTC, datetime
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, ConfigDict
 
-
-def _to_seconds(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
-
-
-IsoSeconds = Annotated[
-    AwareDatetime,
-    PlainSerializer(_to_seconds, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
-]
-"""An aware datetime, stored in whole seconds of UTC: `2026-02-23T10:00:00Z`. A finer part is cut off."""
+from keystead.schema import IsoSeconds
 
 
 class UserSession(BaseModel):

@@ -13,7 +13,7 @@ from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.docs.words import Model, models
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
-from keystead.schema.kinds import Channel, Set
+from keystead.schema.kinds import Channel
 from keystead.schema.placeholder import TYPES
 
 _LONGEST_SHAPE = 90  # in a cell of the table; what is longer stands in the family's own section only
@@ -133,7 +133,7 @@ def _entry(family: Family[Any], keyspace: type[Keyspace]) -> Entry:
         kind=family.kind_name,
         role=family.role,
         doc=family.doc,
-        value=_value(family),
+        value=family.value_shape,
         lifetime=_lifetime(family),
         operations=operations(family),
         used_by=family.used_by,
@@ -154,14 +154,3 @@ def _lifetime(family: Family[Any]) -> str:
 
 def _kinds(keyspace: type[Keyspace]) -> dict[str, type[Any]]:
     return {family.kind_name: family.verbs for family in keyspace.families.values()}
-
-
-def _value(family: Family[Any]) -> str:
-    """The shape of the value, with the name of what has it where a key holds several or none."""
-    match family:
-        case Set():
-            return f"member: {family.value_shape}"
-        case Channel():
-            return f"message: {family.value_shape}"
-        case _:
-            return family.value_shape

@@ -68,3 +68,7 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:
         return {"message": self.message}
+
+    @property
+    def value_shape(self) -> str:
+        return f"message: {self.message.describe()}"

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from keystead.errors import BadDeclaration, BadValue, Unreadable
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for, without_none
+from keystead.schema.codec.hiding import hide_sealed_fields
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.grown import GrownKey
@@ -209,6 +210,8 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
                 stored = info.serialization_alias or info.alias or name
                 self._names[name] = stored
                 self.fields[stored] = codec_for(without_none(info.rebuild_annotation()), where=f"{pattern}, {name}")
+            if any(codec.sealed for codec in self.fields.values()):
+                hide_sealed_fields(type_, where=pattern)
         elif get_origin(type_) is dict:
             name_type, value_type = get_args(type_)
             self._field: Codec[Any] = fields or codec_for(name_type, where=pattern)

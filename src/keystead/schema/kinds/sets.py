@@ -74,3 +74,7 @@ class Set(Family[SetKey[M]], Generic[M]):
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:
         return {"member": self.member}
+
+    @property
+    def value_shape(self) -> str:
+        return f"member: {self.member.describe()}"

@@ -1,0 +1,21 @@
+"""How a command asks before it deletes."""
+
+import sys
+
+import typer
+
+from keystead.cli.leave import ASKED_WRONGLY, leave
+
+
+def refuse_without_terminal(yes: bool, dry_run: bool) -> None:
+    """Leave with exit code 2 where nobody can be asked."""
+    if not yes and not dry_run and not sys.stdin.isatty():
+        leave(
+            "nothing was deleted: there is no terminal to ask on; add --yes, or --dry-run to see what would be deleted",
+            ASKED_WRONGLY,
+        )
+
+
+def confirmed(question: str, yes: bool) -> bool:
+    """Whether a person says yes. Asked on the error stream, so that the output stays clean."""
+    return yes or typer.confirm(question, err=True)

@@ -1,0 +1,175 @@
+"""`keystead show`: what is in a store, by family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from keystead.cli.progress import progress
+from keystead.cli.stopping import stoppable
+from keystead.cli.targets import Json, Keys, Stores, bound, family_named, keyspaces, run
+from keystead.cli.words import counted
+from keystead.schema.belonging import name_of
+from keystead.schema.doctor import QuarantineKeys
+from keystead.schema.doctor.deadlines import roughly
+from keystead.schema.survey import TTLS, FamilySurvey, Survey, SurveyProgress, survey
+
+_FAMILY_HELP = (
+    "A family to be shown in detail: counter, or WidgetKeys.counter; quarantine is what the doctor set aside."
+)
+_SAMPLES_HELP = "How many keys of each family are shown with their values, sealed fields hidden."
+
+_UNBROKEN = 200
+_LONGEST = 500  # characters of a value that are shown to people
+
+FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
+Samples = Annotated[int, typer.Option("--samples", metavar="NUMBER", min=0, help=_SAMPLES_HELP)]
+
+
+def show(
+    family: FamilyName = None,
+    keys: Keys = None,
+    store: Stores = None,
+    samples: Samples = 3,
+    as_json: Json = False,
+) -> None:
+    """Show what is in a store by family: how many keys, how large, how long they have left, and samples.
+
+    It scans while the application runs and blocks nobody. Sizes are those of keys and values as they were written;
+    "about" says that not all values were read. Nothing sealed is opened.
+
+    [bold]Examples[/bold]
+
+      keystead show --keys myapp.keys:AppKeys
+
+      keystead show session --keys myapp.keys --samples 10
+
+      keystead show quarantine --json
+    """
+    classes = keyspaces(keys)
+    wanted = None if family is None else {family_named(family, [*classes, QuarantineKeys])}
+    said = _Said()
+
+    async def work() -> int:
+        with stoppable(said.stopped), progress("counting") as shown:
+
+            def on_progress(now: SurveyProgress) -> None:
+                said.examined = now.examined
+                shown(now.examined, now.total)
+
+            async with bound(classes if wanted is None else [*classes, QuarantineKeys], store) as bound_keys:
+                found = await survey(bound_keys, wanted, samples, on_progress=on_progress)
+        if as_json:
+            typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False, default=str))
+        else:
+            _print(found, wanted is not None)
+        return 0
+
+    run(work)
+
+
+class _Said:
+    examined = 0
+
+    def stopped(self) -> str:
+        return f"stopped after {counted(self.examined, 'key')}; nothing was changed"
+
+
+def _print(found: Survey, detailed: bool) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _UNBROKEN
+    if detailed:
+        for one in found.families:
+            _print_family(console, one)
+        return
+    console.print(_table(found))
+    for one in found.families:
+        if one.samples:
+            console.print()
+            console.print(Text(name_of(one.family), "bold"))
+            _print_samples(console, one)
+    console.print(_summary(found))
+    if found.unknown:
+        belong = f"{counted(found.unknown, 'key belongs', 'keys belong')} to no family"
+        console.print(f"{belong}: {', '.join(found.unknown_examples)}", soft_wrap=True)
+
+
+def _table(found: Survey) -> Table:
+    table = Table(header_style="bold")
+    for column in ("family", "key", "kind"):
+        table.add_column(column, overflow="fold")
+    for column in ("keys", "bytes", *(f"TTL {name}" for name in TTLS)):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in found.families:
+        left = [f"{count:,}" if count else "" for count in one.ttls.values()]
+        table.add_row(
+            name_of(one.family),
+            Text(one.family.pattern.display),
+            one.family.kind_name,
+            f"{one.count:,}",
+            _bytes(one),
+            *left,
+        )
+    return table
+
+
+def _print_family(console: Console, one: FamilySurvey) -> None:
+    family = one.family
+    console.print(Text(name_of(family), "bold"))
+    rows: Iterable[tuple[str, str]] = (
+        ("key", family.pattern.display),
+        ("kind", family.kind_name),
+        ("role", family.role),
+        ("value", family.value_shape),
+        ("lifetime", family.lifetime.describe()),
+        ("doc", family.doc),
+        ("keys", f"{one.count:,}"),
+        ("bytes", _bytes(one)),
+        ("TTL", ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count) or "none left"),
+    )
+    table = Table.grid(padding=(0, 2))
+    for name, said in rows:
+        if said:
+            table.add_row(Text(name, "dim"), Text(said))
+    console.print(_indented(table, 2))
+    _print_samples(console, one)
+
+
+def _print_samples(console: Console, one: FamilySurvey) -> None:
+    for sample in one.samples:
+        left = "no deadline" if sample.left_ms is None else f"{roughly(sample.left_ms)} left"
+        console.print(_indented(Text.assemble(sample.key, "  ", (left, "dim")), 2))
+        console.print(_indented(Text(_cut(sample.value), "dim"), 4))
+
+
+def _indented(what: Text | Table, by: int) -> Padding:
+    return Padding(what, (0, 0, 0, by), expand=False)
+
+
+def _cut(value: Any) -> str:
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}… ({len(said):,} characters)"
+
+
+def _bytes(one: FamilySurvey) -> str:
+    size, unit = float(one.bytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    number = f"{size:,.0f}" if unit == "B" or size >= 100 else f"{size:,.1f}"
+    return f"{'about ' if one.about else ''}{number} {unit}"
+
+
+def _summary(found: Survey) -> str:
+    there = sum(1 for one in found.families if one.count)
+    return f"{counted(found.count, 'key')} in {there} of {counted(len(found.families), 'family', 'families')}"

@@ -1,0 +1,62 @@
+"""Codec: how the values of one type are stored, whatever the type."""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from keystead.errors import Unreadable, shown
+from keystead.schema.codec.versions import Versions
+from keystead.schema.seal import KeyRing
+
+T = TypeVar("T")
+
+
+class Codec(ABC, Generic[T]):
+    """How the values of one type are stored. Made by `codec_for`."""
+
+    type: Any
+    """The declared type."""
+    sealed: bool = False
+    """Whether any field, at any depth, is sealed. Then `encode` and `decode` need a ring."""
+    versions: Versions | None = None
+    field_names: frozenset[str] = frozenset()
+    """The names that the fields of a model have in Python; none for other types."""
+
+    @abstractmethod
+    def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
+        """The bytes to store under `key`, in its field `name` if the key is a hash. Raises `BadValue`."""
+
+    @abstractmethod
+    def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
+        """The value of what is stored. Raises `Unreadable`."""
+
+    @abstractmethod
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of what is written."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The shape of the value in a few words, for the key document."""
+
+    def shown(self, data: bytes, key: str) -> Any:
+        """What is stored, as JSON that an operator may see: sealed fields as `(sealed)`, and nothing is opened.
+
+        For what cannot be read it is `{"unreadable": reason}`; nothing is raised.
+        """
+        try:
+            self.decode(data, key)
+        except Unreadable as error:
+            return {"unreadable": str(error).removeprefix(f"{shown(key)}: ")}
+        return self._picture(data)
+
+    def version_of(self, data: bytes) -> int | None:
+        """The version that a stored object says it is; `None` if the family has no versions or this is no object."""
+        return None
+
+    def _picture(self, data: bytes) -> Any:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,103 @@
+"""Blueprint: what Pydantic knows of a type, and what the codecs need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from keystead.errors import BadDeclaration
+from keystead.schema.codec.core_schemas import (
+    CLASSES,
+    FIELDS,
+    CoreSchemas,
+    all_names,
+    fields_of,
+    is_sealed,
+    may_hold_floats,
+    stored_name,
+)
+from keystead.schema.codec.json_schemas import resolved
+from keystead.schema.codec.sentences import STORABLE, Problem, bad_type, bad_version, problems_of
+from keystead.schema.codec.shapes import shape_of_value
+from keystead.schema.codec.storable import look_over, storable_kinds
+from keystead.schema.codec.stored_schema import StoredSchema
+from keystead.schema.codec.versions import Versions
+from keystead.schema.seal import NoSealing, Sealing
+
+
+class Blueprint:
+    """A type as Pydantic understands it, looked over for what could not be stored and read back."""
+
+    def __init__(self, type_: Any, place: str) -> None:
+        """`place` stands before the sentence of each error. Raises `BadDeclaration`."""
+        self.type = type_
+        self._place = place
+        try:
+            self.adapter: TypeAdapter[Any] = TypeAdapter(type_)
+            self.schema = self.adapter.json_schema(mode="serialization", schema_generator=StoredSchema)
+        except (PydanticUserError, TypeError, NameError, ValueError) as error:
+            raise self._bad(str(error).partition("\n")[0].partition(". ")[0].rstrip("."), STORABLE) from None
+        core = CoreSchemas(self.adapter.core_schema)
+        self.sealed = any(map(is_sealed, core.nodes))
+        self.floats = any(map(may_hold_floats, core.nodes))
+        self.names = frozenset(name for node in core.nodes for name in all_names(node))
+        self.kinds = storable_kinds(self.schema, self._bad)
+        root = core.root(core.top, CLASSES)
+        self.class_: type | None = root["cls"] if root else None
+        is_root_model = bool(root and root.get("root_model"))
+        self._root_fields = {} if is_root_model else core.root(core.top, FIELDS) or {}
+        self.field_names = frozenset(name for name, _ in fields_of(self._root_fields))
+        self.name = self.class_.__name__ if self.class_ else shape_of_value(self.schema)
+        look_over(core, self._bad)
+
+    def reason(self, problems: list[Problem]) -> str:
+        """Why a value does not fit, with the places that are known by name, and without anything of the value."""
+        said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        return f"is no {self.name}: {'; '.join(said)}{more}"
+
+    def why_not(self, error: Exception, value: Any, sealing: Sealing | NoSealing | None = None) -> str:
+        """Why a value cannot be written."""
+        if isinstance(error, ValidationError):
+            return self.reason(problems_of(error))
+        # Pydantic's own sentence quotes the value. So each field is asked alone, and only names are taken.
+        wrong = [name for name, _ in fields_of(self._root_fields) if not self._is_writable(value, name, sealing)]
+        fields = f" in {', '.join(wrong)}" if wrong else ""
+        return f"holds something{fields} that does not fit its declaration, or that JSON cannot say"
+
+    def place_of(self, path: Iterable[str | int]) -> str:
+        """A path in a value, in which only declared names are said: other names are data."""
+        return ".".join(str(part) if isinstance(part, int) or part in self.names else "*" for part in path)
+
+    def version_name(self, versions: Versions) -> str | None:
+        """The Python name of the field that holds the version; None if the type does not declare it."""
+        if not self._root_fields:
+            raise self._bad_version("only a model, a dataclass or a TypedDict can have versions", "write one of those")
+        for name, field in fields_of(self._root_fields):
+            if stored_name(name, field) == versions.field:
+                declared = self._resolved(self._resolved(self.schema)["properties"][versions.field])
+                allowed = [declared["const"]] if "const" in declared else declared.get("enum", [versions.current])
+                if declared.get("type") != "integer" or versions.current not in allowed:
+                    advice = f"declare it as {name}: int = {versions.current}"
+                    raise self._bad_version(f"its field {name} cannot hold version {versions.current}", advice)
+                return name
+        return None
+
+    def _is_writable(self, value: Any, name: str, sealing: Sealing | NoSealing | None) -> bool:
+        try:
+            self.adapter.serializer.to_json(value, include={name}, context=sealing, warnings="error")
+        except Exception:
+            return False
+        return True
+
+    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return resolved(schema, self.schema.get("$defs", {}))
+
+    def _bad(self, what: str, advice: str) -> BadDeclaration:
+        return bad_type(self._place, self.type, what, advice)
+
+    def _bad_version(self, what: str, advice: str) -> BadDeclaration:
+        return bad_version(f"{self._place}{what}", advice)

@@ -1,0 +1,49 @@
+"""JSON Schemas: what they refer to, which choices they leave, and of which kinds those are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+CONTAINERS = frozenset({"object", "array"})
+_JSON_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def resolved(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema that a reference leads to; any other schema itself."""
+    while "$ref" in schema:
+        schema = definitions[schema["$ref"].removeprefix("#/$defs/")]
+    return schema
+
+
+def choices_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The schemas of which a value fits one, at any depth of choices; the schema itself if there is no choice."""
+    schema = resolved(schema, definitions)
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if not branches:
+        return [schema]
+    return [choice for branch in branches for choice in choices_of(branch, definitions)]
+
+
+def kinds_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+    """For each choice its type in JSON, or `binary` for bytes, or `anything` where the schema does not say."""
+    for choice in choices_of(schema, definitions):
+        if choice.get("format") == "binary":
+            yield "binary"
+        elif "type" in choice:
+            yield choice["type"]
+        elif "enum" in choice:
+            yield from (_JSON_TYPES.get(type(value), "anything") for value in choice["enum"])
+        else:
+            yield "anything"
+
+
+def dicts_in(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every dict of a tree of dicts and lists, the tree itself first."""
+    if isinstance(tree, dict):
+        yield tree
+        for value in tree.values():
+            yield from dicts_in(value)
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from dicts_in(value)

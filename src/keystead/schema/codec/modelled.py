@@ -1,0 +1,45 @@
+"""What the codecs of all types share that are not plain: Pydantic reads and writes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from keystead.schema.codec.base import Codec
+from keystead.schema.codec.blueprint import Blueprint
+from keystead.schema.codec.sentences import problems_of, unreadable
+from keystead.schema.codec.shapes import shape_of_value
+from keystead.schema.seal import Opening
+
+T = TypeVar("T")
+
+
+class Modelled(Codec[T]):
+    """What all codecs share that ask Pydantic."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self.type = blueprint.type
+        self.sealed = blueprint.sealed
+        self._blueprint = blueprint
+        self._check = blueprint.adapter.validator.validate_python
+        self._validate = blueprint.adapter.validator.validate_json
+        self._serialize = blueprint.adapter.serializer.to_json
+
+    def json_schema(self) -> dict[str, Any]:
+        return copy.deepcopy(self._blueprint.schema)
+
+    def describe(self) -> str:
+        return shape_of_value(self.json_schema())
+
+    def _read(self, json_text: bytes, opening: Opening | None, key: str, name: str, stored: bytes) -> T:
+        try:
+            value: T = self._validate(json_text, strict=True, by_alias=True, context=opening)
+        except ValidationError as error:
+            reason = self._blueprint.reason(problems_of(error))
+        except Exception as error:  # a validator of the model's own may raise anything
+            reason = f"was refused by its own validator ({type(error).__name__})"
+        else:
+            return value
+        raise unreadable(key, name, stored, reason)

@@ -1,0 +1,90 @@
+"""What is said when a value or a declaration is refused: never anything of the value itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic_core import core_schema
+
+from keystead.errors import BadDeclaration, BadValue, Unreadable, shown
+from keystead.schema.seal import SEAL_ERROR
+from keystead.schema.times import INTEGER_ERROR, TIME_ERROR
+
+Refusal = Callable[[str, str], BadDeclaration]
+"""Makes the error of a declaration from what is wrong and what to write instead."""
+
+NOT_TEXT = "is not UTF-8 text"
+NOT_INTEGER = "is not an integer in plain digits"
+NOT_NUMBER = "is not a JSON number"
+NOT_BOOLEAN = "is neither true nor false"
+NO_RING = "has sealed fields, but there are no keys for them; give seal=KeyRing(...)"
+STORABLE = "write str, bytes, int, float, bool, a Pydantic model, a dataclass, or a list or dict of those"
+
+_OWN_ERRORS = frozenset({SEAL_ERROR, TIME_ERROR, INTEGER_ERROR})
+_PYDANTIC_ERRORS = frozenset(get_args(core_schema.ErrorType))
+# Errors of Pydantic's own whose sentence quotes the value, or what a validator of the user said about it.
+_SAID_OTHERWISE = {
+    "assertion_error": "was refused by its own validator",
+    "bytes_invalid_encoding": "is not in the declared encoding",
+    "get_attribute_error": "could not be read",
+    "iteration_error": "could not be read",
+    "mapping_type": "is not a mapping",
+    "union_tag_invalid": "is of no declared choice",
+    "uuid_parsing": "is not a UUID",
+    "value_error": "was refused by its own validator",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a value: where, what kind, and a sentence without the value."""
+
+    path: tuple[str | int, ...]
+    type: str
+    sentence: str
+
+
+def problems_of(error: ValidationError) -> list[Problem]:
+    """What Pydantic found, in its order."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return [Problem(problem["loc"], problem["type"], _sentence(problem["type"], problem["msg"])) for problem in found]
+
+
+def _sentence(kind: str, message: str) -> str:
+    if kind in _SAID_OTHERWISE:
+        return _SAID_OTHERWISE[kind]
+    # An error that a user's validator defines says what the user likes, perhaps the value.
+    return message if kind in _PYDANTIC_ERRORS or kind in _OWN_ERRORS else "was refused by its own validator"
+
+
+def _subject(name: str) -> str:
+    return f"field {shown(name)}" if name else "the value"
+
+
+def bad_value(key: str, name: str, reason: str) -> BadValue:
+    """Why a value cannot be written. `name` is that of a hash field, or empty."""
+    return BadValue(f"{shown(key)}: {_subject(name)} {reason}")
+
+
+def wrong_type(key: str, name: str, wanted: str, value: object) -> BadValue:
+    """That a value is of another type; of the value only its type is said."""
+    return bad_value(key, name, f"must be {wanted}, not {type(value).__name__}")
+
+
+def unreadable(key: str, name: str, data: bytes, reason: str) -> Unreadable:
+    """Why what is stored cannot be read. `data` goes with the error, not into its sentence."""
+    return Unreadable(f"{_subject(name)} {reason}", key, data)
+
+
+def bad_version(what: str, advice: str) -> BadDeclaration:
+    """Why versions are not sound, or do not fit their type."""
+    return BadDeclaration(f"{what}; {advice}", "bad-version")
+
+
+def bad_type(place: str, type_: Any, what: str, advice: str) -> BadDeclaration:
+    """Why a type cannot be stored. `place` stands before the sentence."""
+    name = getattr(type_, "__name__", None) if isinstance(type_, type) else None
+    return BadDeclaration(f"{place}{name or type_} cannot be stored: {what}; {advice}", "bad-value-type")

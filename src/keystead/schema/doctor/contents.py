@@ -1,0 +1,257 @@
+"""Contents that are not what the family says: another kind, values that cannot be read, old forms of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from keystead.errors import BadValue, Unreadable
+from keystead.schema.codec import Codec
+from keystead.schema.doctor import guarded
+from keystead.schema.doctor.guarded import Guard
+from keystead.schema.doctor.look import Look, look_again
+from keystead.schema.doctor.quarantine import set_aside, set_entries_aside
+from keystead.schema.doctor.suspicion import Suspicion
+from keystead.schema.reading import UNKNOWN
+from keystead.schema.seal import KeyRing
+from keystead.stores import Command, field_holds, holds
+
+_SEALED: Final = re.compile(rb"sealed\.[A-Za-z0-9_-]{1,32}\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22,}")
+_AT_ONCE: Final = 200  # entries that are set aside in one step
+_KINDS: Final = {"zset": "sorted set", "stream": "log"}
+
+
+class WrongKind(Suspicion):
+    """A key of another kind than its family."""
+
+    code = "wrong-kind"
+    removes = True
+    _kind = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"it is a {_KINDS.get(self._kind, self._kind)}, and the family is a {self.family.kind_name}"
+
+    async def confirm(self) -> bool:
+        [kind, self.look.left_ms] = await self.look.store.run([("TYPE", self.look.key), ("PTTL", self.look.key)])
+        self._kind = kind.decode()
+        return self._kind not in ("none", self.family.kind)
+
+    async def fix(self) -> bool:
+        look, content = self.look, None
+        if self._kind == "string":
+            [content] = await look.store.run([("MGET", look.key)])
+            content = content[0]
+        self.note = await set_aside(
+            look.store, look.key.encode(), self._kind, self.code, look.now_ms, look.left_ms, content
+        )
+        return not self.note
+
+
+class UnreadableValue(Suspicion):
+    """A value, or the record in a hash, that is not what the family says."""
+
+    code = "unreadable"
+    removes = True
+
+    @property
+    def sentence(self) -> str:
+        return self.look.problem or "it cannot be read"
+
+    async def confirm(self) -> bool:
+        again = await look_again(self.look)
+        if again is None or again.problem is None:
+            return False
+        self.look = again
+        return True
+
+    async def fix(self) -> bool:
+        look = self.look
+        self.note = _left_alone(look) or await set_aside(
+            look.store, look.key.encode(), self.family.kind, self.code, look.now_ms, look.left_ms, look.raw
+        )
+        return not self.note
+
+
+class UnreadableEntries(Suspicion):
+    """Entries of a key that are not what the family says. The others are good, and stay."""
+
+    code = "unreadable"
+
+    def __init__(self, look: Look, entries: list[Any], problem: str) -> None:
+        super().__init__(look)
+        self.entries = entries
+        self._problem = problem
+
+    @property
+    def place(self) -> object:
+        return id(self.look.store), self.look.key, repr(self.entries[0])
+
+    @property
+    def sentence(self) -> str:
+        count = "one of its entries" if len(self.entries) == 1 else f"{len(self.entries)} of its entries"
+        return f"{count} cannot be read: {self._problem}"
+
+    async def confirm(self) -> bool:
+        return True  # they were seen so, by one command
+
+    async def fix(self) -> bool:
+        look = self.look
+        for start in range(0, len(self.entries), _AT_ONCE):
+            some = self.entries[start : start + _AT_ONCE]
+            self.note = await set_entries_aside(look.store, look.key, self.family.kind, some, look.now_ms, look.left_ms)
+            if self.note:
+                return False
+        return True
+
+
+def _left_alone(look: Look) -> str:
+    """Why an unreadable value is not set aside: it is good, but not for a program with this schema and these keys."""
+    problem = look.problem or ""
+    if "not on the key ring" in problem:
+        return "it may be good: add the key that it is sealed with to the key ring"
+    codec = look.bound.family.codecs.get("value")
+    if codec is not None and codec.versions is not None:
+        version = codec.version_of(look.raw)
+        if version is not None and version > codec.versions.current:
+            return "it may be good: let the doctor of the newer program look at it"
+    return ""
+
+
+# --- old forms ---------------------------------------------------------------------------------------------
+
+
+def old_form(look: Look) -> Suspicion | None:
+    """A record that can be read, but is stored in an old version or sealed with an old key."""
+    if look.value is UNKNOWN:
+        return None
+    family = look.bound.family
+    if family.kind == "hash":
+        fields = [name for name in family.fields if _old_seals(family.fields[name], look, look.fields, name)]
+        return OldFields(look, fields) if fields else None
+    codec = family.codecs["value"]
+    if codec.versions is not None:
+        version = codec.version_of(look.raw)
+        if version is not None and version != codec.versions.current:
+            return OldValue(look, "old-version", f"it is of version {version}, the current is {codec.versions.current}")
+    ring = look.bound.ring
+    old = _old_texts(codec, look.raw, ring)
+    if ring is not None and old and _would_be_gone(old, _rewritten(look)):
+        return OldValue(look, "old-seal", _sealed_with(old, ring))
+    return None
+
+
+class OldEntries(Suspicion):
+    """Items of a list or a log that are sealed with an old key. They have no place of their own to be rewritten in."""
+
+    code = "old-seal"
+    note = "items of a list or a log cannot be rewritten in their place; keep the old key until they are gone"
+
+    def __init__(self, look: Look, old: list[bytes], ring: KeyRing) -> None:
+        super().__init__(look)
+        self._sentence = _sealed_with(old, ring)
+
+    @property
+    def sentence(self) -> str:
+        return self._sentence
+
+    async def confirm(self) -> bool:
+        return True
+
+    async def fix(self) -> bool:
+        return False
+
+
+def old_entries(look: Look, entries: Iterable[Any]) -> OldEntries | None:
+    """Items in an old seal among these."""
+    family, ring = look.bound.family, look.bound.ring
+    codec = family.codecs.get("item")
+    if codec is None or ring is None or not codec.sealed:
+        return None
+    items = (entry[1][1] if family.kind == "stream" else entry for entry in entries)
+    old = [text for item in items for text in _old_texts(codec, item, ring)]
+    return OldEntries(look, old, ring) if old else None
+
+
+class OldValue(Suspicion):
+    def __init__(self, look: Look, code: str, sentence: str) -> None:
+        super().__init__(look)
+        self.code = code
+        self._sentence = sentence
+
+    @property
+    def sentence(self) -> str:
+        return self._sentence
+
+    async def confirm(self) -> bool:
+        return True  # it was seen so, by one command
+
+    async def fix(self) -> bool:
+        look = self.look
+        fresh = _rewritten(look)
+        if fresh is None:
+            self.note = "its value cannot be written in the new form"
+            return False
+        command: Command = ("SET", look.key, fresh, "KEEPTTL")
+        return await guarded.change(look.store, [Guard(look.store, holds(look.key, look.raw))], [command])
+
+
+class OldFields(Suspicion):
+    """A hash with fields that are sealed with an old key."""
+
+    code = "old-seal"
+
+    def __init__(self, look: Look, fields: list[str]) -> None:
+        super().__init__(look)
+        self._fields = fields
+
+    @property
+    def sentence(self) -> str:
+        ring = self.look.bound.ring
+        old = [text for name in self._fields for text in _SEALED.findall(self.look.fields[name.encode()])]
+        return _sealed_with(old, ring) if ring else ""
+
+    async def confirm(self) -> bool:
+        return True
+
+    async def fix(self) -> bool:
+        look, family, ring = self.look, self.family, self.look.bound.ring
+        guards, changes = [], []
+        for name in self._fields:
+            data, codec = look.fields[name.encode()], family.codecs[name]
+            guards.append(Guard(look.store, field_holds(look.key, name, data)))
+            changes += [name, codec.encode(codec.decode(data, look.key, ring, name), look.key, ring, name)]
+        return await guarded.change(look.store, guards, [("HSET", look.key, *changes)])
+
+
+def _old_seals(codec: Codec[Any], look: Look, fields: dict[bytes, bytes], name: str) -> list[bytes]:
+    data = fields.get(name.encode())
+    return [] if data is None else _old_texts(codec, data, look.bound.ring)
+
+
+def _old_texts(codec: Codec[Any], data: bytes, ring: KeyRing | None) -> list[bytes]:
+    """The sealed texts in it that are not sealed with the current key; and plain texts that look like one."""
+    if ring is None or not codec.sealed or b"sealed." not in data:
+        return []
+    current = b"sealed." + ring.current.encode() + b"."
+    return [text for text in _SEALED.findall(data) if not text.startswith(current)]
+
+
+def _rewritten(look: Look) -> bytes | None:
+    """The value in its new form; None: it can be read, but not written as it is."""
+    codec: Codec[Any] = look.bound.family.codecs["value"]
+    try:
+        return codec.encode(look.value, look.key, look.bound.ring)
+    except (BadValue, Unreadable):
+        return None
+
+
+def _would_be_gone(old: list[bytes], fresh: bytes | None) -> bool:
+    """Whether they are real seals: a plain text that only looks like one is written again as it is."""
+    return fresh is None or any(text not in fresh for text in old)
+
+
+def _sealed_with(old: list[bytes], ring: KeyRing) -> str:
+    ids = sorted({text.split(b".")[1].decode() for text in old})
+    return f"it is sealed with the key {', '.join(ids)}, the current is {ring.current}"

@@ -1,0 +1,98 @@
+"""Deadlines that are not what the family says: none, one too late, or one where there should be none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from keystead.errors import BadValue
+from keystead.schema.doctor import guarded
+from keystead.schema.doctor.look import Look, look_again
+from keystead.schema.doctor.suspicion import Suspicion
+from keystead.schema.key import moment
+from keystead.schema.kinds import Value
+from keystead.schema.lifetime import EndOfDay, Until, in_words
+from keystead.schema.reading import UNKNOWN
+from keystead.stores import Required
+
+# How far the clocks of programs and stores may be apart.
+CLOCKS_MS: Final = 5_000
+
+
+def wrong_deadline(look: Look) -> str | None:
+    """The code of what is wrong with the deadline of a key."""
+    lifetime = look.bound.family.lifetime
+    if not lifetime.ends:
+        return "unexpected-deadline" if look.left_ms >= 0 else None
+    if look.left_ms < 0:
+        return "no-deadline"
+    latest_ms = _latest_ms(look)
+    return "late-deadline" if latest_ms is not None and look.now_ms + look.left_ms > latest_ms + CLOCKS_MS else None
+
+
+def _latest_ms(look: Look) -> int | None:
+    """The latest deadline that the family allows a key now; None: it says none."""
+    lifetime, now_ms = look.bound.family.lifetime, look.now_ms
+    if isinstance(lifetime, EndOfDay):
+        return lifetime.at_ms(now_ms + CLOCKS_MS)
+    longest_ms = lifetime.longest_ms
+    known = [] if longest_ms is None else [now_ms + longest_ms]
+    # Only of a Value is the moment in it the deadline: a hash lives until the latest that came with any of its writes.
+    if isinstance(look.bound.family, Value):
+        at_ms = own_moment_ms(look)
+        known += [] if at_ms is None else [at_ms]
+    return min(known, default=None)
+
+
+def own_moment_ms(look: Look) -> int | None:
+    """The moment in the value that it lives until, where that is known."""
+    family = look.bound.family
+    if not isinstance(family.lifetime, Until) or family.takes_deadline or look.value is UNKNOWN:
+        return None
+    try:
+        return moment(family.lifetime, family.field_names, look.key, look.value, {})
+    except BadValue:
+        return None
+
+
+class WrongDeadline(Suspicion):
+    def __init__(self, look: Look, code: str) -> None:
+        super().__init__(look)
+        self.code = code
+
+    @property
+    def sentence(self) -> str:
+        says = self.family.lifetime.describe()
+        if self.code == "no-deadline":
+            return f"it has no deadline, and the family says: {says}"
+        return f"it has {roughly(self.look.left_ms)} left, and the family says: {says}"
+
+    async def confirm(self) -> bool:
+        again = await look_again(self.look)
+        if again is None or wrong_deadline(again) != self.code:
+            return False
+        self.look = again
+        return True
+
+    async def fix(self) -> bool:
+        look, lifetime = self.look, self.family.lifetime
+        if self.code == "unexpected-deadline":
+            return await guarded.change(look.store, [], [Required(("PERSIST", look.key))])
+        at_ms = own_moment_ms(look)
+        # Whoever writes a new moment at the same time wins: the value is compared in the same step.
+        guards = look.unchanged([lifetime.field]) if isinstance(lifetime, Until) and at_ms is not None else []
+        if at_ms is not None and at_ms <= look.now_ms:
+            self.removes = True
+            return await guarded.delete(look.bound, look.key, guards)
+        if isinstance(lifetime, Until) and at_ms is None and lifetime.at_most_ms is None:
+            self.note = f"when it should end cannot be told: {lifetime.field} is not stored, and there is no at_most"
+            return False
+        # NX and LT: nothing lives longer than before, except what had no deadline at all.
+        condition = "NX" if self.code == "no-deadline" else "LT"
+        command = (*lifetime.repair(look.key, look.now_ms, at_ms), condition)
+        return await guarded.change(look.store, guards, [Required(command)])
+
+
+def roughly(ms: int) -> str:
+    """The time in words, in days, hours, minutes or seconds as its size asks for."""
+    step = next((step for step in (86_400_000, 3_600_000, 60_000, 1_000) if ms >= 3 * step), 1_000)
+    return in_words(ms // step * step) or "less than a second"

@@ -1,0 +1,151 @@
+"""Changes that are right at the moment they are made: guards and commands in one atomic step, where it can be had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from keystead.errors import CrossSlot, WrongKind
+from keystead.schema import deletion, listing
+from keystead.schema.family import Bound
+from keystead.stores import Absent, Command, FieldHolds, Holds, Reply, Required, Step, Store
+from keystead.stores.commands import encode
+
+SETTLE_S: Final = 0.25  # between two looks, where one atomic look cannot be had
+
+
+class Guard(NamedTuple):
+    """What must hold, in which store."""
+
+    store: Store
+    step: Step
+
+
+async def holds_now(store: Store, guards: Sequence[Guard], probe: Command | None = None) -> list[Reply] | None:
+    """Whether all guards hold at one moment; the replies of the probe then, if there is one (an empty list otherwise).
+
+    What spans several stores, or several slots of a cluster, cannot be seen at one moment: it is looked at twice, with
+    a pause, so that what is being written in two steps has been written.
+    """
+    own = [guard.step for guard in guards if guard.store is store]
+    steps: list[Step] = [*own, *([] if probe is None else [probe])]
+    if len(own) == len(guards) and _has_atomic_steps(store):
+        try:
+            outcome = await store.atomically(steps)
+        except CrossSlot:
+            pass
+        except WrongKind:
+            return None
+        else:
+            return None if not outcome else outcome.replies[len(own) :]
+    if not await _all_hold(guards):
+        return None
+    await asyncio.sleep(SETTLE_S)
+    if not await _all_hold(guards):
+        return None
+    return [] if probe is None else await store.run([probe])
+
+
+async def change(store: Store, guards: Sequence[Guard], commands: Sequence[Step]) -> bool:
+    """Run the commands if all guards hold. False: nothing was done. A command may be required.
+
+    Guards in other stores are looked at just before; so are all of them where they are in other slots of a cluster.
+    """
+    own = [guard.step for guard in guards if guard.store is store]
+    others = [guard for guard in guards if guard.store is not store]
+    if others and not await _all_hold(others):
+        return False
+    changed = {_command(step)[1] for step in commands}
+    for together in (own, [step for step in own if _command(step)[1] in changed]):
+        if not _has_atomic_steps(store) or (together is not own and not await _all_hold(_in(store, own))):
+            break
+        try:
+            return bool(await store.atomically([*together, *commands]))
+        except CrossSlot:
+            continue
+        except WrongKind:
+            return False
+    return await _all_hold(_in(store, own)) and await _one_by_one(store, commands)
+
+
+async def delete(bound: Bound[Any], key: str, guards: Sequence[Guard]) -> bool:
+    """Delete a key with all that goes with it, if all guards hold. False: nothing was done.
+
+    The guards are part of the atomic step that deletes the key itself.
+    """
+    store = bound.store
+    if not bound.family.has_relations:
+        return await change(store, guards, [Required(("DEL", key))])
+    known = await deletion._known(bound, key, "its time is over")
+    together, apart = _by_slot(store, key, guards)
+    if not await _all_hold(apart):
+        return False
+    known.guards += together
+    if not await deletion._delete_known(bound, known):
+        return False
+    await deletion._delete_scanned(known)
+    return True
+
+
+def _by_slot(store: Store, key: str, guards: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:
+    """The guards that can be part of one atomic step with a key, and the others."""
+    together: list[Guard] = []
+    apart: list[Guard] = []
+    for guard in guards:
+        is_near = guard.store is store and listing.one_step(store, key, _key(guard.step))
+        (together if is_near else apart).append(guard)
+    return together, apart
+
+
+def _key(step: Step) -> str:
+    key = _command(step)[1]
+    return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
+
+
+def _has_atomic_steps(store: Store) -> bool:
+    return store.guarantees.atomic in ("any keys", "one slot")
+
+
+def _in(store: Store, steps: Sequence[Step]) -> list[Guard]:
+    return [Guard(store, step) for step in steps]
+
+
+async def _one_by_one(store: Store, commands: Sequence[Step]) -> bool:
+    for step in commands:
+        [reply] = await store.run([_command(step)])
+        if isinstance(step, Required) and not reply:
+            return False
+    return True
+
+
+async def _all_hold(guards: Sequence[Guard]) -> bool:
+    for store, step in guards:
+        try:
+            [reply] = await store.run([_command(step)])
+        except WrongKind:
+            return False
+        match step:
+            case Absent():
+                is_good = reply == 0
+            case Holds(value=value) | FieldHolds(value=value):
+                is_good = reply == (None if value is None else encode(value))
+            case _:
+                is_good = reply is not None and not (type(reply) is int and reply == 0)
+        if not is_good:
+            return False
+    return True
+
+
+def _command(step: Step) -> Command:
+    match step:
+        case Required(command):
+            return command
+        case Absent(key):
+            return ("EXISTS", key)
+        case Holds(key=key):
+            return ("GET", key)
+        case FieldHolds(key=key, field=field):
+            return ("HGET", key, field)
+        case _:
+            return step

@@ -1,0 +1,112 @@
+"""What the doctor says: how far it is, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from keystead.errors import shown
+from keystead.schema.belonging import name_of
+from keystead.schema.family import Family
+from keystead.schema.finding import CODES, Finding
+
+# A scan of Redis may name a key twice. So many findings are remembered, by a number each, to be counted once.
+_REMEMBERED: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an examination is. `total` is what the stores say they hold; None: only some keys are asked for."""
+
+    examined: int
+    total: int | None
+    findings: int
+    fixed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding, whether it was repaired, and if not, why not."""
+
+    finding: Finding
+    fixed: bool = False
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.finding.as_json(), "fixed": self.fixed, "note": self.note}
+
+
+@dataclass(slots=True)
+class Report:
+    """All counts, and the first findings of each code. It stays small however large the stores are."""
+
+    examples: int = 20
+    examined: int = 0
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many findings there are by code, and there by family; a key of no family counts under the empty name."""
+    fixed: dict[str, int] = field(default_factory=dict)
+    """How many of them were repaired, by code."""
+    found: list[Found] = field(default_factory=list)
+    """The first `examples` findings of each code."""
+    not_read: dict[str, int] = field(default_factory=dict)
+    """How many keys were too large to be read at once, by family."""
+    sealed: dict[str, int] = field(default_factory=dict)
+    """How many values were not opened, for there is no key ring, by family: what they name was not followed."""
+    _seen: set[int] = field(default_factory=set)
+
+    @property
+    def findings(self) -> int:
+        return sum(self.count(code) for code in self.counts)
+
+    @property
+    def repaired(self) -> int:
+        return sum(self.fixed.values())
+
+    @property
+    def left(self) -> int:
+        """How many findings are still there."""
+        return self.findings - self.repaired
+
+    def count(self, code: str) -> int:
+        return sum(self.counts.get(code, {}).values())
+
+    def is_new(self, code: str, place: object) -> bool:
+        """Whether this was not counted before."""
+        mark = hash((code, place))
+        if mark in self._seen:
+            return False
+        if len(self._seen) < _REMEMBERED:
+            self._seen.add(mark)
+        return True
+
+    def add(
+        self, code: str, key: str | bytes, family: Family[Any] | None, sentence: str, fixed: bool, note: str = ""
+    ) -> None:
+        name = name_of(family) if family is not None else ""
+        by_family = self.counts.setdefault(code, {})
+        if self.count(code) < self.examples:
+            finding = Finding(code, shown(key), sentence, CODES[code].remedy, name or None, shown(key))
+            self.found.append(Found(finding, fixed, note))
+        by_family[name] = by_family.get(name, 0) + 1
+        if fixed:
+            self.fixed[code] = self.fixed.get(code, 0) + 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "examined": self.examined,
+            "findings": self.findings,
+            "fixed": self.repaired,
+            "left": self.left,
+            "codes": {
+                code: {"count": self.count(code), "fixed": self.fixed.get(code, 0), "families": families}
+                for code, families in self.counts.items()
+            },
+            "not_read": self.not_read,
+            "sealed": self.sealed,
+            "examples": [found.as_json() for found in self.found],
+        }
+
+
+def tally(counts: dict[str, int], family: Family[Any]) -> None:
+    name = name_of(family)
+    counts[name] = counts.get(name, 0) + 1

@@ -1,0 +1,41 @@
+"""A suspicion: something looked wrong. It becomes a finding only if it is still so at one moment."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from keystead.schema.doctor.look import Look
+
+
+class Suspicion(ABC):
+    """What looked wrong with a key, how to make sure, and how to repair it while the application runs."""
+
+    code: str
+    removes = False  # whether the repair takes the whole key away, so that nothing else can be wrong with it
+    note = ""  # why it was not repaired
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+
+    @property
+    def family(self) -> Any:
+        return self.look.bound.family
+
+    @property
+    def place(self) -> object:
+        """What a finding is counted by."""
+        return id(self.look.store), self.look.key
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """What is wrong, for people."""
+
+    @abstractmethod
+    async def confirm(self) -> bool:
+        """Look again, at one moment. False: it is not so, or not any more."""
+
+    @abstractmethod
+    async def fix(self) -> bool:
+        """Repair it if it is still so. False: it is not, or cannot be repaired, as `note` says then."""

@@ -1,0 +1,146 @@
+"""What a key holds, read in pieces that are never large, and whether it is what its family says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from keystead.errors import NotANumber, Unreadable, shown
+from keystead.schema.codec import Codec
+from keystead.schema.family import Bound
+from keystead.schema.kinds import Counter
+from keystead.stores import Command
+from keystead.stores.commands import integer
+
+# The command that says how much a key holds; of a string, its value itself.
+SIZES: Final = {
+    "string": "GET",
+    "hash": "HLEN",
+    "set": "SCARD",
+    "zset": "ZCARD",
+    "list": "LLEN",
+    "stream": "XLEN",
+}
+AT_ONCE: Final = 10_000  # members of a set or fields of a hash, which cannot be read in pages
+PAGE: Final = 500
+SMALL: Final = 200  # entries that are read together with those of other keys
+
+UNKNOWN: Final = object()  # the value of what cannot be read, or is sealed and there is no key ring
+
+
+def whole(kind: str, key: str | bytes) -> Command:
+    """The command that reads all that a small key holds."""
+    match kind:
+        case "string":
+            return ("GET", key)
+        case "hash":
+            return ("HGETALL", key)
+        case "set":
+            return ("SMEMBERS", key)
+        case "zset":
+            return ("ZRANGE", key, 0, -1, "WITHSCORES")
+        case "list":
+            return ("LRANGE", key, 0, -1)
+        case _:
+            return ("XRANGE", key, "-", "+")
+
+
+def entries_of(kind: str, reply: Any) -> list[Any]:
+    """The reply of `whole` as a list: pairs of a hash and a sorted set, and of a log ids with their fields."""
+    return list(reply.items()) if kind == "hash" else list(reply)
+
+
+def can_be_read(kind: str, size: int) -> bool:
+    """Whether a key of this size can be read without holding up the store."""
+    return kind not in ("set", "hash") or size <= AT_ONCE
+
+
+class Pages:
+    """The entries of one key, page by page. What is taken out meanwhile is said, so that nothing is passed over."""
+
+    def __init__(self, bound: Bound[Any], key: str, page: int = PAGE) -> None:
+        self.removed = 0  # to be set by whoever takes entries of the last page out
+        self._bound = bound
+        self._key = key
+        self._page = page
+
+    async def __aiter__(self) -> AsyncIterator[list[Any]]:
+        kind, store = self._bound.family.kind, self._bound.store
+        start, after = 0, "-"
+        while True:
+            [reply] = await store.run([self._command(kind, start, after)])
+            found = entries_of(kind, reply)
+            if found:
+                self.removed = 0
+                yield found
+            if len(found) < self._page or kind in ("set", "hash"):
+                return
+            start += len(found) - self.removed
+            if kind == "stream":
+                after = f"({found[-1][0].decode()}"
+
+    def _command(self, kind: str, start: int, after: str) -> Command:
+        match kind:
+            case "zset":
+                return ("ZRANGE", self._key, start, start + self._page - 1, "WITHSCORES")
+            case "list":
+                return ("LRANGE", self._key, start, start + self._page - 1)
+            case "stream":
+                return ("XRANGE", self._key, after, "+", "COUNT", self._page)
+            case _:
+                return whole(kind, self._key)
+
+
+def read(codec: Codec[Any], data: bytes, bound: Bound[Any], key: str, name: str = "") -> tuple[Any, str | None]:
+    """The value, and why it cannot be read. Without a key ring, sealed values are looked at but not opened."""
+    if codec.sealed and bound.ring is None:
+        picture = codec.shown(data, key)
+        is_bad = isinstance(picture, dict) and picture.keys() == {"unreadable"}
+        return UNKNOWN, str(picture["unreadable"]) if is_bad else None
+    try:
+        value = codec.decode(data, key, bound.ring, name)
+        if isinstance(bound.family, Counter):
+            integer(data)
+    except Unreadable as error:
+        return UNKNOWN, reason(error, key)
+    except NotANumber:
+        return UNKNOWN, "the value is not an integer of 64 bits"
+    return value, None
+
+
+def read_hash(bound: Bound[Any], key: str, fields: dict[bytes, bytes]) -> tuple[Any, str | None]:
+    """The record of a hash of a model. Without a key ring each field is looked at alone."""
+    family = bound.family
+    if bound.ring is None and family.needs_ring:
+        for stored, codec in family.fields.items():
+            data = fields.get(stored.encode())
+            problem = None if data is None else read(codec, data, bound, key, stored)[1]
+            if problem is not None:
+                return UNKNOWN, problem
+        return UNKNOWN, None
+    try:
+        return family.record_of(fields, key, bound.ring), None
+    except Unreadable as error:
+        return UNKNOWN, reason(error, key)
+
+
+def entry_problem(bound: Bound[Any], key: str, entry: Any) -> str | None:
+    """Why one entry of a key is not what its family says."""
+    family, kind = bound.family, bound.family.kind
+    if kind == "hash":
+        field, data = entry
+        codecs = family.codecs
+        problem = read(codecs["field"], field, bound, key)[1]
+        return problem or read(codecs["value"], data, bound, key, field.decode("utf-8", "replace"))[1]
+    if kind == "stream":
+        fields = list(entry[1])
+        if fields[::2] != [b"data"]:
+            return "an entry of this log has other fields than `data`"
+        return read(family.item, fields[1], bound, key)[1]
+    codec = family.codecs["item" if kind == "list" else "member"]
+    return read(codec, entry[0] if kind == "zset" else entry, bound, key)[1]
+
+
+def reason(error: Unreadable, key: str) -> str:
+    """The sentence without the key, which stands beside it."""
+    return str(error).removeprefix(f"{shown(key)}: ")

@@ -1,0 +1,245 @@
+"""Survey: what is in the stores, by family: how many keys, how large, how long they live, and samples of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from keystead.errors import WrongKind, shown
+from keystead.schema.belonging import Belonging, Member, by_store, name_of
+from keystead.schema.codec import Codec
+from keystead.schema.doctor.quarantine import QuarantineKeys
+from keystead.schema.family import Bound, Family
+from keystead.schema.keyspace import Keyspace
+from keystead.schema.pace import Pace
+from keystead.schema.reading import SIZES, entries_of, whole
+from keystead.stores import Command
+
+READ: Final = 1_000  # values of a family whose size is taken as it is; from then on it is estimated from their mean
+_PAGE: Final = 200
+_ENTRIES: Final = 500  # of one key that are read
+_SHOWN_ENTRIES: Final = 5
+
+# How long keys have left: the name of each step, and its end in milliseconds.
+TTL_STEPS: Final = (("<1m", 60_000), ("<1h", 3_600_000), ("<1d", 86_400_000), ("<30d", 2_592_000_000))
+TTLS: Final = ("none", *(name for name, _ in TTL_STEPS), "more")
+
+
+class SurveyProgress(NamedTuple):
+    examined: int
+    total: int | None  # what the stores say they hold; None: only some keys are asked for
+
+
+class Sample(NamedTuple):
+    """One key. Sealed fields are hidden in its value; of an aggregate the first entries are shown."""
+
+    key: str
+    value: Any
+    left_ms: int | None
+
+
+@dataclass(slots=True)
+class FamilySurvey:
+    family: Family[Any]
+    count: int = 0
+    ttls: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TTLS, 0))
+    samples: list[Sample] = field(default_factory=list)
+    key_bytes: int = 0
+    read: int = 0
+    read_bytes: float = 0
+    about: bool = False
+    """Whether `bytes` is an estimate."""
+
+    @property
+    def bytes(self) -> int:
+        """Keys and values as they were written, without what the store adds."""
+        mean = self.read_bytes / self.read if self.read else 0
+        return self.key_bytes + round(mean * self.count)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "family": name_of(self.family),
+            "pattern": self.family.pattern.display,
+            "kind": self.family.kind_name,
+            "role": self.family.role,
+            "lifetime": self.family.lifetime.describe(),
+            "count": self.count,
+            "bytes": self.bytes,
+            "about": self.about,
+            "ttl": self.ttls,
+            "samples": [sample._asdict() for sample in self.samples],
+        }
+
+
+@dataclass(slots=True)
+class Survey:
+    families: list[FamilySurvey]
+    unknown: int = 0
+    unknown_examples: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(one.count for one in self.families) + self.unknown
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "count": self.count,
+            "families": [one.as_json() for one in self.families],
+            "unknown": {"count": self.unknown, "examples": self.unknown_examples},
+        }
+
+
+async def survey(
+    keyspaces: Sequence[Keyspace],
+    families: Collection[Family[Any]] | None = None,
+    samples: int = 3,
+    *,
+    on_progress: Callable[[SurveyProgress], None] | None = None,
+) -> Survey:
+    """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is opened.
+
+    A key that comes or goes meanwhile may or may not be counted, and one may be counted twice on stores that move keys
+    while they are read.
+    """
+    narrowed = families is not None
+    places = by_store(keyspaces, families)
+    if not narrowed:
+        places = [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
+    by_family = {bound.family: FamilySurvey(bound.family) for place in places for bound in place.bounds}
+    found = Survey(list(by_family.values()))
+    globs = [place.bounds[0].glob() if narrowed and len(place.bounds) == 1 else "*" for place in places]
+    total = None
+    if all(glob == "*" for glob in globs):
+        total = sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
+    pace, examined = Pace(_PAGE), 0
+    for place, glob in zip(places, globs, strict=True):
+        async for keys in place.store.scan(glob, page=_PAGE):
+            at = 0
+            while at < len(keys):
+                some = keys[at : at + pace.size]
+                at += len(some)
+                await _count(place, some, by_family, None if narrowed else found, samples, pace)
+                examined += len(some)
+                if on_progress is not None:
+                    on_progress(SurveyProgress(examined, total))
+                await pace.turn()
+    found.families = [one for one in found.families if one.count or one.family is not _QUARANTINE]
+    return found
+
+
+_QUARANTINE: Final = QuarantineKeys.families["quarantine"]
+_UNKNOWN_EXAMPLES: Final = 10
+
+
+async def _count(
+    place: Belonging,
+    keys: list[bytes],
+    by_family: dict[Family[Any], FamilySurvey],
+    strangers: Survey | None,
+    samples: int,
+    pace: Pace,
+) -> None:
+    members: list[Member] = []
+    for raw in keys:
+        member = place.of(raw)
+        if member is not None:
+            members.append(member)
+        elif strangers is not None:
+            strangers.unknown += 1
+            if len(strangers.unknown_examples) < _UNKNOWN_EXAMPLES:
+                strangers.unknown_examples.append(shown(raw))
+    left = await pace.run(place.store, [("PTTL", member.key) for member in members], len(members))
+    to_read = []
+    for member, left_ms in zip(members, left, strict=True):
+        if left_ms == -2:
+            continue
+        one = by_family[member.bound.family]
+        one.count += 1
+        one.key_bytes += len(member.key.encode())
+        one.ttls[_step(left_ms)] += 1
+        if one.count <= max(READ, samples):
+            to_read.append((member, left_ms, one))
+        else:
+            one.about = True
+    await _read(place, to_read, samples, pace)
+
+
+async def _read(place: Belonging, to_read: list[tuple[Member, int, FamilySurvey]], samples: int, pace: Pace) -> None:
+    commands: list[Command] = [(SIZES[member.bound.family.kind], member.key) for member, _, _ in to_read]
+    sizes = await pace.run(place.store, commands, len(to_read))
+    for (member, left_ms, one), held in zip(to_read, sizes, strict=True):
+        bound, key = member.bound, member.key
+        kind = bound.family.kind
+        if isinstance(held, WrongKind) or held is None:
+            value: Any = {"unreadable": "it is of another kind than its family"} if held is not None else None
+        elif kind == "string":
+            one.read += 1
+            one.read_bytes += len(held)
+            value = _shown(bound.family.codecs["value"], held, key) if len(one.samples) < samples else None
+        else:
+            entries = await _some_entries(bound, key, held)
+            one.read += 1
+            mean = _bytes_of(entries) / len(entries) if entries else 0
+            one.read_bytes += mean * held
+            one.about = one.about or held > len(entries)
+            value = {"entries": held, "first": [_entry(bound, key, entry) for entry in entries[:_SHOWN_ENTRIES]]}
+            await pace.turn()
+        if len(one.samples) < samples and value is not None:
+            one.samples.append(Sample(key, value, left_ms if left_ms >= 0 else None))
+
+
+async def _some_entries(bound: Bound[Any], key: str, size: int) -> list[Any]:
+    """The entries of a key; of a large one the first, and of a large set or hash none: they cannot be read in part."""
+    kind = bound.family.kind
+    if size > _ENTRIES and kind in ("set", "hash"):
+        return []
+    command: Command = whole(kind, key)
+    if size > _ENTRIES:
+        command = {
+            "zset": ("ZRANGE", key, 0, _ENTRIES - 1, "WITHSCORES"),
+            "list": ("LRANGE", key, 0, _ENTRIES - 1),
+        }.get(kind, ("XRANGE", key, "-", "+", "COUNT", _ENTRIES))
+    try:
+        [reply] = await bound.store.run([command])
+    except WrongKind:
+        return []
+    return entries_of(kind, reply)
+
+
+def _bytes_of(entries: Any) -> int:
+    """All bytes in a reply, however deep; a score counts as 8."""
+    if isinstance(entries, bytes):
+        return len(entries)
+    return sum(map(_bytes_of, entries)) if isinstance(entries, list | tuple) else 8
+
+
+def _step(left_ms: int) -> str:
+    if left_ms < 0:
+        return "none"
+    return next((name for name, end_ms in TTL_STEPS if left_ms < end_ms), "more")
+
+
+def _shown(codec: Codec[Any], data: bytes, key: str) -> Any:
+    return codec.shown(data, key)
+
+
+def _entry(bound: Bound[Any], key: str, entry: Any) -> Any:
+    """One entry as an operator may see it."""
+    family, kind = bound.family, bound.family.kind
+    match kind:
+        case "hash":
+            field, data = entry
+            name = field.decode("utf-8", "backslashreplace")
+            codec = family.fields.get(name) if family.fields else family.codecs["value"]
+            return {name: {"unreadable": "the family has no such field"} if codec is None else codec.shown(data, key)}
+        case "zset":
+            return {"member": _shown(family.member, entry[0], key), "score": entry[1]}
+        case "set":
+            return _shown(family.member, entry, key)
+        case "stream":
+            fields = list(entry[1])
+            item = _shown(family.item, fields[1], key) if fields[::2] == [b"data"] else {"unreadable": "other fields"}
+            return {"id": entry[0].decode(), "item": item}
+        case _:
+            return _shown(family.item, entry, key)

@@ -1,0 +1,154 @@
+"""`keystead doctor` as a user meets it: a real process, a program of the user's own, a real store."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.program import SEALED, Program, assert_one_sentence, output
+from tests.serving import environment, keystead_command
+
+
+def test_a_clean_store_is_one_line_and_exit_code_0(program: Program) -> None:
+    program.fill()
+    result = program.keystead("doctor", "myapp.keys")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "5 keys: no findings\n", "")
+
+
+def test_findings_are_explained_and_the_exit_code_is_1(program: Program) -> None:
+    program.fill()
+    program.write(("DEL", "sess:u1a"), ("SET", "tmp:1", "x"))
+    result = program.keystead("doctor", "myapp.keys:AppKeys")
+    assert result.returncode == 1
+    assert result.stderr == ""
+    assert "error orphan  lock:u1a" in result.stdout
+    assert "AppKeys.lock: it is owned by sess:u1a, which is gone" in result.stdout
+    assert "docs/findings.md#orphan" in result.stdout
+    assert "warning unknown-key  tmp:1" in result.stdout
+    assert result.stdout.endswith("5 keys: 3 findings\n")
+
+
+def test_json_holds_all_of_it(program: Program) -> None:
+    program.fill()
+    program.write(*[("SET", f"lock:{number}", "x") for number in range(9)], ("PERSIST", "sess:u1b"))
+    result = program.keystead("doctor", "myapp.keys", "--json", "--examples", "2")
+    found = output(result)
+    assert result.returncode == 1
+    assert (found["examined"], found["findings"], found["fixed"], found["left"]) == (14, 19, 0, 19)
+    assert found["codes"] == {
+        "no-deadline": {"count": 10, "fixed": 0, "families": {"AppKeys.lock": 9, "AppKeys.session": 1}},
+        "orphan": {"count": 9, "fixed": 0, "families": {"AppKeys.lock": 9}},
+    }
+    assert [one["code"] for one in found["examples"]].count("orphan") == 2
+    assert found["examples"][0].keys() == {
+        *("code", "severity", "where", "sentence", "remedy", "family", "key", "link", "fixed", "note")
+    }
+
+
+def test_fix_repairs_and_a_second_run_is_clean(program: Program) -> None:
+    program.fill()
+    program.write(("DEL", "sess:u1a"), ("PERSIST", "sess:u1b"), ("SET", "visits:u1:2026-02-24", "x", "PX", 1_000_000))
+    result = program.keystead("doctor", "myapp.keys", "--fix")
+    assert result.returncode == 0, result.stdout
+    assert "orphan  lock:u1a repaired" in result.stdout
+    assert result.stdout.endswith("4 findings, 4 repaired, 0 left\n")
+    assert program.keystead("doctor", "myapp.keys", "--json").returncode == 0
+    assert program.held() == {
+        "sess:u1b", "user:u1:sessions", "visits:u1:2026-02-23", "keystead:quarantine:visits%3Au1%3A2026-02-24"
+    }  # fmt: skip
+
+
+def test_keys_of_no_family_are_left_unless_that_is_asked_for(program: Program) -> None:
+    program.write(("SET", "tmp:1", "x"))
+    assert program.keystead("doctor", "myapp.keys", "--fix").returncode == 1
+    assert program.held() == {"tmp:1"}
+    assert program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown").returncode == 0
+    assert program.held() == {"keystead:quarantine:tmp%3A1"}
+    assert_one_sentence(program.keystead("doctor", "myapp.keys", "--set-aside-unknown"), 2, "--fix")
+
+
+def test_what_was_set_aside_is_brought_back(program: Program) -> None:
+    program.write(("SET", "account:u1", "x"))
+    assert program.keystead("doctor", "myapp.keys", "--fix").returncode == 0
+    assert "account:u1" in program.keystead("show", "quarantine", "--keys", "myapp.keys").stdout
+    result = program.keystead("doctor", "--restore", "account:u1")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "account:u1 is back" in result.stdout
+    assert program.write(("GET", "account:u1")) == [b"x"]
+    assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "nothing was set aside")
+    program.keystead("doctor", "myapp.keys", "--fix")
+    assert output(program.keystead("doctor", "--restore", "account:u1", "--json"))["restored"] == "account:u1"
+
+
+def test_a_name_that_is_taken_is_not_written_over(program: Program) -> None:
+    program.write(("SET", "account:u1", "x"))
+    program.keystead("doctor", "myapp.keys", "--fix")
+    program.write(("SET", "account:u1", "new"))
+    assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now")
+
+
+def test_it_can_be_narrowed_to_families(program: Program) -> None:
+    program.fill()
+    program.write(("PERSIST", "lock:u1a"), ("PERSIST", "sess:u1a"), ("SET", "tmp:1", "x"))
+    found = output(program.keystead("doctor", "myapp.keys", "--family", "lock", "--json"))
+    assert found["codes"] == {"no-deadline": {"count": 1, "fixed": 0, "families": {"AppKeys.lock": 1}}}
+    two = program.keystead("doctor", "myapp.keys", "--family", "lock", "--family", "AppKeys.session", "--json")
+    assert output(two)["findings"] == 2
+    assert_one_sentence(program.keystead("doctor", "myapp.keys", "--family", "locks"), 2, "there is no family 'locks'")
+
+
+def test_sealed_values_need_no_keys(program: Program) -> None:
+    program.write(("SET", "account:u1", SEALED))
+    result = program.keystead("doctor", "myapp.keys")
+    assert result.returncode == 0
+    assert "AppKeys.account: 1 value sealed" in result.stdout
+    assert "KEYSTEAD_SEAL_KEYS" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere.keys",), "there is no module"),
+        (("myapp.keys:Other",), "has no keyspace"),
+        (("myapp.keys", "--store", "nothing://x"), "nothing"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tuple[str, ...], said: str) -> None:
+    assert_one_sentence(program.keystead("doctor", *arguments), 2, said)
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals, code: int) -> None:
+    program.write(*[("SET", f"lock:{number}", "x") for number in range(20_000)])
+    with subprocess.Popen(
+        keystead_command("doctor", "myapp.keys", "--fix", "--json"),
+        cwd=program.folder,
+        env=environment({"KEYSTEAD_STORE": program.url}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            ends = time.monotonic() + 30
+            while program.write(("DBSIZE",)) == [20_000]:
+                assert time.monotonic() < ends
+                assert process.poll() is None
+            process.send_signal(signum)
+            out, error = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == code, error
+    assert out == ""
+    assert error.startswith("keystead: stopped after ")
+    assert len(error.splitlines()) == 1
+    result = program.keystead("doctor", "myapp.keys", "--fix")
+    assert result.returncode == 0
+    assert program.held() == set()
+
+
+def test_help_teaches_with_examples(program: Program) -> None:
+    shown = program.keystead("doctor", "--help").stdout
+    assert "keystead doctor myapp.keys --family session --fix" in shown
+    assert all(option in shown for option in ("--fix", "--family", "--restore", "--examples", "--json", "--store"))
+    assert "<bool>" not in shown
