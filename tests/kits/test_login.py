@@ -53,8 +53,8 @@ def test_every_row_of_the_document_is_a_family() -> None:
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
     assert lifetimes(LoginKeys) == {
-        "session": "30 days after the last use; touched at most every 1 hour",
-        "user_sessions": "30 days after the last use; touched at most every 1 hour",
+        "session": "30 days after the last use; touched at most once in 1 hour",
+        "user_sessions": "30 days after the last use; touched at most once in 1 hour",
         "auth_state": "10 minutes",
         "pwa_session": "10 minutes",
         "session_lock": "5 seconds",

@@ -29,8 +29,8 @@ def test_every_row_of_the_document_is_a_family() -> None:
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
     assert lifetimes(SessionDataKeys) == {
-        "session": "1 day after the last use; touched at most every 1 minute",
-        "read_once": "1 day after the last use; touched at most every 1 minute",
+        "session": "1 day after the last use; touched at most once in 1 minute",
+        "read_once": "1 day after the last use; touched at most once in 1 minute",
         "user_area": "never ends: removed by the user, or with the user",
     }
 

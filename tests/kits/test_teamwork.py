@@ -59,7 +59,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
     assert found.pop("notifications") == "never ends: messages are not kept"
     assert found == {
         "revoked_token": "until `expires_at`",
-        "user_session": "30 minutes after the last use; touched at most every 1 minute",
+        "user_session": "30 minutes after the last use; touched at most once in 1 minute",
         "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
         "dashboard": "5 minutes",
     }

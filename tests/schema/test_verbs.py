@@ -449,6 +449,6 @@ async def test_a_family_can_be_walked(keys: Keys) -> None:
     for n in range(30):
         await keys.profile(f"u{n}*").set(ANN)
     await keys.code("profile:x").set("1")
-    found = {key.values["uid"] async for key in keys.profile.scan(page=7)}
+    found = {key.values["uid"] async for key in keys.profile.scan(7)}
     assert found == {f"u{n}*" for n in range(30)}
     assert [key.key async for key in keys.profile.scan(uid="u3*")] == ["profile:u3*"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from keystead.errors import BadArgument, StoreUnavailable, Unreadable, WrongKind
+from keystead.errors import BadArgument, BadKey, BadValue, StoreUnavailable, Unreadable, WrongKind
 from keystead.schema import listing
 from keystead.schema.operation import Operation
-from keystead.stores import Command, Step, Store, holds
+from keystead.schema.relation import Relation
+from keystead.stores import Command, Required, Step, Store, absent, field_holds, holds
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -73,11 +74,14 @@ class _Known:
 async def plan(bound: Bound[Any], key: str) -> Plan:
     """Everything that deleting this key would delete, scans included. Nothing is changed."""
     known = await _known(bound, key, "what you asked for")
-    found = Plan([step for _, _, step in known.commands], list(known.notes))
-    async for scanned, owned_key, reason in _scanned(known):
-        more = await _known(scanned, owned_key, reason, known.seen)
-        found.steps += [step for _, _, step in more.commands]
-        found.notes += more.notes
+    found = Plan()
+    waiting = [known]
+    while waiting:
+        one = waiting.pop(0)
+        found.steps += [step for _, _, step in one.commands]
+        found.notes += one.notes
+        async for scanned, owned_key, reason in _scanned(one):
+            waiting.append(await _known(scanned, owned_key, reason, known.seen))
     return found
 
 
@@ -119,9 +123,24 @@ class Cascade(Operation[bool]):
 async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
     """Delete what belonged to a key that is gone already, and whose last value this was."""
     known = await _known(bound, key, "it is gone", value=value)
-    known.guards.clear()
-    await _delete_known(bound, known)
-    await _delete_scanned(known)
+    # The key itself is gone; one that was made since then is another record, and so is what belongs to it.
+    del known.commands[0]
+    known.guards = [(bound.store, absent(key))]
+    if await _delete_known(bound, known) is not None:
+        await _delete_scanned(known)
+
+
+def consumption(bound: Bound[Any], key: str) -> list[Step] | None:
+    """The steps that read and delete a key and what belongs to it as one; None where it takes several."""
+    try:
+        told = list(_told_by_key(bound, key, "it is consumed", _Known()))
+    except BadArgument:
+        return None
+    if any(store is not bound.store for store, _, _ in told):
+        return None
+    if not listing.one_step(bound.store, *(step.key for _, _, step in told)):
+        return None
+    return [Required(("GETDEL", key)), *(command for _, command, _ in told[1:])]
 
 
 def _first_deleted(replies: list[Any]) -> bool:
@@ -141,7 +160,15 @@ async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
             return None
         replies = outcome.replies[len(guards) :]
     else:
-        replies = await bound.store.run(commands)
+        # Across slots of a cluster the key itself is guarded by its value; the others follow.
+        first, rest = own[0], own[1:]
+        mine = [guard for guard in guards if getattr(guard, "key", None) == first[1].key]
+        outcome = await bound.store.atomically([*mine, first[0]])
+        if not outcome:
+            return None
+        replies = [outcome.replies[-1]]
+        if rest:
+            await bound.store.run([command for command, _ in rest])
     for store, command, _ in known.commands:
         if store is not bound.store:
             await store.run([command])
@@ -149,8 +176,18 @@ async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
 
 
 async def _delete_scanned(known: _Known) -> None:
-    async for bound, key, reason in _scanned(known):
-        await _delete_known(bound, await _known(bound, key, reason, known.seen))
+    waiting = [known]
+    while waiting:
+        async for bound, key, reason in _scanned(waiting.pop()):
+            for _ in range(_ATTEMPTS):
+                found = await _known(bound, key, reason, set(known.seen))
+                if await _delete_known(bound, found) is not None:
+                    break
+            else:
+                raise StoreUnavailable(f"{key} was changed each time before it could be deleted; try again")
+            known.seen |= found.seen
+            found.seen = known.seen
+            waiting.append(found)
 
 
 async def _known(
@@ -170,24 +207,27 @@ async def _known(
         values = one.parse(name) or {}
         held = value if name == key and value is not None else await _value(one, name, known)
         for relation in one.family.listed_in:
-            if relation.target_values(values, held) is None:
+            try:
+                known.entry(listing.entry_of(one, relation, values, held), name)
+            except (BadKey, BadValue):
                 known.notes.append(f"{name}: which entry of {relation.target.name} names it cannot be told")
-                continue
-            known.entry(_entry(one, relation.target.name, values, held), name)
         for relation in one.family.owns:
             target = one.related(relation.target)
             where = relation.target_values(values, held)
             if where is None:
                 continue
             if relation.scans:
-                known.scans.append((target, where, f"owned by {name}"))
-            else:
+                try:
+                    target.glob(where)
+                    known.scans.append((target, where, f"owned by {name}"))
+                except BadKey as error:
+                    known.notes.append(f"{name} names no key of {relation.target.name}: {error}")
+                continue
+            try:
                 waiting.append((target, target(**where).key, f"owned by {name}"))
+            except BadKey as error:
+                known.notes.append(f"{name} names no key of {relation.target.name}: {error}")
     return known
-
-
-def _entry(bound: Bound[Any], index: str, values: dict[str, Any], value: Any) -> listing.Entry:
-    return next(entry for entry in listing.entries(bound, values, value) if entry.index.family.name == index)
 
 
 async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
@@ -203,7 +243,16 @@ async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
         return None
     if isinstance(raw, bytes):
         known.guards.append((bound.store, holds(key, raw)))
+    elif raw:
+        known.guards += [(bound.store, field_holds(key, name, raw.get(name))) for name in _told_by(bound, relations)]
     return value
+
+
+def _told_by(bound: Bound[Any], relations: Iterable[Relation]) -> list[bytes]:
+    """The fields of a hash that relations take something from, as they are stored."""
+    origins = [origin for relation in relations for origin in relation.origins.values()]
+    names = dict.fromkeys(origin.name for origin in origins if origin is not None and origin.kind == "field")
+    return [bound.family.field_name(name, "") for name in names]
 
 
 async def _scanned(known: _Known) -> Any:

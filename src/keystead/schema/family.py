@@ -191,7 +191,7 @@ class Bound(Generic[K]):
         self._make: Callable[[Bound[K], str], K] = family.verbs
         self._longest = store.guarantees.key_max_bytes
 
-    def __call__(self, *args: Any, **values: Any) -> K:
+    def __call__(self, /, *args: Any, **values: Any) -> K:
         """The key with these values. Raises BadKey where one is missing or does not fit. Nothing is sent."""
         key = self._render(*args, **values)
         if self._longest is not None and len(key.encode()) > self._longest:
@@ -215,16 +215,23 @@ class Bound(Generic[K]):
         found: str = self.family.pattern.glob(values, tagged=self.tagged)
         return found
 
-    async def scan(self, *, page: int = 500, **values: Any) -> AsyncIterator[K]:
+    async def scan(self, page: int = 500, /, **values: Any) -> AsyncIterator[K]:
         """Every key of this family, or those with these values, while the store goes on serving others.
 
-        A key that comes or goes meanwhile may or may not be among them, and one may come twice.
+        A key that comes or goes meanwhile may or may not be among them, and one may come twice. `page`, about how many
+        keys are asked for at once, has no name here: a placeholder may be called so.
         """
+        # Compared as they are written: a UUID may be given as its text, and of a long text a key has only the digest.
+        wanted = {name: self._written(name, value) for name, value in values.items()}
         async for keys in self.store.scan(self.glob(values), kind=self.family.kind, page=page):
             for raw in keys:
                 found = self.parse(raw)
-                if found is not None and all(found[name] == value for name, value in values.items()):
+                if found is not None and all(self._written(name, found[name]) == text for name, text in wanted.items()):
                     yield self._make(self, raw.decode())
+
+    def _written(self, name: str, value: Any) -> str | None:
+        text: str | None = None if value is None else self.family.pattern.render_one(name, value)
+        return text
 
     def related(self, family: Family[Any]) -> Bound[Any]:
         """Another family of the same keyspace, bound as this one is."""

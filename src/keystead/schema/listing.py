@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keystead.errors import BadValue
+from keystead.errors import BadKey, BadValue, Unreadable
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Operation
 from keystead.schema.relation import Relation, taken
-from keystead.stores import Command, Reply, Step, Store, absent
+from keystead.stores import Command, Reply, Step, Store, absent, holds
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -33,21 +33,18 @@ class Entry(NamedTuple):
 
 def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[Entry]:
     """Where a record with these values of its placeholders, and this value, is listed."""
-    found = []
-    for relation in bound.family.listed_in:
-        index = bound.related(relation.target)
-        where = relation.target_values(values, value)
-        if where is None:
-            missing = ", ".join(
-                o.name or "its value" for o in relation.origins.values() if o and o.kind != "placeholder"
-            )
-            raise BadValue(
-                f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty here"
-            )
-        key = index(**where).key
-        member = index.family.codecs["member"].encode(values[relation.member], key)
-        found.append(Entry(relation, index, key, member))
-    return found
+    return [entry_of(bound, relation, values, value) for relation in bound.family.listed_in]
+
+
+def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], value: Any) -> Entry:
+    """Its entry in one index. Raises BadValue or BadKey where the value does not tell it."""
+    index = bound.related(relation.target)
+    where = relation.target_values(values, value)
+    if where is None:
+        missing = ", ".join(o.name or "its value" for o in relation.origins.values() if o and o.kind != "placeholder")
+        raise BadValue(f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty here")
+    key = index(**where).key
+    return Entry(relation, index, key, index.family.codecs["member"].encode(values[relation.member], key))
 
 
 def one_step(store: Store, *keys: str) -> bool:
@@ -62,8 +59,13 @@ def _hash_tag(key: str) -> str:
     return tag if opened and closed and tag else key
 
 
-def put(entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: int | None) -> list[Command]:
-    """The commands that write an entry. The first says whether it is new, the last counts the index, for `upkeep`."""
+def put(
+    entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: int | None, *, kept: bool = False
+) -> list[Command]:
+    """The commands that write an entry. The first says whether it is new, the last counts the index, for `upkeep`.
+
+    `kept`: the record lives as long as before, so an entry that is sorted by its deadline keeps its place.
+    """
     lifetime = entry.index.family.lifetime
     # A record that goes on living until the moment it had asks nothing new of an index that lives until the latest.
     keeps = at_ms is None and isinstance(lifetime, Until)
@@ -71,7 +73,8 @@ def put(entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: in
     if entry.index.family.kind == "set":
         return [("SADD", entry.key, entry.member), *renewal, ("SCARD", entry.key)]
     score = _score(entry, values, value, now_ms if at_ms is None else at_ms)
-    return [("ZADD", entry.key, score, entry.member), *renewal, ("ZCARD", entry.key)]
+    flags = ("NX",) if kept and entry.relation.score is None else ()
+    return [("ZADD", entry.key, *flags, score, entry.member), *renewal, ("ZCARD", entry.key)]
 
 
 def take_out(entry: Entry) -> Command:
@@ -85,15 +88,15 @@ def upkeep(entry: Entry, added: Reply, count: Reply) -> Awaitable[None] | None:
     return None
 
 
-async def relist(bound: Bound[Any], key: str, value: Any) -> None:
+async def relist(bound: Bound[Any], key: str, value: Any, at_ms: int | None = None, *, kept: bool = False) -> None:
     """Write the entries of a record again, so that an index lives as long as what it lists.
 
     If the record was deleted meanwhile, this leaves a dead entry, which the next reader prunes.
     """
     values, now_ms = bound.parse(key) or {}, bound.now_ms()
-    dies_ms = bound.family.lifetime.deadline_ms(now_ms, None)
+    dies_ms = bound.family.lifetime.deadline_ms(now_ms, at_ms)
     for entry in entries(bound, values, value):
-        await bound.store.run(put(entry, values, value, now_ms, dies_ms))
+        await bound.store.run(put(entry, values, value, now_ms, dies_ms, kept=kept))
 
 
 async def prune(index: Bound[Any], key: str) -> None:
@@ -107,24 +110,69 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
     command: Command = ("SMEMBERS", key) if by_name else ("ZRANGE", key, 0, -1)
     raw: Iterable[bytes] = (await index.store.run([command]))[0]
     codec, where = index.family.codecs["member"], index.parse(key) or {}
-    members = [(data, codec.decode(data, key, index.ring)) for data in raw]
+    members = []
+    for data in raw:
+        try:
+            member = codec.decode(data, key, index.ring)
+            members.append((data, member, sources(index, where, member)))
+        except (Unreadable, BadKey):
+            continue  # it names nothing that is alive; `keystead doctor` says what it is
     alive: list[Any] = []
     for at in range(0, len(members), _AT_ONCE):
-        page = [(data, member, sources(index, where, member)) for data, member in members[at : at + _AT_ONCE]]
+        page = members[at : at + _AT_ONCE]
         found = await index.store.run([("EXISTS", *keys) for _, _, keys in page])
-        alive += [member for (_, member, _), there in zip(page, found, strict=True) if there]
-        dead = [(data, keys) for (data, _, keys), there in zip(page, found, strict=True) if not there]
-        await asyncio.gather(*(take_dead(index, key, data, keys) for data, keys in dead))
+        there = [entry for entry, count in zip(page, found, strict=True) if count]
+        dead = [entry for entry, count in zip(page, found, strict=True) if not count]
+        await asyncio.gather(*(take_dead(index, key, data, keys) for data, _, keys in dead))
+        moved = await _moved(index, key, where, [(data, keys) for data, _, keys in there])
+        alive += [member for data, member, _ in there if data not in moved]
     return alive
+
+
+async def _moved(
+    index: Bound[Any], key: str, where: dict[str, Any], there: list[tuple[bytes, list[str]]]
+) -> set[bytes]:
+    """Entries whose record is alive but names another index by now: they are taken out, too.
+
+    Which index a record belongs to may be told by a field, and a record that is written anew may say another.
+    """
+    relations = [
+        one for one in index.family.lists if one.needs_value and one.source in index.keyspace.families.values()
+    ]
+    if len(index.family.lists) != 1 or not relations or not there:
+        return set()
+    [relation] = relations
+    source = index.related(relation.source)
+    found = await index.store.run([source.family.read_command(names[0]) for _, names in there])
+    moved = set()
+    for (data, names), raw in zip(there, found, strict=True):
+        try:
+            value = source.family.value_of(raw, names[0], source.ring)
+        except Unreadable:
+            continue  # `keystead doctor` says so; it may still belong here
+        if value is not None and relation.target_values(source.parse(names[0]) or {}, value) != where:
+            moved.add(data)
+            guards = [holds(names[0], raw)] if isinstance(raw, bytes) and one_step(index.store, key, names[0]) else []
+            take: Command = ("SREM" if index.family.kind == "set" else "ZREM", key, data)
+            await index.store.atomically([*guards, take])
+    return moved
 
 
 def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
     """The keys that an entry names: one for each family that is listed here."""
     keys = []
+    if not index.family.lists:
+        raise BadValue(f"{index.family.place}: no family is listed in it, so its members name no records")
     for relation in index.family.lists:
         values = relation.source_values(where, member)
-        if values is not None and relation.source in index.keyspace.families.values():
-            keys.append(index.related(relation.source)(**values).key)
+        if values is None:
+            continue
+        family = relation.source
+        if family in index.keyspace.families.values():
+            keys.append(index.related(family)(**values).key)
+        else:  # listed by a keyspace that inherits this one: in the same store, since an index and its records are
+            tagged = index.store.guarantees.atomic == "one slot" and family.pattern.tag is not None
+            keys.append(family.pattern.render(values, tagged=tagged))
     return keys
 
 
@@ -140,7 +188,10 @@ async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) 
     # so a record that came between the look and this step is seen by a second look, or has its entry still to come.
     score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
     if (await store.run([("EXISTS", *names)]))[0]:
-        await store.run([("SADD", key, data) if by_name else ("ZADD", key, "NX", score, data)])
+        if by_name:
+            await store.run([("SADD", key, data)])
+        elif score is not None:  # else another pruner took it out before, and puts it back as this one would
+            await store.run([("ZADD", key, "NX", score, data)])
         return False
     return bool(gone)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from keystead.errors import BadArgument, KeysteadError, StoreError
 from keystead.stores import Outcome, Reply, Required, Step, Store
+
+_log = logging.getLogger("keystead.schema")
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -60,10 +63,15 @@ class Operation(Generic[R]):
         return self.finish(replies)
 
     async def upkeep(self, replies: list[Reply]) -> None:
-        if self.follow is not None:
+        """What the replies ask for besides. The operation itself has taken effect, so no error of this hides it."""
+        if self.follow is None:
+            return
+        try:
             work = self.follow(replies)
             if work is not None:
                 await work
+        except KeysteadError as error:
+            _log.warning("upkeep after an operation that took effect: %s: %s", error.code, error)
 
     def in_batch(self) -> list[Any]:
         """The steps, for a batch of which this is a part."""
@@ -100,6 +108,7 @@ async def run(operations: Sequence[Operation[Any]]) -> list[Any]:
     """
     if not operations:
         return []
+    _check(operations)
     store = operations[0].store
     for one in operations:
         if one.store is not store or one.atomic:
@@ -111,6 +120,17 @@ async def run(operations: Sequence[Operation[Any]]) -> list[Any]:
         if type(result) is _Failed:
             raise _first_error(results)
     return results
+
+
+def _check(operations: Sequence[Any]) -> None:
+    for one in operations:
+        if not isinstance(one, Operation):
+            if isinstance(one, Coroutine):
+                one.close()
+            raise BadArgument(
+                "operations are what verbs return before they are awaited, as in keys.run(keys.a(1).get(), "
+                f"keys.b(2).get()), each by itself; this is a {type(one).__name__}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +202,7 @@ async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ..
     """All of them, or none. One round trip."""
     if not operations:
         return Done(())
+    _check(operations)
     store = operations[0].store
     if any(operation.store is not store for operation in operations):
         raise BadArgument("what is to be one atomic step must live in one store; these families have different roles")

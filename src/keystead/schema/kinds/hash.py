@@ -14,6 +14,7 @@ from keystead.schema.codec.hiding import hide_sealed_fields
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, absent
@@ -52,10 +53,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
         False: there is no such record, and none is made: what was deleted or has expired stays dead.
         """
         steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
-        return self._changed(steps, _true, self._at_ms(fields, until), stopped=False)
+        at_ms = self._at_ms(fields, until)
+        return self._relisted(self._changed(steps, _true, at_ms, stopped=False), at_ms, fields)
 
     def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
         """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
+        self._refuse_unlisted("put")
         return self._grown(self._changes(fields), nothing, self._at_ms(fields, until))
 
     def field(self, name: F) -> Operation[V | None]:
@@ -85,6 +88,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
 
     def add_field(self, name: F, value: V, **until: Moment) -> Operation[bool]:
         """Write a field only if it is not there. Of several callers one gets True. Atomic."""
+        self._refuse_unlisted("add_field")
         command = ("HSETNX", self.key, self._name(name), self._encoded(self._name(name), value))
         return self._write([command], truth, until)
 
@@ -93,7 +97,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
         steps = [Required(("EXISTS", self.key)), ("HINCRBY", self.key, self._name(name), by)]
-        return self._changed(steps, _second, None, stopped=None)
+        return self._relisted(self._changed(steps, _second, None, stopped=None), None, {name: by})
 
     def consume_field(self, name: F) -> Operation[V | None]:
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
@@ -120,6 +124,38 @@ class HashKey(GrownKey, Generic[T, F, V]):
 
         steps = [("HGETALL", self.key), ("PTTL", self.key)]
         return Operation(self.bound.store, steps, self._record, follow=follow)
+
+    def _refuse_unlisted(self, verb: str) -> None:
+        family = self.bound.family
+        if family.listed_in:
+            raise BadValue(
+                f"{family.place} is listed in {family.listed_in[0].target.name}, and {verb} could make a record that "
+                "no index names; use set or add for a whole record, update for one that is there"
+            )
+
+    def _relisted(self, operation: Operation[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
+        """A change of a record that is listed: its index lives on with it."""
+        bound, key = self.bound, self.key
+        family = bound.family
+        if not family.listed_in:
+            return operation
+        names = {self._name(name) for name in changed}
+        for relation in family.listed_in:
+            for origin in relation.origins.values():
+                if origin is not None and origin.kind == "field" and self._name(cast("F", origin.name)) in names:
+                    raise BadValue(
+                        f"{key}: {origin.name} says in which {relation.target.name} it is listed; delete the record "
+                        "and add it again"
+                    )
+        kept = at_ms is None and not isinstance(family.lifetime, Sliding)
+        operation.steps.append(family.read_command(key))
+
+        def follow(replies: list[Reply]) -> Any:
+            record = family.value_of(replies[-1], key, bound.ring)
+            return None if record is None else listing.relist(bound, key, record, at_ms, kept=kept)
+
+        operation.follow = follow
+        return operation
 
     def _name(self, name: F) -> bytes:
         text: bytes = self.bound.family.field_name(name, self.key)

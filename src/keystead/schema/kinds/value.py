@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from keystead.errors import BadValue, StoreUnavailable
 from keystead.schema import deletion, listing
@@ -19,6 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _CHANGE_ATTEMPTS = 20
+_SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
 
 
 class ValueKey(Key, Generic[T]):
@@ -88,6 +89,9 @@ class ValueKey(Key, Generic[T]):
         """
         bound, key = self.bound, self.key
         follow = None
+        steps = deletion.consumption(bound, key) if bound.family.has_relations else None
+        if steps is not None:
+            return Operation(bound.store, steps, self._read, atomic=True, stopped=None)
         if bound.family.has_relations:
 
             def follow(replies: list[Reply]) -> Any:
@@ -133,19 +137,22 @@ class ValueKey(Key, Generic[T]):
         options = lifetime.on_update(now_ms, at_ms) if only == "XX" else lifetime.on_create(now_ms, at_ms)
         command = ("SET", key, data, *options, only) if only else ("SET", key, data, *options)
         if family.listed_in:
-            return self._listed([Required(command) if only else command], value, now_ms, at_ms, finish)
+            kept = only == "XX" and options in _SAME_LIFETIME
+            return self._listed([Required(command) if only else command], value, now_ms, at_ms, finish, kept)
         return Operation(bound.store, [command], finish)
 
     def _guarded(self, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
         if self.bound.family.listed_in:
-            return self._listed(steps, value, now_ms, at_ms, _true)
+            return self._listed(steps, value, now_ms, at_ms, _true, steps[-1][3:] in _SAME_LIFETIME)
         return Operation(self.bound.store, steps, _true, atomic=True, stopped=False)
 
-    def _listed(self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any) -> Operation[Any]:
+    def _listed(
+        self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any, kept: bool
+    ) -> Operation[Any]:
         values = self.values
         dies_ms = self.bound.family.lifetime.deadline_ms(now_ms, at_ms)
         writes: list[tuple[listing.Entry, list[Command]]] = [
-            (entry, listing.put(entry, values, value, now_ms, dies_ms))
+            (entry, listing.put(entry, values, value, now_ms, dies_ms, kept=kept))
             for entry in listing.entries(self.bound, values, value)
         ]
         return listing.Listed(self.bound, self.key, record, writes, finish)
@@ -159,8 +166,16 @@ class Value(Family[ValueKey[T]], Generic[T]):
     verbs: ClassVar[type[Any]] = ValueKey
     listable: ClassVar[bool] = True
 
+    @overload
     def __init__(
         self, pattern: str, type_: type[T], *, versions: Versions | None = None, **options: Unpack[Options]
+    ) -> None: ...
+    @overload  # Literal, Annotated and unions are no classes: say which, as in `mode: Value[Mode] = Value(...)`
+    def __init__(
+        self: Value[Any], pattern: str, type_: object, *, versions: Versions | None = None, **options: Unpack[Options]
+    ) -> None: ...
+    def __init__(
+        self, pattern: str, type_: Any, *, versions: Versions | None = None, **options: Unpack[Options]
     ) -> None:
         super().__init__(pattern, **options)
         self.codec: Codec[T] = codec_for(type_, versions=versions, where=pattern)
