@@ -25,6 +25,7 @@ class Subject(StrEnum):
     sqlite = "sqlite"
     growth = "growth"
     sweep = "sweep"
+    schema = "schema"
     doctor = "doctor"
     all = "all"
 
@@ -53,6 +54,12 @@ async def _sweep(folder: Path, progress: Progress, quick: bool, keys: int | None
     return await sweep.run(folder, progress, quick=quick)
 
 
+async def _schema(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_schema
+
+    return await on_schema.run(folder, QUICK if quick else FULL, progress)
+
+
 async def _doctor(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import on_doctor
 
@@ -65,6 +72,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.sqlite: _sqlite,
     Subject.growth: _growth,
     Subject.sweep: _sweep,
+    Subject.schema: _schema,
     Subject.doctor: _doctor,
 }
 
@@ -95,6 +103,7 @@ def main(
     sqlite: raw sqlite3, diskcache and lmdb on files of the same disk.
     growth: GET, SET and memory at 1,000,000 keys against 10,000.
     sweep: the longest call while 1,000,000 expired keys are removed.
+    schema: what typed keys cost over the same raw commands, on Redis and on SQLite.
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
