@@ -149,30 +149,37 @@ def _first_deleted(replies: list[Any]) -> bool:
 
 async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
     """Delete what is known, the key itself first. None: a value that was read has changed, so nothing was done."""
-    if not known.commands:
+    if not known.commands and not known.guards:
         return False
     own = [(command, step) for store, command, step in known.commands if store is bound.store]
     guards = [guard for store, guard in known.guards if store is bound.store]
     commands = [command for command, _ in own]
-    if listing.one_step(bound.store, *(step.key for _, step in own)):
+    guarded = [str(getattr(guard, "key", "")) for guard in guards]
+    replies: list[Any] = []
+    if listing.one_step(bound.store, *guarded, *(step.key for _, step in own)):
         outcome = await bound.store.atomically([*guards, *commands])
         if not outcome:
             return None
         replies = outcome.replies[len(guards) :]
     else:
-        # Across slots of a cluster the key itself is guarded by its value; the others follow.
-        first, rest = own[0], own[1:]
-        mine = [guard for guard in guards if getattr(guard, "key", None) == first[1].key]
-        outcome = await bound.store.atomically([*mine, first[0]])
-        if not outcome:
-            return None
-        replies = [outcome.replies[-1]]
-        if rest:
-            await bound.store.run([command for command, _ in rest])
+        # Across slots of a cluster the first key goes in one step with the guard of its own value. The other guards are
+        # looked at just before, each in its slot; the other keys follow.
+        first = own[0][1].key if own else None
+        for guard, key in zip(guards, guarded, strict=True):
+            if key != first and not await bound.store.atomically([guard]):
+                return None
+        mine = [guard for guard, key in zip(guards, guarded, strict=True) if key == first]
+        if own:
+            outcome = await bound.store.atomically([*mine, commands[0]])
+            if not outcome:
+                return None
+            replies = [outcome.replies[-1]]
+        if len(own) > 1:
+            await bound.store.run(commands[1:])
     for store, command, _ in known.commands:
         if store is not bound.store:
             await store.run([command])
-    return bool(replies[0])
+    return bool(replies and replies[0])
 
 
 async def _delete_scanned(known: _Known) -> None:

@@ -106,6 +106,8 @@ async def prune(index: Bound[Any], key: str) -> None:
 
 async def live(index: Bound[Any], key: str) -> list[Any]:
     """The members of an index whose records are there; the others are taken out. Two round trips, or three."""
+    if not index.family.lists:
+        raise BadValue(f"{index.family.place}: no family is listed in it, so its members name no records")
     by_name = index.family.kind == "set"
     command: Command = ("SMEMBERS", key) if by_name else ("ZRANGE", key, 0, -1)
     raw: Iterable[bytes] = (await index.store.run([command]))[0]
@@ -161,8 +163,6 @@ async def _moved(
 def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
     """The keys that an entry names: one for each family that is listed here."""
     keys = []
-    if not index.family.lists:
-        raise BadValue(f"{index.family.place}: no family is listed in it, so its members name no records")
     for relation in index.family.lists:
         values = relation.source_values(where, member)
         if values is None:

@@ -71,7 +71,8 @@ class Operation(Generic[R]):
             if work is not None:
                 await work
         except KeysteadError as error:
-            _log.warning("upkeep after an operation that took effect: %s: %s", error.code, error)
+            # Its code only: the sentence names the key, which may be a secret.
+            _log.warning("the upkeep after an operation that took effect failed: %s", error.code)
 
     def in_batch(self) -> list[Any]:
         """The steps, for a batch of which this is a part."""

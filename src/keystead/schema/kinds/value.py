@@ -91,7 +91,7 @@ class ValueKey(Key, Generic[T]):
         follow = None
         steps = deletion.consumption(bound, key) if bound.family.has_relations else None
         if steps is not None:
-            return Operation(bound.store, steps, self._read, atomic=True, stopped=None)
+            return _Consumption(bound.store, steps, self._read, atomic=True, stopped=None)
         if bound.family.has_relations:
 
             def follow(replies: list[Reply]) -> Any:
@@ -194,6 +194,16 @@ class Value(Family[ValueKey[T]], Generic[T]):
 
     def value_of(self, raw: bytes | None, key: str, ring: KeyRing | None) -> T | None:
         return None if raw is None else self.codec.decode(raw, key, ring)
+
+
+class _Consumption(Operation[Any]):
+    """A consume and all that goes with it. In a batch it stops the others only where it is `.required()`."""
+
+    __slots__ = ()
+
+    def in_batch(self) -> list[Any]:
+        first = self.steps[0]
+        return [first.command if isinstance(first, Required) else first, *self.steps[1:]]
 
 
 def _was_written(replies: list[Reply]) -> bool:
