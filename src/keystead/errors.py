@@ -64,15 +64,23 @@ class BadValue(KeysteadError):
 class Unreadable(KeysteadError):
     """What the store holds under a key is not what its family says: other bytes, another version, another seal.
 
-    The data is left as it is. `keystead doctor` finds such keys, and `keystead doctor --fix` sets them aside.
+    A read leaves the data as it is: `keystead doctor` finds such keys, and `keystead doctor --fix` sets them aside. A
+    consume or a pop has taken it out by then; `taken` holds the whole reply as it was stored, so that nothing is lost.
     """
 
     code = "unreadable"
+    taken: Any = None
 
     def __init__(self, sentence: str, key: str, raw: bytes | None = None) -> None:
         super().__init__(f"{shown(key)}: {sentence}")
         self.key = key
         self.raw = raw
+
+
+class Contended(KeysteadError):
+    """A change was tried again and again, and each time somebody else was faster. Nothing was changed; try again."""
+
+    code = "contended"
 
 
 class DoesNotFit(KeysteadError):

@@ -113,7 +113,7 @@ class ShopKeys(Keyspace):
     )
     day = Counter("shop:day:{uid:token}:{date:date}", lifetime=end_of_day("Asia/Tokyo"))
     mail = Value("shop:mail:{address}", str, lifetime=after("1d"), leads_to=link("customer", uid=VALUE))
-    deadlines = SortedSet("shop:deadlines", str, score="when it is due, in ms", lifetime=never("emptied by the clerk"))
+    deadlines = SortedSet("shop:deadlines", int, score="when it is due, in ms", lifetime=never("emptied by the clerk"))
     order = Value(
         "shop:order:{number:int}",
         Address,
@@ -216,7 +216,7 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
     ("family", "value"),
     [
         ("customers", "member: string"),
-        ("deadlines", "member: string; score: when it is due, in ms"),
+        ("deadlines", "member: integer; score: when it is due, in ms"),
         ("wanted", "member: {article}:{size}; score: number"),
         ("seen", "items: JSON { city, lines }; at most 10"),
         ("events", "entries: string; the last 100"),

@@ -67,7 +67,7 @@ class Users(Keyspace):
 class Texts(Keyspace):
     notes = List("notes:{uid}", str, lifetime=FOREVER, member_of="user:{uid}", role="durable")
     long = Value("long:{uid<=45}:{n:int}", str, lifetime=FOREVER, member_of="user:{uid}")
-    mapping = Value("mail:{mail}", str, lifetime=FOREVER, leads_to=link("long", uid="mail", n="mail"))
+    mapping = Value("mail:{mail}:{n:int}", str, lifetime=FOREVER, leads_to=link("long", uid="mail"))
 
 
 async def fill(users: Users, texts: Texts, uid: int) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Stores, Targets, bound, family_named, keyspaces, opened, run
@@ -72,6 +73,7 @@ def doctor(
     said = _Said()
 
     async def work() -> int:
+        step_back()
         with stoppable(said.stopped), progress("examining") as show:
 
             def on_progress(now: Progress) -> None:

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Keys, Stores, bound, family_named, keyspaces, run
@@ -58,6 +59,7 @@ def show(
     said = _Said()
 
     async def work() -> int:
+        step_back()
         with stoppable(said.stopped), progress("counting") as shown:
 
             def on_progress(now: SurveyProgress) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from keystead.errors import BadArgument, BadKey, BadValue, StoreUnavailable, Unreadable, WrongKind
 from keystead.schema import listing
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Deleting, Operation, taking
 from keystead.schema.relation import Relation
-from keystead.stores import Command, Required, Step, Store, absent, field_holds, holds
+from keystead.stores import Command, Reply, Required, Step, Store, absent, field_holds, holds
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
+
+R = TypeVar("R")
 
 _ATTEMPTS = 5
 _AT_ONCE = 200
@@ -85,7 +88,17 @@ async def plan(bound: Bound[Any], key: str) -> Plan:
     return found
 
 
-class Cascade(Operation[bool]):
+class Consumption(Operation[Any]):
+    """A consume and all that goes with it. In a batch it stops the others only where it is `.required()`."""
+
+    __slots__ = ()
+
+    def in_batch(self) -> list[Any]:
+        first = self.steps[0]
+        return [first.command if isinstance(first, Required) else first, *self.steps[1:]]
+
+
+class Cascade(Deleting[bool]):
     """A delete of a key with relations."""
 
     __slots__ = ("_bound", "_key")
@@ -115,9 +128,18 @@ class Cascade(Operation[bool]):
             if deleted is not None:
                 break
         else:
-            raise StoreUnavailable(f"{self._key} was changed each time before it could be deleted; try again")
+            return await self._anyway()
         await _delete_scanned(known)
         return deleted
+
+    async def _anyway(self) -> bool:
+        """The key is written to all the time: it goes at once, and what its last value tells goes after it."""
+        bound, key = self._bound, self._key
+        steps: list[Step] = [bound.family.read_command(key), ("DEL", key)]
+        raw, deleted = (await bound.store.atomically(steps)).replies
+        with suppress(Unreadable):  # then the doctor finds what belonged to it
+            await delete_related(bound, key, bound.family.value_of(raw, key, bound.ring))
+        return bool(deleted)
 
 
 async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
@@ -130,7 +152,21 @@ async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
         await _delete_scanned(known)
 
 
-def consumption(bound: Bound[Any], key: str) -> list[Step] | None:
+def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Operation[R]:
+    """Read and delete, with what belongs to it. `read` makes the result of the reply of GETDEL."""
+    if not bound.family.has_relations:
+        return Operation(bound.store, [("GETDEL", key)], taking(read))
+    steps = _consumption(bound, key)
+    if steps is not None:
+        return Consumption(bound.store, steps, taking(read), atomic=True, stopped=read([None]))
+
+    def follow(replies: list[Reply]) -> Any:
+        return None if replies[0] is None else delete_related(bound, key, read(replies))
+
+    return Operation(bound.store, [("GETDEL", key)], taking(read), follow=follow)
+
+
+def _consumption(bound: Bound[Any], key: str) -> list[Step] | None:
     """The steps that read and delete a key and what belongs to it as one; None where it takes several."""
     try:
         told = list(_told_by_key(bound, key, "it is consumed", _Known()))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
+    NoReturn,
     Required,
     Self,
     TypeAlias,
@@ -17,7 +19,7 @@ from typing import (
     overload,
 )
 
-from keystead.errors import BadDeclaration, KeyTooLong, shown
+from keystead.errors import BadDeclaration, BadKey, KeyTooLong, shown
 from keystead.schema.codec import Codec
 from keystead.schema.lifetime import Lifetime, Until
 from keystead.schema.pattern import Pattern
@@ -70,6 +72,11 @@ class Family(Generic[K]):
 
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
         given: Any = options
+        unknown = sorted(options.keys() - Options.__annotations__.keys())
+        if unknown:
+            near = get_close_matches(unknown[0], Options.__annotations__, 1)
+            advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(Options.__annotations__)}"
+            raise BadDeclaration(f"{pattern}: a family has no option {unknown[0]!r}; {advice}")
         lifetime, role = given.get("lifetime"), given.get("role", "default")
         listed_in = given.get("listed_in")
         if not isinstance(pattern, str):
@@ -116,6 +123,10 @@ class Family(Generic[K]):
         """
         return Link(self, where, member, score)
 
+    def __call__(self, *args: Any, **values: Any) -> NoReturn:
+        name = self.name or "family"
+        raise BadKey(f"{self.place} is a declaration; bind its keyspace first: keys = Keys(store); keys.{name}(...)")
+
     def __set_name__(self, owner: type, name: str) -> None:
         if self.name and self.name != name:
             raise BadDeclaration(f"{self.pattern.text} is declared as {self.name} and as {name}; one family, one name")
@@ -151,6 +162,10 @@ class Family(Generic[K]):
     def value_of(self, raw: Any, key: str, ring: KeyRing | None) -> Any:
         """The value in the reply of `read_command`; None: there is no such key. Raises Unreadable."""
         raise NotImplementedError(f"a {self.kind_name} has no single value")
+
+    def stored_name(self, field: str) -> str:
+        """The name under which a field of the value is stored."""
+        return field
 
     @property
     def needs_ring(self) -> bool:
@@ -202,7 +217,9 @@ class Bound(Generic[K]):
         return self._make(self, key)
 
     def key(self, key: str) -> K:
-        """The key of this name, which must be one of this family (as `parse` says)."""
+        """The key of this name. Raises BadKey where it is none of this family."""
+        if self.parse(str(key)) is None:
+            raise BadKey(f"{shown(str(key))} is no key of {self.family.place}")
         return self._make(self, key)
 
     def parse(self, key: str | bytes) -> dict[str, Any] | None:
@@ -232,6 +249,11 @@ class Bound(Generic[K]):
     def _written(self, name: str, value: Any) -> str | None:
         text: str | None = None if value is None else self.family.pattern.render_one(name, value)
         return text
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{self.family.name} has no {name!r} before it is called: write keys.{self.family.name}(...).{name}"
+        )
 
     def related(self, family: Family[Any]) -> Bound[Any]:
         """Another family of the same keyspace, bound as this one is."""

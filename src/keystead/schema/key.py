@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -102,13 +103,12 @@ class Key(Named):
 
     def _at_ms(self, value: Any, given: dict[str, Moment]) -> int | None:
         """The moment that this write gives its key, where the family lives until one."""
-        return moment(self.bound.family.lifetime, self.bound.family.field_names, self.key, value, given)
+        return moment(self.bound.family, self.key, value, given)
 
 
-def moment(
-    lifetime: Lifetime, field_names: frozenset[str], key: str, value: Any, given: dict[str, Moment]
-) -> int | None:
+def moment(family: Any, key: str, value: Any, given: dict[str, Moment]) -> int | None:
     """The deadline in `value` or among the arguments of a verb, in ms; None where the lifetime takes none."""
+    lifetime: Lifetime = family.lifetime
     if not isinstance(lifetime, Until):
         if given:
             raise BadValue(f"{key}: this family does not live until {next(iter(given))!r}; {lifetime.describe()}")
@@ -116,13 +116,19 @@ def moment(
     unknown = set(given) - {lifetime.field}
     if unknown:
         raise BadValue(f"{key}: this family lives until {lifetime.field!r}, not {min(unknown)!r}")
-    if lifetime.field in given:
-        found: Any = given[lifetime.field]
-    elif lifetime.field in field_names and value is not None:
-        found = value.get(lifetime.field) if isinstance(value, dict) else getattr(value, lifetime.field)
+    if lifetime.field in family.field_names:
+        if given:
+            raise BadValue(f"{key}: {lifetime.field} is a field of the record, so it is not passed beside it")
+        found: Any = _in_record(value, lifetime.field, family.stored_name(lifetime.field))
     else:
-        return None
+        found = given.get(lifetime.field)
     return None if found is None else deadline_ms(found, lifetime.unit)
+
+
+def _in_record(record: Any, field: str, stored: str) -> Any:
+    if isinstance(record, Mapping):
+        return record.get(field, record.get(stored))
+    return getattr(record, field, None)
 
 
 def truth(replies: list[Reply]) -> bool:

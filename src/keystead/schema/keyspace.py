@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
-from keystead.errors import BadDeclaration, DoesNotFit
+from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
 from keystead.schema import operation
 from keystead.schema.family import Bound, Family
 from keystead.schema.fit import misfits
@@ -64,6 +65,7 @@ class Keyspace:
         now_ms: Callable[[], int] = _now_ms,
         **roles: Store,
     ) -> None:
+        _check_arguments(type(self), default, seal, roles)
         self.ring = seal
         self.now_ms = now_ms
         self.roles: dict[str, Store] = {**({"default": default} if default is not None else {}), **roles}
@@ -117,7 +119,7 @@ class Keyspace:
         self, a: Operation[A], b: Operation[B], c: Operation[C], d: Operation[D], e: Operation[E], /
     ) -> tuple[A, B, C, D, E]: ...
     @overload
-    async def run(self, *operations: Operation[A]) -> tuple[A, ...]: ...
+    async def run(self, *operations: Operation[Any]) -> tuple[Any, ...]: ...
     async def run(self, *operations: Operation[Any]) -> tuple[Any, ...]:
         """Several operations in one round trip (one a store); their results in order. Not atomic as a whole.
 
@@ -147,6 +149,22 @@ class Keyspace:
         return await operation.atomically(operations)
 
 
+def _check_arguments(cls: type[Keyspace], default: Any, seal: Any, roles: dict[str, Any]) -> None:
+    for role, store in {"default": default, **roles}.items():
+        if store is not None and not isinstance(store, Store):
+            raise BadArgument(
+                f"{cls.__name__}: the role {role!r} takes a store, as in `async with connect(url) as store:`, "
+                f"not {type(store).__name__}"
+            )
+    if seal is not None and not isinstance(seal, KeyRing):
+        raise BadArgument(f"{cls.__name__}: seal takes a KeyRing, not {type(seal).__name__}")
+    known = {"default", *(family.role for family in cls.families.values())}
+    for role in roles.keys() - known:  # other keyspaces may have it, but one that is only misspelt is said
+        near = get_close_matches(role, known, 1)
+        if near and near[0] not in roles:
+            raise DoesNotFit(f"{cls.__name__} has no family of role {role!r}; did you mean {near[0]!r}?")
+
+
 def _check_name(cls: type[Keyspace], name: str) -> None:
     if hasattr(Keyspace, name) or name in ("ring", "now_ms", "roles"):
         raise BadDeclaration(f"{cls.__name__}.{name}: every keyspace has something of this name; choose another")
@@ -156,6 +174,7 @@ def _resolve(cls: type[Keyspace]) -> None:
     """Follow the names in relations, now that all families are declared."""
     for family in cls.families.values():
         if family.keyspace is not cls:
+            _refuse_replaced(cls, family)
             continue
         family.listed_in = tuple(resolve("listed_in", family, one, cls.families) for one in family.links["listed_in"])
         family.owns = tuple(resolve("owns", family, one, cls.families) for one in family.links["owns"])
@@ -168,7 +187,31 @@ def _resolve(cls: type[Keyspace]) -> None:
                 relation.target.lists += (relation,)
             for relation in family.owns:
                 relation.target.owned_by += (relation,)
+    _refuse_shared_indexes(cls)
     _refuse_circles(cls)
+
+
+def _refuse_replaced(cls: type[Keyspace], family: Family[Any]) -> None:
+    """A family of a base points to what the base declares; a keyspace that replaces that must declare both."""
+    for relation in (*family.listed_in, *family.owns, *family.leads_to):
+        if relation.target not in cls.families.values():
+            raise BadDeclaration(
+                f"{cls.__name__} replaces {relation.target.name}, to which {family.place} points; declare that one "
+                "here, too",
+                "dangling-relation",
+            )
+
+
+def _refuse_shared_indexes(cls: type[Keyspace]) -> None:
+    """The entries of an index name records of one family: of two, an entry could mean either."""
+    for family in cls.families.values():
+        listed = {relation.source.name for relation in family.lists}
+        if len(listed) > 1:
+            raise BadDeclaration(
+                f"{family.place} lists {' and '.join(sorted(listed))}; give each an index of its own, because an entry "
+                "does not say which of them it names",
+                "dangling-relation",
+            )
 
 
 def _refuse_circles(cls: type[Keyspace]) -> None:

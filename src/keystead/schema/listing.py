@@ -240,7 +240,11 @@ class Listed(Operation[Any]):
             return await super()._alone()
         last = self._entries[-1][2] + 1
         entries = self.steps[:last]
-        counts = await self.store.run(entries)
+        # At first only what is not there yet: an `add` that finds the record taken must not move its place.
+        first = [
+            ("ZADD", step[1], "NX", *step[2:]) if step[0] == "ZADD" and "NX" not in step else step for step in entries
+        ]
+        counts = await self.store.run(first)
         outcome = await self.store.atomically(self.steps[last:])
         if not outcome:
             return self.stopped

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from keystead.errors import BadArgument, KeysteadError, StoreError
+from keystead.errors import BadArgument, KeysteadError, StoreError, Unreadable
 from keystead.stores import Outcome, Reply, Required, Step, Store
 
 _log = logging.getLogger("keystead.schema")
@@ -17,6 +17,11 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 _NOT_STOPPED: Any = object()
+
+# Commands whose reply is neither nil nor 0 where nothing was found, or 0 although something was done.
+_UNDECIDED = frozenset(
+    {"HGETALL", "HMGET", "HSET", "SMEMBERS", "LRANGE", "ZRANGE", "ZPOPMIN", "XRANGE", "XREVRANGE", "PTTL"}
+)
 
 
 class Operation(Generic[R]):
@@ -79,11 +84,50 @@ class Operation(Generic[R]):
         return self.steps
 
     def required(self) -> Operation[R]:
-        """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect."""
+        """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
+
+        Raises BadArgument for an operation whose reply does not say whether it found or did something.
+        """
         steps = self.in_batch()
         first = steps[0]
-        marked = first if not isinstance(first, Sequence) else Required(first)
-        return Operation(self.store, [marked, *steps[1:]], self.finish, atomic=True, stopped=None, follow=self.follow)
+        if isinstance(first, Sequence) and not isinstance(self, Deleting) and _is_undecided(first, steps):
+            raise BadArgument(
+                "this operation cannot be required, because its reply does not say whether there was something; "
+                "put key.exists().required() beside it"
+            )
+        marked = Required(first) if isinstance(first, Sequence) else first
+        stopped = self.stopped
+        if stopped is _NOT_STOPPED:
+            try:
+                stopped = self.finish([None] * len(steps))
+            except Exception:  # it has no result for nothing
+                stopped = None
+        return Operation(
+            self.store, [marked, *steps[1:]], self.finish, atomic=True, stopped=stopped, follow=self.follow
+        )
+
+
+def _is_undecided(first: Sequence[Any], steps: list[Any]) -> bool:
+    return first[0] in _UNDECIDED or (first[0] == "DEL" and len(steps) > 1)
+
+
+class Deleting(Operation[R]):
+    """An operation whose first step deletes, so that its reply says whether there was something."""
+
+    __slots__ = ()
+
+
+def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
+    """For an operation that takes something out: what cannot be read is carried along by the error."""
+
+    def finished(replies: list[Reply]) -> R:
+        try:
+            return finish(replies)
+        except Unreadable as error:
+            error.taken = replies[0]
+            raise
+
+    return finished
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from keystead.errors import StoreError, WrongKind
 from keystead.stores import Command, Reply, Store
 
 STRETCH_S: Final = 0.0003  # how long the loop is held at most; about thirty reads of an embedded store
-SHARE: Final = 5  # others get so many times as long as it took itself, if there are any
+SHARE: Final = 3  # others get so many times as long as it took itself, if there are any
 FEWEST: Final = 8
 _FIRST: Final = 16
-_BESIDE_OTHERS: Final = 16
+_BESIDE_OTHERS: Final = 32
 _SURELY_WAITED: Final = 3
+_COMMAND_S: Final = 0.000003
 _ASK_EVERY_S: Final = 1.0
 
 
@@ -30,6 +31,7 @@ class Pace:
         self.size = min(_FIRST, most)  # keys to ask for at once
         self._most = most
         self._since = perf_counter()
+        self._worked = 0.0  # before `since`
         self._waited = 0
         self._alone = False
         self._asked = 0.0
@@ -44,6 +46,8 @@ class Pace:
         replies = await replies_of(store, commands)
         now = perf_counter()
         if turns:
+            # To wait is no work, but to write the commands and to read the replies is.
+            self._worked += began - self._since + len(commands) * _COMMAND_S
             self._since = now
             self._waited += 1
             # Now and then an embedded store lets others go first, too: that alone says nothing.
@@ -59,14 +63,14 @@ class Pace:
     async def turn(self) -> None:
         """Let others work, if it is time to."""
         now = perf_counter()
-        worked = now - self._since
+        worked = self._worked + now - self._since
         if worked < STRETCH_S:
             return
         if now - self._asked > _ASK_EVERY_S:  # to count tasks takes longer the more there are
             self._alone, self._asked = len(asyncio.all_tasks()) < 2, now
-        # What took longer was spent waiting, while others had their turns already.
-        await asyncio.sleep(0 if self._alone else min(worked, 2 * STRETCH_S) * SHARE)
-        self._since = perf_counter()
+        # What took longer was spent waiting elsewhere, while others had their turns already.
+        await asyncio.sleep(0 if self._alone else min(worked, 3 * STRETCH_S) * SHARE)
+        self._since, self._worked = perf_counter(), 0.0
 
 
 async def replies_of(store: Store, commands: list[Command]) -> list[Reply]:

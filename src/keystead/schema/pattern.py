@@ -81,6 +81,10 @@ class Pattern:
             raise self._unknown(name)
         return self._places[self.names.index(name)].write(value)
 
+    def bound_of(self, name: str) -> int | None:
+        """The bytes beyond which a value of this placeholder is hashed; None: it never is."""
+        return self._places[self.names.index(name)].bound
+
     def parse(self, key: str | bytes, *, tagged: bool = False) -> dict[str, Any] | None:
         """The values of a key, or None if `render` never makes it. The value of a tail that is left out is None.
 

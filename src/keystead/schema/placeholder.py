@@ -138,7 +138,7 @@ class Place:
         self._pattern = pattern
         self._escapes = (ANY - type_.unescaped) | Characters.of("%:{}" + separator)
         self._escape = re.compile(self._escapes.regex())
-        self._bound = bound if bound is not None and self._can_pass(bound) else None
+        self.bound = bound if bound is not None and self._can_pass(bound) else None
         self.write: Callable[[object], str] = self._writer()
 
     def read(self, written: str) -> Any:
@@ -157,15 +157,15 @@ class Place:
         """The regular expression that finds what stands in a key; `read` says whether it is good."""
         raw, code = self._escapes.regex_of_others(), "%[0-9A-F][0-9A-F]"
         units = f"(?:{raw}|{code}){raw}*(?:{code}{raw}*)*"
-        return units if self._bound is None else f"(?:{_HASH_MARK}{_DIGEST}|{units})"
+        return units if self.bound is None else f"(?:{_HASH_MARK}{_DIGEST}|{units})"
 
     @cached_property
     def language(self) -> Language:
         """What `write` makes."""
         written = escaped(self.type.language, self._escapes)
-        if self._bound is None:
+        if self.bound is None:
             return written
-        return choice(Bounded(written, self._bound), sequence(_HASH_MARK, _DIGESTS))
+        return choice(Bounded(written, self.bound), sequence(_HASH_MARK, _DIGESTS))
 
     def example(self) -> str:
         return self._escape.sub(_percent, self.type.example)
@@ -181,12 +181,12 @@ class Place:
         """The function that turns a value into what stands in a key, or raises BadKey; quick in the plain case."""
         if self.type.is_text:
             return self._text_writer()
-        if self.type is TYPES["int"] and self._bound is None and not self._escapes & Characters.of("-0123456789"):
+        if self.type is TYPES["int"] and self.bound is None and not self._escapes & Characters.of("-0123456789"):
             return self._int_writer()
         return self._write
 
     def _text_writer(self) -> Callable[[object], str]:
-        is_odd, careful, bound = self._oddness(), self._write, self._bound
+        is_odd, careful, bound = self._oddness(), self._write, self.bound
 
         def write(value: object) -> str:
             return value if type(value) is str and value and not is_odd(value) else careful(value)
@@ -223,12 +223,12 @@ class Place:
             return self._write_digest(value)
         text = self._text(value)
         written = self._escape.sub(_percent, text)
-        if self._bound is not None and len(written.encode()) > self._bound:
+        if self.bound is not None and len(written.encode()) > self.bound:
             return _HASH_MARK + urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip("=")
         return written
 
     def _write_digest(self, hashed: Hashed) -> str:
-        if self._bound is None:
+        if self.bound is None:
             raise self._refusal("is never hashed here; pass the value itself")
         if not re.fullmatch(_DIGEST, hashed.digest):
             raise self._refusal("is Hashed with what is no digest: that is 43 characters, SHA-256 in base64url")

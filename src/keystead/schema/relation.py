@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from keystead.errors import BadDeclaration
+from keystead.errors import BadDeclaration, BadKey, BadValue
 
 if TYPE_CHECKING:
     from keystead.schema.family import Family
@@ -166,6 +166,7 @@ def resolve(
             f"it would own every key of {target.name}, because nothing here tells {' or '.join(origins)}; say where it "
             f'comes from: {target.name}.by({next(iter(origins))}="...")',
         )
+    _refuse_unfit(kind, source, target, origins)
     if kind != "listed_in":
         return Relation(kind, source, target, origins)
     if target.kind not in ("set", "zset"):
@@ -178,6 +179,7 @@ def resolve(
         raise _dangling(
             source, f"listed_in takes its score from {given.score!r}, which is neither placeholder nor field"
         )
+    _refuse_unfit_member(source, target, member)
     relation = Relation(kind, source, target, origins, member, score)
     lost = set(source.pattern.names) - {member} - {o.name for o in origins.values() if o and o.kind == "placeholder"}
     if lost:
@@ -187,6 +189,37 @@ def resolve(
             f"add {{{min(lost)}}} to the pattern of the index",
         )
     return relation
+
+
+def _refuse_unfit(kind: str, source: Family[Any], target: Family[Any], origins: Mapping[str, Origin | None]) -> None:
+    """A placeholder that is taken over must be written alike in both patterns, or the keys would not meet."""
+    example = source.pattern.parse(source.pattern.example()) or {}
+    for name, origin in origins.items():
+        if origin is None or origin.kind != "placeholder":
+            continue
+        bound, other = source.pattern.bound_of(origin.name), target.pattern.bound_of(name)
+        if bound is not None and (bound, source.pattern.types[origin.name]) != (other, target.pattern.types[name]):
+            raise _dangling(
+                source,
+                f"{kind} {target.name}: {origin.name} is hashed here when it is longer than {bound} bytes; "
+                "write the same type and bound there",
+            )
+        if origin.name in example:  # not so for types of the user's own, whose examples may be no values
+            try:
+                target.pattern.render_one(name, example[origin.name])
+            except BadKey as error:
+                raise _dangling(source, f"{kind} {target.name} takes {name} from {origin.name}: {error}") from None
+
+
+def _refuse_unfit_member(source: Family[Any], target: Family[Any], member: str) -> None:
+    if source.pattern.bound_of(member) is not None:
+        raise _dangling(source, f"{member} may be hashed, so it cannot be an entry of {target.name}")
+    example = source.pattern.parse(source.pattern.example()) or {}
+    if member in example:
+        try:
+            target.codecs["member"].encode(example[member], target.pattern.text)
+        except BadValue as error:
+            raise _dangling(source, f"its {member} is no member of {target.name}: {error}") from None
 
 
 def resolve_subject(source: Family[Any], text: str) -> Subject:

@@ -29,7 +29,11 @@ def literal_prefix(pattern: bytes) -> bytes:
 
 
 def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
-    """`*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one of them, `\\x` the byte x itself."""
+    """`*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one of them, `\\x` the byte x itself.
+
+    What stands between two `*` is matched where it comes first, and not looked for again: so a hostile pattern or key
+    costs no more than its length squared.
+    """
     out: list[bytes] = []
     at = 0
     while at < len(pattern):
@@ -47,7 +51,21 @@ def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
         else:
             out.append(re.escape(byte))
         at += 1
-    return re.compile(b"".join(out), re.DOTALL)
+    return re.compile(_without_retries(out), re.DOTALL)
+
+
+def _without_retries(pieces: list[bytes]) -> bytes:
+    """The pieces as one expression; each run between two `.*` is an atomic group."""
+    runs: list[list[bytes]] = [[]]
+    for piece in pieces:
+        if piece == b".*":
+            runs.append([])
+        else:
+            runs[-1].append(piece)
+    head, *rest = [b"".join(run) for run in runs]
+    if not rest:
+        return head
+    return head + b"".join(b"(?>.*?" + run + b")" for run in rest[:-1]) + b".*" + rest[-1]
 
 
 def _character_class(pattern: bytes, at: int, out: list[bytes]) -> int:

@@ -15,6 +15,7 @@ from keystead.schema.codec.core_schemas import (
     CoreSchemas,
     all_names,
     fields_of,
+    is_constrained,
     is_sealed,
     may_hold_floats,
     stored_name,
@@ -43,6 +44,7 @@ class Blueprint:
         core = CoreSchemas(self.adapter.core_schema)
         self.sealed = any(map(is_sealed, core.nodes))
         self.floats = any(map(may_hold_floats, core.nodes))
+        self.constrained = any(map(is_constrained, core.nodes))
         self.names = frozenset(name for node in core.nodes for name in all_names(node))
         self.kinds = storable_kinds(self.schema, self._bad)
         root = core.root(core.top, CLASSES)

@@ -90,6 +90,15 @@ def is_sealed(node: Mapping[str, Any]) -> bool:
     return bool((node.get("metadata") or {}).get(SEALED_MARK))
 
 
+_CONSTRAINTS = frozenset({"gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern"})
+_CHECKS = frozenset({"literal", "enum", "function-before", "function-after", "function-wrap", "function-plain", "url"})
+
+
+def is_constrained(node: Mapping[str, Any]) -> bool:
+    """Whether a value of the right Python type may still be refused when it is read."""
+    return node["type"] in _CHECKS or not _CONSTRAINTS.isdisjoint(node)
+
+
 def may_hold_floats(node: Mapping[str, Any]) -> bool:
     """Whether a float may be written. What is inferred from the value (`Any`, extra fields, serializers) may be one."""
     serialization = node.get("serialization") or {}

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from keystead.errors import Unreadable
 from keystead.schema.codec.blueprint import Blueprint
 from keystead.schema.codec.modelled import Modelled
 from keystead.schema.codec.numbers import js_numbers, not_finite
@@ -24,12 +25,16 @@ class Json(Modelled[T]):
         self.field_names = blueprint.field_names
         self._class = blueprint.class_
         self._floats = blueprint.floats
+        self._constrained = blueprint.constrained and self._class is not None
         # A model that was built without validation may lack fields; with one it has them all.
         is_model = isinstance(self._class, type) and issubclass(self._class, BaseModel)
         self._fewest_fields = len(blueprint.field_names) if is_model else 0
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
-        return self._written(value, NO_SEALING, key, name)
+        data = self._written(value, NO_SEALING, key, name)
+        if self._constrained:
+            self._refuse_unreadable(data, key, name)
+        return data
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
         if self._floats and (b"NaN" in data or b"Infinity" in data):
@@ -56,6 +61,16 @@ class Json(Modelled[T]):
         else:
             return self._numbers_checked(data, value, key, name) if self._floats else data
         raise bad_value(key, name, reason)
+
+    def _refuse_unreadable(self, data: bytes, key: str, name: str) -> None:
+        """A model may have been changed since it was validated: what its own constraints refuse is not written."""
+        try:
+            self._read(data, None, key, name, data)
+        except Unreadable as error:
+            reason = str(error).partition(": ")[2]
+        else:
+            return
+        raise bad_value(key, name, f"could not be read back: {reason}")
 
     def _validated(self, value: Any, key: str, name: str) -> None:
         try:

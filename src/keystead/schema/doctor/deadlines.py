@@ -49,7 +49,7 @@ def own_moment_ms(look: Look) -> int | None:
     if not isinstance(family.lifetime, Until) or family.takes_deadline or look.value is UNKNOWN:
         return None
     try:
-        return moment(family.lifetime, family.field_names, look.key, look.value, {})
+        return moment(family, look.key, look.value, {})
     except BadValue:
         return None
 

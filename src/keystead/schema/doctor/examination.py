@@ -19,7 +19,7 @@ from keystead.schema.doctor.report import Progress, Report, tally
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
-from keystead.schema.pace import Pace
+from keystead.schema.pace import Pace, replies_of
 from keystead.schema.reading import SMALL, UNKNOWN, Pages, can_be_read, entry_problem
 from keystead.stores import Command, Reply, Store
 
@@ -155,7 +155,10 @@ class _Walk:
             if not can_be_read(look.bound.family.kind, look.size):
                 tally(self.report.not_read, look.bound.family)
                 return []
-            [look.fields] = await look.store.run([("HGETALL", look.key)])
+            [fields] = await replies_of(look.store, [("HGETALL", look.key)])
+            if isinstance(fields, WrongKindError) or not fields:
+                return []  # it was replaced meanwhile
+            look.fields = fields
         look.read()
         if look.problem is not None:
             return [UnreadableValue(look)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Unpack, overload
 
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family
@@ -61,7 +61,11 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
     kind_name: ClassVar[str] = "Channel"
     verbs: ClassVar[type[Any]] = ChannelKey
 
-    def __init__(self, pattern: str, message: type[T], **options: Unpack[ChannelOptions]) -> None:
+    @overload
+    def __init__(self, pattern: str, message: type[T], **options: Unpack[ChannelOptions]) -> None: ...
+    @overload  # Literal, Annotated and unions are no classes to a type checker
+    def __init__(self: Channel[Any], pattern: str, message: object, **options: Unpack[ChannelOptions]) -> None: ...
+    def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
         super().__init__(pattern, lifetime=never("messages are not kept"), **options)
         self.message: Codec[T] = codec_for(message, where=pattern)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
 from keystead.errors import BadValue, Unreadable
+from keystead.schema import deletion
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number
@@ -31,6 +32,7 @@ class CounterKey(GrownKey):
 
     def decrement(self, by: int = 1, **until: Moment) -> Operation[int]:
         """Subtract from it, and get the result. Atomic."""
+        _check(by, self.key)
         return self.increment(-by, **until)
 
     def set(self, to: int, **until: Moment) -> Operation[None]:
@@ -41,7 +43,7 @@ class CounterKey(GrownKey):
 
     def consume(self) -> Operation[int]:
         """Read and delete in one atomic step: of several callers one gets the number, the others 0."""
-        return self._read(("GETDEL", self.key), self._number)
+        return deletion.consume(self.bound, self.key, self._number)
 
     def _number(self, replies: list[Reply]) -> int:
         raw = replies[0]

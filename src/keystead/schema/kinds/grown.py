@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from keystead.errors import BadDeclaration
+from keystead.schema.codec import Codec
 from keystead.schema.key import Key, Moment
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Operation
@@ -51,3 +53,12 @@ class GrownKey(Key):
     def _read(self, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
         """A command that does not make the key live longer: a read, or a removal."""
         return Operation(self.bound.store, [command], finish)
+
+
+def refuse_container(pattern: str, member: Codec[Any]) -> None:
+    """Members are plain values: a model or a list is not one that can be looked up again."""
+    if member.json_schema().get("type") in ("object", "array") or "$ref" in member.json_schema():
+        raise BadDeclaration(
+            f"{pattern}: a member is a plain value such as str or int, or packed(...), not {member.describe()}",
+            "bad-value-type",
+        )

@@ -15,7 +15,7 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.lifetime import Sliding
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Operation, taking
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, absent
 
@@ -96,6 +96,8 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """Add to a field that is a whole number, of a record that is there; None: there is no such record. Atomic."""
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
+        if self.bound.family.field_codec(self._name(name), self.key).sealed:
+            raise BadValue(f"{self.key}: {name} is sealed, so the store cannot add to it")
         steps = [Required(("EXISTS", self.key)), ("HINCRBY", self.key, self._name(name), by)]
         return self._relisted(self._changed(steps, _second, None, stopped=None), None, {name: by})
 
@@ -103,13 +105,16 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
         raw = self._name(name)
         steps = [("HGET", self.key, raw), ("HDEL", self.key, raw)]
-        return Operation(self.bound.store, steps, lambda replies: self._one(raw, replies[0]), atomic=True)
+        return Operation(self.bound.store, steps, taking(lambda replies: self._one(raw, replies[0])), atomic=True)
 
     def remove(self, *names: F) -> Operation[int]:
         """Take fields out; returns how many were in. It does not make the key live longer. Atomic."""
         if not names:
             raise BadValue(f"{self.key}: name at least one field")
-        return self._read(("HDEL", self.key, *map(self._name, names)), number)
+        gone = [self._name(name) for name in names]
+        for name in gone:
+            self.bound.family.refuse_required(name, self.key)
+        return self._read(("HDEL", self.key, *gone), number)
 
     def use(self) -> Operation[T | None]:
         """The whole record, and a touch if the last one is `touch_every` ago. For sliding families.
@@ -163,7 +168,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
 
     def _encoded(self, name: bytes, value: V) -> bytes:
         data: bytes = self.bound.family.field_codec(name, self.key).encode(
-            value, self.key, self.bound.ring, name.decode()
+            value, self.key, self.bound.ring, name.decode("utf-8", "replace")
         )
         return data
 
@@ -171,7 +176,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if data is None:
             return None
         codec = self.bound.family.field_codec(name, self.key)
-        return cast("V", codec.decode(data, self.key, self.bound.ring, name.decode()))
+        return cast("V", codec.decode(data, self.key, self.bound.ring, name.decode("utf-8", "replace")))
 
     def _record(self, replies: list[Reply]) -> T | None:
         raw = replies[0]
@@ -184,13 +189,14 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return fields
 
     def _changes(self, fields: Mapping[F, V | None]) -> list[Any]:
-        if not fields:
-            raise BadValue(f"{self.key}: name at least one field")
+        if not (hasattr(fields, "items") and fields):
+            raise BadValue(f"{self.key}: give fields with their values, as in {{'name': 'Ann'}}, at least one")
         kept: list[bytes] = []
         gone: list[bytes] = []
         for name, value in fields.items():
             raw = self._name(name)
             if value is None:
+                self.bound.family.refuse_required(raw, self.key)
                 gone.append(raw)
             else:
                 kept += (raw, self._encoded(raw, value))
@@ -266,6 +272,9 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
     def field_names(self) -> frozenset[str]:
         return frozenset(self._names)
 
+    def stored_name(self, field: str) -> str:
+        return self._names.get(field, field)
+
     @property
     def value_shape(self) -> str:
         if not self.fields:
@@ -279,10 +288,16 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
         """The name of a field as it is stored. Raises BadValue where the family has no such field."""
         if not self.fields:
             return self._field.encode(name, key)
-        stored = self._names.get(name, name)
+        stored = self._names.get(name, name) if isinstance(name, str) else None
         if stored not in self.fields:
             raise BadValue(f"{key}: {name!r} is no field of {self.type.__name__}; there are {', '.join(self._names)}")
         return str(stored).encode()
+
+    def refuse_required(self, name: bytes, key: str) -> None:
+        """Raises BadValue for a field without which the record could not be read."""
+        for own, stored in self._names.items():
+            if stored.encode() == name and self.type.model_fields[own].is_required():
+                raise BadValue(f"{key}: {own} is required, so it cannot be taken out; delete the record instead")
 
     def field_codec(self, name: bytes, key: str) -> Codec[Any]:
         return self.fields[name.decode()] if self.fields else self._value

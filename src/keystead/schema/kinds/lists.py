@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from keystead.errors import BadDeclaration, BadValue
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number
 from keystead.schema.kinds.grown import GrownKey
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Operation, taking
 from keystead.stores import Command, Reply
 
 T = TypeVar("T")
@@ -54,11 +54,11 @@ class ListKey(GrownKey, Generic[T]):
 
     def pop_first(self) -> Operation[T | None]:
         """Take out the first item and get it: of several callers each gets another. None: there is none. Atomic."""
-        return self._read(("LPOP", self.key), self._item)
+        return self._read(("LPOP", self.key), taking(self._item))
 
     def pop_last(self) -> Operation[T | None]:
         """Take out the last item and get it: of several callers each gets another. None: there is none. Atomic."""
-        return self._read(("RPOP", self.key), self._item)
+        return self._read(("RPOP", self.key), taking(self._item))
 
     def _push(
         self,
@@ -99,7 +99,13 @@ class List(Family[ListKey[T]], Generic[T]):
     kind_name: ClassVar[str] = "List"
     verbs: ClassVar[type[Any]] = ListKey
 
-    def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None:
+    @overload
+    def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None: ...
+    @overload  # Literal, Annotated and unions are no classes to a type checker
+    def __init__(
+        self: List[Any], pattern: str, item: object, *, keep: int | None = None, **options: Unpack[Options]
+    ) -> None: ...
+    def __init__(self, pattern: str, item: Any, *, keep: int | None = None, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)
         if keep is not None and (type(keep) is not int or keep < 1):
             raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")

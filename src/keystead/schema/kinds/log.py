@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, Unpack, overload
 
 from keystead.errors import BadDeclaration, BadValue, Unreadable
 from keystead.schema.codec import Codec, codec_for
@@ -68,7 +68,13 @@ class Log(Family[LogKey[T]], Generic[T]):
     kind_name: ClassVar[str] = "Log"
     verbs: ClassVar[type[Any]] = LogKey
 
-    def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None:
+    @overload
+    def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None: ...
+    @overload  # Literal, Annotated and unions are no classes to a type checker
+    def __init__(
+        self: Log[Any], pattern: str, item: object, *, keep: int | None = None, **options: Unpack[Options]
+    ) -> None: ...
+    def __init__(self, pattern: str, item: Any, *, keep: int | None = None, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)
         if keep is not None and (type(keep) is not int or keep < 1):
             raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")

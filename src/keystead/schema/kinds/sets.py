@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from keystead.errors import BadValue
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
-from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.operation import Operation
 from keystead.stores import Reply
 
@@ -67,9 +67,14 @@ class Set(Family[SetKey[M]], Generic[M]):
     kind_name: ClassVar[str] = "Set"
     verbs: ClassVar[type[Any]] = SetKey
 
-    def __init__(self, pattern: str, member: type[M] | Codec[M], **options: Unpack[Options]) -> None:
+    @overload
+    def __init__(self, pattern: str, member: type[M] | Codec[M], **options: Unpack[Options]) -> None: ...
+    @overload  # Literal, Annotated and unions are no classes to a type checker
+    def __init__(self: Set[Any], pattern: str, member: object, **options: Unpack[Options]) -> None: ...
+    def __init__(self, pattern: str, member: Any, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)
         self.member: Codec[M] = member if isinstance(member, Codec) else codec_for(member, where=pattern)
+        refuse_container(pattern, self.member)
 
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:

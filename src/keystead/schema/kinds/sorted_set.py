@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, Unpack
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from keystead.errors import BadValue
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
-from keystead.schema.kinds.grown import GrownKey
-from keystead.schema.operation import Operation
+from keystead.schema.kinds.grown import GrownKey, refuse_container
+from keystead.schema.operation import Operation, taking
 from keystead.stores import Reply
 
 M = TypeVar("M")
@@ -98,7 +98,7 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def pop_lowest(self, count: int = 1) -> Operation[list[tuple[M, float]]]:
         """Take out the lowest and get them: of several callers each gets others. Atomic."""
-        return self._read(("ZPOPMIN", self.key, _positive(count, self.key)), self._pairs)
+        return self._read(("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
 
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
@@ -111,8 +111,8 @@ class SortedSetKey(GrownKey, Generic[M]):
         until: dict[str, Moment],
         finish: Callable[[list[Reply]], R],
     ) -> Operation[R]:
-        if not scores:
-            raise BadValue(f"{self.key}: name at least one member")
+        if not (hasattr(scores, "items") and scores):
+            raise BadValue(f"{self.key}: give members with their scores, as in {{member: 1}}, at least one")
         pairs: list[Any] = []
         for member, score in scores.items():
             if type(score) not in (int, float) or score != score:
@@ -121,8 +121,8 @@ class SortedSetKey(GrownKey, Generic[M]):
         return self._write([("ZADD", self.key, *flags, *pairs)], finish, until)
 
     def _range(self, limit: int, skip: int, options: tuple[str, ...]) -> Operation[list[tuple[M, float]]]:
-        if limit < 0 or skip < 0:
-            raise BadValue(f"{self.key}: limit and skip are not negative")
+        if type(limit) is not int or type(skip) is not int or limit < 0 or skip < 0:
+            raise BadValue(f"{self.key}: limit and skip are whole numbers, and not negative")
         # A stop before the first place gives nothing, which is what a limit of 0 asks for.
         stop = skip + limit - 1 if limit else _BEFORE_ALL
         return self._read(("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), self._pairs)
@@ -143,12 +143,19 @@ class SortedSet(Family[SortedSetKey[M]], Generic[M]):
     kind_name: ClassVar[str] = "SortedSet"
     verbs: ClassVar[type[Any]] = SortedSetKey
 
+    @overload
     def __init__(
         self, pattern: str, member: type[M] | Codec[M], *, score: str = "", **options: Unpack[Options]
-    ) -> None:
+    ) -> None: ...
+    @overload  # Literal, Annotated and unions are no classes to a type checker
+    def __init__(
+        self: SortedSet[Any], pattern: str, member: object, *, score: str = "", **options: Unpack[Options]
+    ) -> None: ...
+    def __init__(self, pattern: str, member: Any, *, score: str = "", **options: Unpack[Options]) -> None:
         """`score` says in words what the score is, for the key document."""
         super().__init__(pattern, **options)
         self.member: Codec[M] = member if isinstance(member, Codec) else codec_for(member, where=pattern)
+        refuse_container(pattern, self.member)
         self.score_means = score
 
     @property

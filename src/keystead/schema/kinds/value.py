@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadValue, StoreUnavailable
+from keystead.errors import BadValue, Contended
 from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.family import Family, Options
@@ -69,7 +71,9 @@ class ValueKey(Key, Generic[T]):
 
         `function` gets the value and returns the new one; it may be called several times. At least two round trips.
         """
-        for _ in range(_CHANGE_ATTEMPTS):
+        if not callable(function):
+            raise BadValue(f"{self.key}: change takes a function of the old value, not {type(function).__name__}")
+        for attempt in range(_CHANGE_ATTEMPTS):
             raw: bytes | None = (await self.bound.store.run([("GET", self.key)]))[0]
             if raw is None:
                 return None
@@ -80,24 +84,16 @@ class ValueKey(Key, Generic[T]):
             steps: list[Any] = [holds(self.key, raw), ("SET", self.key, data, *options)]
             if await self._guarded(steps, value, now_ms, at_ms):
                 return value
-        raise StoreUnavailable(f"{self.key} was changed by others {_CHANGE_ATTEMPTS} times in a row; try again")
+            # Whoever lost waits a little, each another time, so that somebody wins and the next try is not the same.
+            await asyncio.sleep(random.random() * 0.0005 * 2 ** min(attempt, 8))  # noqa: S311 - spreads callers apart
+        raise Contended(f"{self.key} was changed by others {_CHANGE_ATTEMPTS} times in a row; try again")
 
     def consume(self) -> Operation[T | None]:
         """Read and delete in one atomic step: of several callers one gets the value, the others None.
 
         What it owns and the entries that name it are deleted after that, in a second round trip.
         """
-        bound, key = self.bound, self.key
-        follow = None
-        steps = deletion.consumption(bound, key) if bound.family.has_relations else None
-        if steps is not None:
-            return _Consumption(bound.store, steps, self._read, atomic=True, stopped=None)
-        if bound.family.has_relations:
-
-            def follow(replies: list[Reply]) -> Any:
-                return None if replies[0] is None else deletion.delete_related(bound, key, self._read(replies))
-
-        return Operation(bound.store, [("GETDEL", key)], self._read, follow=follow)
+        return deletion.consume(self.bound, self.key, self._read)
 
     def use(self) -> Operation[T | None]:
         """The value, and a touch if the last one is `touch_every` ago. For sliding families.
@@ -194,16 +190,6 @@ class Value(Family[ValueKey[T]], Generic[T]):
 
     def value_of(self, raw: bytes | None, key: str, ring: KeyRing | None) -> T | None:
         return None if raw is None else self.codec.decode(raw, key, ring)
-
-
-class _Consumption(Operation[Any]):
-    """A consume and all that goes with it. In a batch it stops the others only where it is `.required()`."""
-
-    __slots__ = ()
-
-    def in_batch(self) -> list[Any]:
-        first = self.steps[0]
-        return [first.command if isinstance(first, Required) else first, *self.steps[1:]]
 
 
 def _was_written(replies: list[Reply]) -> bool:
