@@ -45,6 +45,8 @@ class Program:
         (folder / "myapp").mkdir()
         (folder / "myapp" / "__init__.py").touch()
         (folder / "myapp" / "keys.py").write_text(SOURCE)
+        self.write(("DBSIZE",))  # makes the file: a command that looks at a store wants it to be there
+        self.write(("DBSIZE",))  # which makes the database: the commands work on one that is there
 
     def keystead(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command without a terminal."""

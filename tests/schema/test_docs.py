@@ -206,7 +206,7 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
     ]
     assert rows[2][2:6] == [
         "cache",
-        "fields { uid, coupon?, total? }",
+        "fields { uid, coupon?, total }",
         "30 minutes after the last use; touched at most once in 1 minute",
         "set, add, update, put, add_field, get, field, …",
     ]

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from keystead.cli.leave import ASKED_WRONGLY, leave
+from keystead.cli.stopping import Paused
 
 
 def refuse_without_terminal(yes: bool, dry_run: bool) -> None:
@@ -16,6 +17,13 @@ def refuse_without_terminal(yes: bool, dry_run: bool) -> None:
         )
 
 
-def confirmed(question: str, yes: bool) -> bool:
-    """Whether a person says yes. Asked on the error stream, so that the output stays clean."""
-    return yes or typer.confirm(question, err=True)
+def confirmed(question: str, yes: bool, paused: Paused) -> bool:
+    """Whether a person says yes. Asked on the error stream, so that the output stays clean. Ctrl-C is a no."""
+    if yes:
+        return True
+    with paused():
+        try:
+            return typer.confirm(question, err=True)
+        except (typer.Abort, KeyboardInterrupt):
+            typer.echo(err=True)
+            leave("nothing was deleted", 130)

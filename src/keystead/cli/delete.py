@@ -22,6 +22,7 @@ _FAMILY_HELP = "The family of the key: session, or AppKeys.session."
 _VALUES_HELP = "The values of its placeholders, in the order of its pattern."
 _DRY_RUN_HELP = "Show what would be deleted, and delete nothing."
 _YES_HELP = "Do not ask."
+_STOPPED = "stopped; what was begun may be done in part, and `keystead doctor` finds the rest"
 
 FamilyName = Annotated[str, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
@@ -59,7 +60,7 @@ def delete(
     placeholders = _placeholders(chosen, values or [])
 
     async def work() -> int:
-        with stoppable(lambda: "stopped; what was begun may be done in part, and `keystead doctor` finds the rest"):
+        with stoppable(lambda: _STOPPED) as paused:
             async with bound(classes, store) as bound_keys:
                 owner = next(one for one in bound_keys if chosen in one.families.values())
                 key = _key(owner.bound(chosen), placeholders)
@@ -69,7 +70,7 @@ def delete(
                     _print(plan, dry_run)
                 if dry_run:
                     deleted = False
-                elif confirmed(f"Delete {counted(len(plan.keys), 'key')}?", yes):
+                elif confirmed(f"Delete {counted(len(plan.keys), 'key')}?", yes, paused):
                     deleted = bool(await key.delete())
                 else:
                     leave("nothing was deleted")

@@ -68,6 +68,12 @@ def doctor(
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
+    if fix and not targets:
+        leave(
+            "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
+            "kits for those of all kits",
+            ASKED_WRONGLY,
+        )
     classes = keyspaces(targets)
     families = None if family is None else {family_named(name, classes) for name in family}
     said = _Said()

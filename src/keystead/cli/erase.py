@@ -51,14 +51,14 @@ def erase(
     classes = keyspaces(keys)
 
     async def work() -> int:
-        with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}"):
+        with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
             async with bound(classes, store) as bound_keys:
                 plan = await _plan(bound_keys, subject)
                 if not as_json:
                     _print(plan, dry_run)
                 erased = None
                 if plan.count and not dry_run:
-                    if not confirmed(f"Delete {counted(plan.keys, 'key')}?", yes):
+                    if not confirmed(f"Delete {counted(plan.keys, 'key')}?", yes, paused):
                         leave("nothing was deleted")
                     erased = await _erase(bound_keys, subject)
         if as_json:

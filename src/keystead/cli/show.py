@@ -20,7 +20,7 @@ from keystead.cli.words import counted
 from keystead.schema.belonging import name_of
 from keystead.schema.doctor import QuarantineKeys
 from keystead.schema.doctor.deadlines import roughly
-from keystead.schema.survey import TTLS, FamilySurvey, Survey, SurveyProgress, survey
+from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey
 
 _FAMILY_HELP = (
     "A family to be shown in detail: counter, or WidgetKeys.counter; quarantine is what the doctor set aside."
@@ -85,7 +85,7 @@ class _Said:
 
 
 def _print(found: Survey, detailed: bool) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = _UNBROKEN
     if detailed:
@@ -101,25 +101,20 @@ def _print(found: Survey, detailed: bool) -> None:
     console.print(_summary(found))
     if found.unknown:
         belong = f"{counted(found.unknown, 'key belongs', 'keys belong')} to no family"
-        console.print(f"{belong}: {', '.join(found.unknown_examples)}", soft_wrap=True)
+        console.print(Text(f"{belong}: {', '.join(found.unknown_examples)}"), soft_wrap=True)
 
 
 def _table(found: Survey) -> Table:
     table = Table(header_style="bold")
-    for column in ("family", "key", "kind"):
-        table.add_column(column, overflow="fold")
-    for column in ("keys", "bytes", *(f"TTL {name}" for name in TTLS)):
+    for column in ("family", "kind"):
+        table.add_column(column, overflow="fold", min_width=8)
+    for column in ("keys", "bytes"):
         table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("time to live", overflow="fold", min_width=12)
     for one in found.families:
-        left = [f"{count:,}" if count else "" for count in one.ttls.values()]
-        table.add_row(
-            name_of(one.family),
-            Text(one.family.pattern.display),
-            one.family.kind_name,
-            f"{one.count:,}",
-            _bytes(one),
-            *left,
-        )
+        left = ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count)
+        family = Text.assemble(name_of(one.family), "\n", (one.family.pattern.display, "dim"))
+        table.add_row(family, one.family.kind_name, f"{one.count:,}", _bytes(one), left)
     return table
 
 

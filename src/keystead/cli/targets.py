@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
+from urllib.parse import unquote
 
 import typer
 
@@ -24,8 +25,8 @@ from keystead.stores import Store
 
 SEAL_KEYS: Final = "KEYSTEAD_SEAL_KEYS"
 
-_TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), or a kit
-(login). [dim]\\[default: all kits][/dim]"""
+_TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
+(login), or kits for all of them. [dim]\\[default: all kits][/dim]"""
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
@@ -44,9 +45,14 @@ def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
     if "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does, so that a program in this folder is found
     found: dict[type[Keyspace], None] = {}
-    for target in targets or KITS:
+    for target in _named(targets):
         found.update(dict.fromkeys(_keyspaces_of(target)))
     return list(found)
+
+
+def _named(targets: Sequence[str] | None) -> list[str]:
+    """The targets; `kits` stands for all of them."""
+    return [name for target in targets or ["kits"] for name in (KITS if target == "kits" else [target])]
 
 
 def _keyspaces_of(target: str) -> list[type[Keyspace]]:
@@ -146,9 +152,22 @@ async def opened(stores: Sequence[str] | None) -> AsyncIterator[dict[str, Store]
         yield {role: by_url[url] for role, url in urls.items()}
 
 
+def _refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+    """Who looks at what is there has mistyped a file that is not, or a role that no family has."""
+    urls = store_urls(stores)
+    for url in urls.values():
+        path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
+        if url.startswith("sqlite:///") and not Path(path).exists():
+            leave(f"there is no database {path}; name another with --store URL", ASKED_WRONGLY)
+    roles = {"default", *(family.role for cls in classes for family in cls.families.values())}
+    for role in urls.keys() - roles:
+        leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", ASKED_WRONGLY)
+
+
 @asynccontextmanager
 async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None) -> AsyncIterator[list[Keyspace]]:
     """The keyspaces, bound to their stores, for an operator: sealed fields may stay closed."""
+    _refuse_missing(stores, classes)
     text = os.environ.get(SEAL_KEYS)
     ring = KeyRing.from_text(text) if text else None
     async with opened(stores) as by_role:

@@ -85,7 +85,21 @@ async def plan(bound: Bound[Any], key: str) -> Plan:
         found.notes += one.notes
         async for scanned, owned_key, reason in _scanned(one):
             waiting.append(await _known(scanned, owned_key, reason, known.seen))
+    found.steps = await _there(found.steps, bound)
     return found
+
+
+async def _there(steps: list[PlannedStep], bound: Bound[Any]) -> list[PlannedStep]:
+    """The steps of a plan whose keys are there: of what is gone, or never was, there is nothing to show."""
+    store_of = {family.name: bound.related(family).store for family in bound.keyspace.families.values()}
+    there = []
+    for at in range(0, len(steps), _AT_ONCE):
+        page = steps[at : at + _AT_ONCE]
+        for store in {id(store_of[step.family]): store_of[step.family] for step in page}.values():
+            own = [step for step in page if store_of[step.family] is store]
+            found = await store.run([("EXISTS", step.key) for step in own])
+            there += [step for step, count in zip(own, found, strict=True) if count]
+    return sorted(there, key=steps.index)
 
 
 class Consumption(Operation[Any]):

@@ -95,13 +95,13 @@ async def plan_erase(
     plan = ErasurePlan(subject)
     async for bound, key in search.keys():
         try:
-            own, *others = (await bound.key(key).plan_delete()).steps
+            steps = (await bound.key(key).plan_delete()).steps
         except BadValue as error:
             search.note(str(error))
             continue
-        plan.add(replace(own, reason=f"it belongs to {subject}"), shown)
-        for step in others:
-            plan.add(step, shown)
+        for step in steps:
+            is_own = step.key == key and step.action == "delete"
+            plan.add(replace(step, reason=f"it belongs to {subject}") if is_own else step, shown)
     async for key in search.set_aside():
         plan.add(PlannedStep("delete", key, "quarantine", "it was set aside"), shown)
     plan.notes = search.notes

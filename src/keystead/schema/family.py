@@ -84,9 +84,10 @@ class Family(Generic[K]):
                 f"a pattern is text, such as 'user:{{uid}}', not {type(pattern).__name__}", "bad-pattern"
             )
         if not isinstance(lifetime, Lifetime):
+            what = "its lifetime is not stated" if lifetime is None else f"{lifetime!r} is no lifetime"
             raise BadDeclaration(
-                f'{pattern}: its lifetime is not stated; write lifetime=after("30d"), sliding(...), until(...), '
-                'end_of_day(...) or never("why")',
+                f'{pattern}: {what}; write lifetime=after("30d"), sliding(...), until(...), end_of_day(...) '
+                'or never("why")',
                 "no-lifetime",
             )
         if not isinstance(role, str) or not role.isidentifier():

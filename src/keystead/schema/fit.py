@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 CACHE = "cache"
 DURABLE = "durable"
+SHORT_KEYS = 65_536  # a limit beyond this is met by nothing that a person would call a key
 
 
 def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
@@ -40,9 +41,10 @@ def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
     if family.role == DURABLE and guarantees.durability == "memory":
         yield "its role is durable, and this store keeps nothing when it stops"
     longest = family.pattern.max_bytes
-    if guarantees.key_max_bytes is not None and (longest is None or longest > guarantees.key_max_bytes):
+    limit = guarantees.key_max_bytes
+    if limit is not None and limit < SHORT_KEYS and (longest is None or longest > limit):
         said = "of any length" if longest is None else f"of up to {longest} bytes"
         yield (
-            f"its keys may be {said}, and the store keeps keys of at most {guarantees.key_max_bytes} bytes; "
+            f"its keys may be {said}, and the store keeps keys of at most {limit} bytes; "
             "declare that long segments are hashed, as in {name<=120}"
         )

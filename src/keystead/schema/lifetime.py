@@ -253,11 +253,13 @@ def after(duration: str | timedelta) -> Lifetime:
     return After(duration_ms(duration))
 
 
-def sliding(duration: str | timedelta, *, touch_every: str | timedelta) -> Lifetime:
+def sliding(duration: str | timedelta, *, touch_every: str | timedelta = "") -> Lifetime:
     """`sliding("30m", touch_every="1m")`: a time after the last write or touch.
 
     Reads do not write: `use()` reads, and touches only where the last touch is `touch_every` ago.
     """
+    if touch_every == "":
+        raise _bad(f'sliding({duration!r}) needs touch_every="1m": how often at most a use is written down')
     ms, every_ms = duration_ms(duration), duration_ms(touch_every, "touch_every")
     if every_ms >= ms:
         raise _bad(f"touch_every ({in_words(every_ms)}) must be shorter than the lifetime itself ({in_words(ms)})")
@@ -286,7 +288,7 @@ def end_of_day(zone: str) -> Lifetime:
     return EndOfDay(zone)
 
 
-def never(reason: str) -> Lifetime:
+def never(reason: str = "") -> Lifetime:
     """`never("removed by the clean-up job")`: no deadline. The reason says what removes it, and is required."""
     if type(reason) is not str or not reason.strip():
         raise _bad('never needs a reason: who removes these keys? Write never("emptied by the clean-up job")')

@@ -56,6 +56,13 @@ class Operation(Generic[R]):
         # The common case without a coroutine of its own: this is on the way of every read.
         return self.finish((yield from self.store.run(self.steps).__await__()))
 
+    def __bool__(self) -> bool:
+        raise BadArgument("an operation is neither true nor false before it is awaited: write `if await key.exists():`")
+
+    def __repr__(self) -> str:
+        names = ", ".join(str(step[0]) if isinstance(step, Sequence) else type(step).__name__ for step in self.steps)
+        return f"<operation that was not awaited: {names or 'delete'}>"
+
     async def _alone(self) -> R:
         if self.atomic:
             outcome = await self.store.atomically(self.steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from keystead.errors import BadValue
 from keystead.errors import WrongKind as WrongKindError
@@ -27,6 +27,7 @@ _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
 
+T = TypeVar("T")
 Unknown = Literal["report", "set-aside"]
 
 
@@ -102,11 +103,12 @@ class _Walk:
                     self._say()
                     await self._pace.turn()
 
-    def _pieces(self, keys: list[bytes]) -> Iterator[list[bytes]]:
+    def _pieces(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
+        """As many at a time as the pace asks for, which changes on the way."""
         at = 0
-        while at < len(keys):
+        while at < len(things):
             size = self._pace.size
-            yield keys[at : at + size]
+            yield things[at : at + size]
             at += size
 
     def _say(self) -> None:
@@ -114,7 +116,7 @@ class _Walk:
             report = self.report
             self._on_progress(Progress(report.examined, self._total, report.findings, report.repaired))
 
-    async def _keys(self, place: Belonging, keys: list[bytes], narrowed: bool) -> None:
+    async def _keys(self, place: Belonging, keys: Sequence[bytes], narrowed: bool) -> None:
         members: list[Member] = []
         for raw in keys:
             member = place.of(raw)
@@ -136,7 +138,7 @@ class _Walk:
                 if code is not None:
                     found.append(WrongDeadline(look, code))
             await self._pace.turn()
-        for look, suspicion in await self._related(readable, place.store):
+        for look, suspicion in await self._related(readable):
             suspected[id(look)].append(suspicion)
         await self._follow([found for found in suspected.values() if found])
         for look in readable:
@@ -185,40 +187,35 @@ class _Walk:
 
     async def _page_of_entries(self, look: Look, entries: list[Any]) -> int:
         """How many of these entries were taken out."""
-        before = self.report.repaired
+        good: list[Any] = []
         bad: list[Any] = []
         problem = ""
         for entry in entries:
             why = entry_problem(look.bound, look.key, entry)
-            if why is not None:
-                bad.append(entry)
-                problem = problem or why
+            (good if why is None else bad).append(entry)
+            problem = problem or why or ""
             await self._pace.turn()
         removed = 0
-        if bad:
-            suspicion = UnreadableEntries(look, bad, problem)
-            await self._follow([[suspicion]])
-            removed += len(bad) if self.report.repaired > before else 0
-            entries = [entry for entry in entries if entry not in bad]
-        old = old_entries(look, entries)
+        if bad and await self._follow([[UnreadableEntries(look, bad, problem)]]):
+            removed = len(bad)
+        old = old_entries(look, good)
         if old is not None:
             await self._follow([[old]])
         if look.bound.family.lists:
-            removed += await self._dead(look, entries)
+            removed += await self._dead(look, good)
         return removed
 
     async def _dead(self, look: Look, entries: list[Any]) -> int:
-        named = relations.named_by(look, entries)
-        before = self.report.repaired
-        for start in range(0, len(named), self._pace.size):
-            some = named[start : start + self._pace.size]
+        """How many entries of an index were taken out, because what they name is gone."""
+        removed = 0
+        for some in self._pieces(relations.named_by(look, entries)):
             commands: list[Command] = [("EXISTS", *names) for _, names in some if names]
             replies = iter(await self._pace.run(look.store, commands, len(some)))
             there = [bool(names) and next(replies) > 0 for _, names in some]
             dead = [DeadEntry(look, data, names) for (data, names), alive in zip(some, there, strict=True) if not alive]
-            await self._follow([[one] for one in dead])
+            removed += await self._follow([[one] for one in dead])
             await self._pace.turn()
-        return self.report.repaired - before
+        return removed
 
     async def _stranger(self, place: Belonging, raw: bytes) -> None:
         """A key of no family."""
@@ -226,18 +223,13 @@ class _Walk:
             return
         fixed, note = False, ""
         if self._fix and self._unknown == "set-aside":
-            [time, kind, left_ms, [content]] = await place.store.run(
-                [("TIME",), ("TYPE", raw), ("PTTL", raw), ("MGET", raw)]
-            )
-            note = await set_aside(
-                place.store, raw, kind.decode(), "unknown-key", ms_of(time), left_ms, content
-            ) if kind != b"none" else "it is gone"  # fmt: skip
+            note = await _set_stranger_aside(place.store, raw)
             fixed = not note
         self.report.add("unknown-key", raw, None, "no family of the given keyspaces makes it", fixed, note)
 
     # --- relations -----------------------------------------------------------------------------------------
 
-    async def _related(self, looks: Sequence[Look], store: Store) -> list[tuple[Look, Suspicion]]:
+    async def _related(self, looks: Sequence[Look]) -> list[tuple[Look, Suspicion]]:
         """What looks wrong with the relations of these keys, asked for in one batch a store."""
         asked: dict[int, tuple[Store, dict[Command, None]]] = {}
 
@@ -290,22 +282,25 @@ class _Walk:
 
     # --- from suspicion to finding -------------------------------------------------------------------------
 
-    async def _follow(self, by_key: Sequence[list[Suspicion]]) -> None:
-        """Make sure of each suspicion, report it, and repair it where that is wanted."""
+    async def _follow(self, by_key: Sequence[list[Suspicion]]) -> int:
+        """Make sure of each suspicion, report it, and repair it where that is wanted; how many were repaired."""
+        repaired = 0
         for start in range(0, len(by_key), _TOGETHER):
             some = by_key[start : start + _TOGETHER]
-            if len(some) == 1:
-                await self._follow_key(some[0])
-            else:
-                await asyncio.gather(*map(self._follow_key, some))
+            repaired += sum(await asyncio.gather(*map(self._follow_key, some)))
             self._say()
+        return repaired
 
-    async def _follow_key(self, suspicions: list[Suspicion]) -> None:
+    async def _follow_key(self, suspicions: list[Suspicion]) -> int:
+        repaired = 0
         # What takes the key away comes first: then nothing else is wrong with it.
         for suspicion in sorted(suspicions, key=lambda one: not one.removes):
-            if await self._follow_one(suspicion) and suspicion.removes:
-                self.again = self.again or suspicion.family in self.led_to
-                return
+            if await self._follow_one(suspicion):
+                repaired += 1
+                if suspicion.removes:
+                    self.again = self.again or suspicion.family in self.led_to
+                    break
+        return repaired
 
     async def _follow_one(self, suspicion: Suspicion) -> bool:
         """Whether it was found and repaired."""
@@ -325,6 +320,14 @@ class _Walk:
             look = suspicion.look
             self.report.add(suspicion.code, look.key, suspicion.family, suspicion.sentence, fixed, suspicion.note)
         return fixed
+
+
+async def _set_stranger_aside(store: Store, raw: bytes) -> str:
+    """Why it was not done, or nothing."""
+    [time, kind, left_ms, [content]] = await store.run([("TIME",), ("TYPE", raw), ("PTTL", raw), ("MGET", raw)])
+    if kind == b"none":
+        return "it is gone"
+    return await set_aside(store, raw, kind.decode(), "unknown-key", ms_of(time), left_ms, content)
 
 
 def _glob(place: Belonging, narrowed: bool) -> str:

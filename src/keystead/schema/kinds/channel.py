@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, Unpack, overload
 
+from keystead.errors import BadDeclaration
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family
 from keystead.schema.key import Named, number
@@ -66,6 +67,8 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
     @overload  # Literal, Annotated and unions are no classes to a type checker
     def __init__(self: Channel[Any], pattern: str, message: object, **options: Unpack[ChannelOptions]) -> None: ...
     def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
+        if "lifetime" in options:
+            raise BadDeclaration(f"{pattern}: a Channel keeps nothing, so it has no lifetime; leave it out")
         super().__init__(pattern, lifetime=never("messages are not kept"), **options)
         self.message: Codec[T] = codec_for(message, where=pattern)
 

@@ -93,12 +93,22 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._write([command], truth, until)
 
     def increment(self, name: F, by: int = 1) -> Operation[int | None]:
-        """Add to a field that is a whole number, of a record that is there; None: there is no such record. Atomic."""
+        """Add to a field that is a whole number, and get the result. Atomic.
+
+        Of a model, the record must be there; None: it is not, and none is made. Of free fields, a new one begins at 0.
+        """
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
-        if self.bound.family.field_codec(self._name(name), self.key).sealed:
+        family = self.bound.family
+        codec = family.field_codec(self._name(name), self.key)
+        if codec.sealed:
             raise BadValue(f"{self.key}: {name} is sealed, so the store cannot add to it")
-        steps = [Required(("EXISTS", self.key)), ("HINCRBY", self.key, self._name(name), by)]
+        if codec.json_schema().get("type") != "integer":
+            raise BadValue(f"{self.key}: {name} is no whole number, so nothing can be added to it")
+        command = ("HINCRBY", self.key, self._name(name), by)
+        if not family.fields:
+            return self._grown([command], number, self._at_ms(None, {}))
+        steps = [Required(("EXISTS", self.key)), command]
         return self._relisted(self._changed(steps, _second, None, stopped=None), None, {name: by})
 
     def consume_field(self, name: F) -> Operation[V | None]:
@@ -279,9 +289,11 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
     def value_shape(self) -> str:
         if not self.fields:
             return f"fields: {self._field.describe()} → {self._value.describe()}"
-        required = {stored for name, stored in self._names.items() if self.type.model_fields[name].is_required()}
-        said = [f"{name}{'' if name in required else '?'}{' (sealed)' if codec.sealed else ''}"
-                for name, codec in self.fields.items()]  # fmt: skip
+        said = []
+        for info, (name, codec) in zip(self.type.model_fields.values(), self.fields.items(), strict=True):
+            declared = info.rebuild_annotation()  # one that may be None is not there while it is
+            missing = "" if without_none(declared) == declared else "?"
+            said.append(f"{name}{missing}{' (sealed)' if codec.sealed else ''}")
         return f"fields {{ {', '.join(said)} }}"
 
     def field_name(self, name: Any, key: str) -> bytes:

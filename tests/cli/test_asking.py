@@ -1,0 +1,128 @@
+"""What a person at a terminal sees: questions, Ctrl-C, narrow windows, odd keys, mistyped stores."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Program, output
+from tests.serving import environment, keystead_command
+
+KEYS = ("--keys", "myapp.keys")
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, program: Program, *arguments: str, columns: int = 80) -> None:
+        self._ours, theirs = pty.openpty()
+        self._process = subprocess.Popen(
+            keystead_command(*arguments),
+            cwd=program.folder,
+            env=environment({"KEYSTEAD_STORE": program.url, "COLUMNS": str(columns), "TERM": "xterm"}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: None,
+        )
+        os.close(theirs)
+        self.said = ""
+
+    def until(self, words: str) -> None:
+        """Read until these words have been said."""
+        while words not in self.said:
+            self._read()
+
+    def _read(self) -> None:
+        ready, _, _ = select.select([self._ours], [], [], 30)
+        assert ready, f"nothing more was said after: {self.said}"
+        self.said += os.read(self._ours, 4096).decode()
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def ends(self) -> int:
+        deadline = time.monotonic() + 30
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if select.select([self._ours], [], [], 0.05)[0]:
+                try:
+                    self.said += os.read(self._ours, 4096).decode()
+                except OSError:
+                    break
+        code = self._process.wait(timeout=10)
+        os.close(self._ours)
+        return code
+
+
+@pytest.mark.parametrize("command", [("delete", "session", "u1a"), ("erase", "user:u1")], ids=["delete", "erase"])
+def test_ctrl_c_at_the_question_ends_it_and_deletes_nothing(program: Program, command: tuple[str, ...]) -> None:
+    program.fill()
+    before = program.held()
+    terminal = Terminal(program, *command, *KEYS)
+    terminal.until("[y/N]")
+    terminal.signal(signal.SIGINT)
+    assert terminal.ends() == 130
+    assert "nothing was deleted" in terminal.said
+    assert program.held() == before
+
+
+def test_yes_at_the_question_deletes(program: Program) -> None:
+    program.fill()
+    terminal = Terminal(program, "delete", "session", "u1a", *KEYS)
+    terminal.until("[y/N]")
+    terminal.type("y\n")
+    assert terminal.ends() == 0
+    assert "sess:u1a" not in program.held()
+
+
+def test_a_narrow_window_still_names_every_family(program: Program) -> None:
+    program.fill()
+    terminal = Terminal(program, "show", *KEYS, columns=60)
+    assert terminal.ends() == 0
+    for name in ("sessions", "session", "daily", "account", "sess:{sid}"):
+        assert name in terminal.said
+
+
+def test_keys_that_look_like_markup_are_shown_as_they_are(program: Program) -> None:
+    program.write(("SET", "x:[/foo]", "1"), ("SET", "sold:x:1", "1"))
+    result = program.keystead("show", *KEYS)
+    assert result.returncode == 0, result.stderr
+    assert "x:[/foo]" in result.stdout
+    assert "sold:x:1" in result.stdout
+
+
+@pytest.mark.parametrize("command", [("doctor", "myapp.keys"), ("show", *KEYS), ("erase", "user:u1", *KEYS, "--yes")])
+def test_a_database_that_is_not_there_is_said_and_not_made(program: Program, command: tuple[str, ...]) -> None:
+    result = program.keystead(*command, "--store", f"sqlite:///{program.folder}/typo.db")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "there is no database" in result.stderr
+    assert not (program.folder / "typo.db").exists()
+
+
+def test_a_role_that_no_family_has_is_said(program: Program) -> None:
+    result = program.keystead("show", *KEYS, "--store", "durable=memory://", "--store", program.url)
+    assert result.returncode == 2
+    assert "no family has the role 'durable'" in result.stderr
+
+
+def test_a_repair_must_say_by_which_keyspaces(program: Program) -> None:
+    program.fill()
+    before = program.held()
+    result = program.keystead("doctor", "--fix")
+    assert result.returncode == 2
+    assert "say which" in result.stderr
+    assert program.held() == before
+
+
+def test_all_kits_can_be_named_in_one_word(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    assert output(program.keystead("doctor", "kits", "--fix", "--json"))["examined"] == 0
