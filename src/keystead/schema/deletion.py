@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from keystead.errors import BadArgument, BadKey, BadValue, StoreUnavailable, Unreadable, WrongKind
 from keystead.schema import listing
-from keystead.schema.operation import Deleting, Operation, taking
+from keystead.schema.operation import Compound, Deleting, Operation, taking
 from keystead.schema.relation import Relation
 from keystead.stores import Command, Reply, Required, Step, Store, absent, field_holds, holds
 
@@ -102,7 +102,7 @@ async def _there(steps: list[PlannedStep], bound: Bound[Any]) -> list[PlannedSte
     return sorted(there, key=steps.index)
 
 
-class Consumption(Operation[Any]):
+class Consumption(Compound[Any]):
     """A consume and all that goes with it. In a batch it stops the others only where it is `.required()`."""
 
     __slots__ = ()
@@ -177,7 +177,7 @@ def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Op
     def follow(replies: list[Reply]) -> Any:
         return None if replies[0] is None else delete_related(bound, key, read(replies))
 
-    return Operation(bound.store, [("GETDEL", key)], taking(read), follow=follow)
+    return Compound(bound.store, [("GETDEL", key)], taking(read), follow=follow)
 
 
 def _consumption(bound: Bound[Any], key: str) -> list[Step] | None:

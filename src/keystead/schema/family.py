@@ -193,7 +193,7 @@ class Family(Generic[K]):
 class Bound(Generic[K]):
     """A family in the store of its role. Call it with the values of the placeholders: `keys.token(short="x")`."""
 
-    __slots__ = ("_longest", "_make", "_render", "family", "keyspace", "now_ms", "ring", "store", "tagged")
+    __slots__ = ("_longest", "_make", "_render", "_single", "family", "keyspace", "now_ms", "ring", "store", "tagged")
 
     def __init__(self, family: Family[K], keyspace: Keyspace, store: Store) -> None:
         # Any: each kind of key knows the class of its family, which a type parameter for both could not say.
@@ -204,13 +204,19 @@ class Bound(Generic[K]):
         self.now_ms: Callable[[], int] = keyspace.now_ms
         self.tagged = store.guarantees.atomic == "one slot" and family.pattern.tag is not None
         self._render = family.pattern.renderer(tagged=self.tagged)
+        self._single = family.pattern.single(tagged=self.tagged)
         self._make: Callable[[Bound[K], str], K] = family.verbs
         self._longest = store.guarantees.key_max_bytes
 
     def __call__(self, /, *args: Any, **values: Any) -> K:
         """The key with these values. Raises BadKey where one is missing or does not fit. Nothing is sent."""
-        key = self._render(*args, **values)
-        if self._longest is not None and len(key.encode()) > self._longest:
+        if self._single is not None and len(args) == 1 and not values:
+            before, write, end = self._single  # the usual call, without passing it on
+            key = before + write(args[0]) + end
+        else:
+            key = self._render(*args, **values)
+        # A character has at most four bytes, so most keys need not be encoded to be short enough.
+        if self._longest is not None and len(key) * 4 > self._longest and len(key.encode()) > self._longest:
             raise KeyTooLong(
                 f"{shown(key)} has {len(key.encode())} bytes, and {self.store.url} keeps keys of at most "
                 f"{self._longest}; declare that long segments are hashed, as in {{name<=120}}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from keystead.errors import BadValue
 from keystead.schema import deletion, listing
 from keystead.schema.lifetime import Lifetime, Sliding, Until
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Compound, Operation
 from keystead.schema.times import deadline_ms
 from keystead.stores import Reply
 
@@ -75,7 +75,7 @@ class Key(Named):
 
         # The index lives on with its records, so it is renewed, too; which index it is may be told by the value only.
         steps = [command, bound.family.read_command(self.key)]
-        return Operation(bound.store, steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
+        return Compound(bound.store, steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
 
     def delete(self) -> Operation[bool]:
         """Delete it, what it owns and the index entries that name it. False: there was no such key.

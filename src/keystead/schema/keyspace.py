@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, TypeVar, overload
 
@@ -120,12 +120,12 @@ class Keyspace:
     ) -> tuple[A, B, C, D, E]: ...
     @overload
     async def run(self, *operations: Operation[Any]) -> tuple[Any, ...]: ...
-    async def run(self, *operations: Operation[Any]) -> tuple[Any, ...]:
+    def run(self, *operations: Operation[Any]) -> Coroutine[Any, Any, tuple[Any, ...]]:
         """Several operations in one round trip (one a store); their results in order. Not atomic as a whole.
 
         All are tried. The first error is raised then; its `results` holds what the others gave.
         """
-        return tuple(await operation.run(operations))
+        return operation.run(operations)
 
     @overload
     async def atomically(self, a: Operation[A], /) -> Done[tuple[A]]: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keystead.errors import BadKey, BadValue, Unreadable
 from keystead.schema.lifetime import Until
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Compound
 from keystead.schema.relation import Relation, taken
 from keystead.stores import Command, Reply, Step, Store, absent, holds
 
@@ -207,7 +207,7 @@ def _score(entry: Entry, values: dict[str, Any], value: Any, otherwise: int) -> 
     return score
 
 
-class Listed(Operation[Any]):
+class Listed(Compound[Any]):
     """A write of a record and of the entries that name it.
 
     One atomic step where the store can do it. Across slots of a cluster the entries are written first, because an entry

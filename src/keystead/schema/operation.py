@@ -31,24 +31,18 @@ class Operation(Generic[R]):
     one, all or nothing. An operation is used once.
     """
 
-    __slots__ = ("atomic", "finish", "follow", "steps", "stopped", "store")
+    __slots__ = ("finish", "steps", "store")
 
-    def __init__(
-        self,
-        store: Store,
-        steps: list[Any],
-        finish: Callable[[list[Reply]], R],
-        *,
-        atomic: bool = False,
-        stopped: Any = _NOT_STOPPED,
-        follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
-    ) -> None:
+    # What only some operations have is a slot of `Compound`; most are made without it, once for each access to a key.
+    plain: bool = True
+    atomic: bool = False
+    stopped: Any = _NOT_STOPPED
+    follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None
+
+    def __init__(self, store: Store, steps: list[Any], finish: Callable[[list[Reply]], R]) -> None:
         self.store = store
         self.steps = steps
         self.finish = finish
-        self.atomic = atomic  # its steps are one: they go through `atomically` even when it is awaited alone
-        self.stopped = stopped  # its result where a guard of its own stopped it
-        self.follow = follow  # upkeep that its replies may ask for, such as pruning
 
     def __await__(self) -> Generator[Any, None, R]:
         if self.atomic or self.follow is not None:
@@ -109,16 +103,41 @@ class Operation(Generic[R]):
                 stopped = self.finish([None] * len(steps))
             except Exception:  # it has no result for nothing
                 stopped = None
-        return Operation(
-            self.store, [marked, *steps[1:]], self.finish, atomic=True, stopped=stopped, follow=self.follow
-        )
+        return Compound(self.store, [marked, *steps[1:]], self.finish, atomic=True, stopped=stopped, follow=self.follow)
+
+
+class Compound(Operation[R]):
+    """An operation of several steps, or with upkeep.
+
+    atomic    its steps are one: they go through `atomically` even when it is awaited alone
+    stopped   its result where a guard of its own stopped it
+    follow    upkeep that its replies may ask for, such as pruning
+    """
+
+    __slots__ = ("atomic", "follow", "stopped")
+    plain = False
+
+    def __init__(
+        self,
+        store: Store,
+        steps: list[Any],
+        finish: Callable[[list[Reply]], R],
+        *,
+        atomic: bool = False,
+        stopped: Any = _NOT_STOPPED,
+        follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
+    ) -> None:
+        super().__init__(store, steps, finish)
+        self.atomic = atomic
+        self.stopped = stopped
+        self.follow = follow
 
 
 def _is_undecided(first: Sequence[Any], steps: list[Any]) -> bool:
     return first[0] in _UNDECIDED or (first[0] == "DEL" and len(steps) > 1)
 
 
-class Deleting(Operation[R]):
+class Deleting(Compound[R]):
     """An operation whose first step deletes, so that its reply says whether there was something."""
 
     __slots__ = ()
@@ -152,37 +171,57 @@ class Done(Generic[R_co]):
         return self.stopped_at is None
 
 
-async def run(operations: Sequence[Operation[Any]]) -> list[Any]:
+async def run(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
     """The results in order: one round trip a store.
 
     An operation that is atomic by itself stays so; it leaves with the others and may take effect before or after them.
     Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
     """
-    if not operations:
-        return []
-    _check(operations)
-    store = operations[0].store
+    steps: list[Any] = []
+    store, plain = None, True
     for one in operations:
-        if one.store is not store or one.atomic:
-            results = await _run_apart(operations)
-            break
-    else:
-        results = await _run_together(operations)
+        if not isinstance(one, Operation):
+            raise _no_operation(one)
+        if one.store is not store:
+            plain = plain and store is None
+            store = one.store
+        if not one.plain:
+            plain = False
+        steps += one.steps
+    if store is None:
+        return ()
+    if not plain:
+        return _checked(await _run_apart(operations))
+    try:
+        replies = await store.run(steps)
+    except StoreError as error:
+        return _checked(_each(operations, error.replies or [error] * len(steps)))
+    results, at = [], 0
+    try:
+        for one in operations:
+            end = at + len(one.steps)
+            results.append(one.finish(replies[at:end]))
+            at = end
+    except Exception:
+        return _checked(_each(operations, replies))
+    return tuple(results)
+
+
+def _no_operation(one: Any) -> BadArgument:
+    if isinstance(one, Coroutine):
+        one.close()
+    return BadArgument(
+        "operations are what verbs return before they are awaited, as in keys.run(keys.a(1).get(), "
+        f"keys.b(2).get()), each by itself; this is a {type(one).__name__}"
+    )
+
+
+def _checked(results: list[Any]) -> tuple[Any, ...]:
+    """The results, where none failed; raises the first error otherwise."""
     for result in results:
         if type(result) is _Failed:
             raise _first_error(results)
-    return results
-
-
-def _check(operations: Sequence[Any]) -> None:
-    for one in operations:
-        if not isinstance(one, Operation):
-            if isinstance(one, Coroutine):
-                one.close()
-            raise BadArgument(
-                "operations are what verbs return before they are awaited, as in keys.run(keys.a(1).get(), "
-                f"keys.b(2).get()), each by itself; this is a {type(one).__name__}"
-            )
+    return tuple(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +231,15 @@ class _Failed:
     error: Exception
 
 
+def _each(operations: Sequence[Operation[Any]], replies: list[Reply]) -> list[Any]:
+    """The result of each operation, or what stands for its error."""
+    results, at = [], 0
+    for one in operations:
+        results.append(_result(one, replies[at : at + len(one.steps)]))
+        at += len(one.steps)
+    return results
+
+
 async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
     """The results of operations of one store of which none is atomic by itself: one round trip."""
     steps = [step for one in operations for step in one.steps]
@@ -199,15 +247,12 @@ async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
         replies = await operations[0].store.run(steps)
     except StoreError as error:
         replies = error.replies or [error] * len(steps)
-    results: list[Any] = []
+    results = _each(operations, replies)
     at = 0
-    for one in operations:
-        own = replies[at : at + len(one.steps)]
-        at += len(own)
-        result = _result(one, own)
+    for one, result in zip(operations, results, strict=True):
         if one.follow is not None and type(result) is not _Failed:
-            await one.upkeep(own)
-        results.append(result)
+            await one.upkeep(replies[at : at + len(one.steps)])
+        at += len(one.steps)
     return results
 
 
@@ -252,9 +297,11 @@ def _first_error(results: list[Any]) -> Exception:
 
 async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
     """All of them, or none. One round trip."""
+    for one in operations:
+        if not isinstance(one, Operation):
+            raise _no_operation(one)
     if not operations:
         return Done(())
-    _check(operations)
     store = operations[0].store
     if any(operation.store is not store for operation in operations):
         raise BadArgument("what is to be one atomic step must live in one store; these families have different roles")

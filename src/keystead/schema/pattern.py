@@ -75,6 +75,13 @@ class Pattern:
             self._renderers[tagged] = self._make_renderer(self._layout_of(tagged))
         return self._renderers[tagged]
 
+    def single(self, *, tagged: bool = False) -> tuple[str, Callable[[object], str], str] | None:
+        """What stands before its only placeholder, what writes it, and what stands behind it; None: it has not one."""
+        layout = self._layout_of(tagged)
+        if len(self.names) != 1 or layout.has_tail:
+            return None
+        return layout.literals[0], self._places[0].write, layout.end
+
     def render_one(self, name: str, value: object) -> str:
         """What stands in a key for the value of one placeholder. Raises BadKey as `render` does."""
         if name not in self.names:

@@ -9,7 +9,7 @@ from keystead.errors import BadDeclaration
 from keystead.schema.codec import Codec
 from keystead.schema.key import Key, Moment
 from keystead.schema.lifetime import Until
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Compound, Operation
 from keystead.stores import Command, Reply
 
 R = TypeVar("R")
@@ -33,15 +33,15 @@ class GrownKey(Key):
         renewal = self._renewal(self.bound.now_ms(), at_ms)
         if not renewal and len(commands) == 1:
             return Operation(self.bound.store, commands, finish)
-        return Operation(self.bound.store, [*commands, *renewal], finish, atomic=True)
+        return Compound(self.bound.store, [*commands, *renewal], finish, atomic=True)
 
     def _changed(
         self, steps: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None, *, stopped: Any = None
-    ) -> Operation[R]:
+    ) -> Compound[R]:
         """As `_grown`, of a key that is there: where no new moment is given, it keeps the one it lives until."""
         keeps = at_ms is None and isinstance(self.bound.family.lifetime, Until)
         renewal = [] if keeps else self._renewal(self.bound.now_ms(), at_ms)
-        return Operation(self.bound.store, [*steps, *renewal], finish, atomic=True, stopped=stopped)
+        return Compound(self.bound.store, [*steps, *renewal], finish, atomic=True, stopped=stopped)
 
     def _renewal(self, now_ms: int, at_ms: int | None) -> list[Command]:
         family = self.bound.family

@@ -15,7 +15,7 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.lifetime import Sliding
-from keystead.schema.operation import Operation, taking
+from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, absent
 
@@ -115,7 +115,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
         raw = self._name(name)
         steps = [("HGET", self.key, raw), ("HDEL", self.key, raw)]
-        return Operation(self.bound.store, steps, taking(lambda replies: self._one(raw, replies[0])), atomic=True)
+        return Compound(self.bound.store, steps, taking(lambda replies: self._one(raw, replies[0])), atomic=True)
 
     def remove(self, *names: F) -> Operation[int]:
         """Take fields out; returns how many were in. It does not make the key live longer. Atomic."""
@@ -138,7 +138,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
             return self.touch() if left_ms >= 0 and lifetime.is_due(left_ms) else None
 
         steps = [("HGETALL", self.key), ("PTTL", self.key)]
-        return Operation(self.bound.store, steps, self._record, follow=follow)
+        return Compound(self.bound.store, steps, self._record, follow=follow)
 
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
@@ -148,7 +148,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 "no index names; use set or add for a whole record, update for one that is there"
             )
 
-    def _relisted(self, operation: Operation[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
+    def _relisted(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
         """A change of a record that is listed: its index lives on with it."""
         bound, key = self.bound, self.key
         family = bound.family
@@ -220,7 +220,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         now_ms, at_ms = bound.now_ms(), self._at_ms(record, until)
         steps += self._renewal(now_ms, at_ms)
         if not bound.family.listed_in:
-            return Operation(bound.store, steps, finish, atomic=True, stopped=False)
+            return Compound(bound.store, steps, finish, atomic=True, stopped=False)
         values, dies_ms = self.values, bound.family.lifetime.deadline_ms(now_ms, at_ms)
         writes: list[tuple[listing.Entry, list[Command]]] = [
             (entry, listing.put(entry, values, record, now_ms, dies_ms))
@@ -262,6 +262,10 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
                 stored = info.serialization_alias or info.alias or name
                 self._names[name] = stored
                 self.fields[stored] = codec_for(without_none(info.rebuild_annotation()), where=f"{pattern}, {name}")
+            self._decoders = [
+                (name, stored.encode(), stored, self.fields[stored].decode) for name, stored in self._names.items()
+            ]
+            self._validate = type_.__pydantic_validator__.validate_python
             if any(codec.sealed for codec in self.fields.values()):
                 hide_sealed_fields(type_, where=pattern)
         elif get_origin(type_) is dict:
@@ -340,12 +344,12 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
                 for field, value in raw.items()
             }
         found = {}
-        for name, stored in self._names.items():
-            data = raw.get(stored.encode())
+        for name, stored, text, decode in self._decoders:
+            data = raw.get(stored)
             if data is not None:
-                found[name] = self.fields[stored].decode(data, key, ring, stored)
+                found[name] = decode(data, key, ring, text)
         try:
-            return self.type.model_validate(found, by_name=True, by_alias=False)
+            return self._validate(found, by_name=True, by_alias=False)
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
             raise Unreadable(f"this is no {self.type.__name__}: {wrong}", key) from None

@@ -47,7 +47,9 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def score(self, member: M) -> Operation[float | None]:
         """The score of a member; None: it is not in."""
-        return self._read(("ZSCORE", self.key, self._encoded(member)), _maybe_score)
+        bound, key = self.bound, self.key
+        data = bound.family.member.encode(member, key, bound.ring)
+        return Operation(bound.store, [("ZSCORE", key, data)], _maybe_score)
 
     def rank(self, member: M) -> Operation[int | None]:
         """The place of a member from the lowest score on, counted from 0; None: it is not in."""

@@ -13,7 +13,7 @@ from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Key, Moment, nothing
 from keystead.schema.lifetime import Until
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, holds
 
@@ -108,7 +108,7 @@ class ValueKey(Key, Generic[T]):
                 return self.touch()
             return None
 
-        return Operation(self.bound.store, [("GET", self.key), ("PTTL", self.key)], self._read, follow=follow)
+        return Compound(self.bound.store, [("GET", self.key), ("PTTL", self.key)], self._read, follow=follow)
 
     @property
     def _codec(self) -> Codec[T]:
@@ -140,7 +140,7 @@ class ValueKey(Key, Generic[T]):
     def _guarded(self, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
         if self.bound.family.listed_in:
             return self._listed(steps, value, now_ms, at_ms, _true, steps[-1][3:] in _SAME_LIFETIME)
-        return Operation(self.bound.store, steps, _true, atomic=True, stopped=False)
+        return Compound(self.bound.store, steps, _true, atomic=True, stopped=False)
 
     def _listed(
         self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any, kept: bool
