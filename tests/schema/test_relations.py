@@ -474,3 +474,11 @@ async def test_what_is_no_operation_is_said(memory: Store) -> None:
     for wrong in ([keys.lock("a").get()], keys.sessions("ann").live(), None):
         with pytest.raises(BadArgument, match="verbs return"):
             await keys.run(wrong)  # type: ignore[call-overload]
+
+
+async def test_a_touch_beside_a_delete_leaves_no_entry_behind(memory: Store) -> None:
+    keys = Living(memory)
+    for n in range(30):
+        await keys.record(f"s{n}").set(Session(uid="ann"))
+        await asyncio.gather(keys.record(f"s{n}").touch(), keys.record(f"s{n}").delete())
+    assert await keys.by_user("ann").members() == set()

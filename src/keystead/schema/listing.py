@@ -11,7 +11,7 @@ from keystead.errors import BadKey, BadValue, Unreadable
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound
 from keystead.schema.relation import Relation, taken
-from keystead.stores import Command, Reply, Step, Store, absent, holds
+from keystead.stores import Command, Reply, Required, Step, Store, absent, holds
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -91,12 +91,17 @@ def upkeep(entry: Entry, added: Reply, count: Reply) -> Awaitable[None] | None:
 async def relist(bound: Bound[Any], key: str, value: Any, at_ms: int | None = None, *, kept: bool = False) -> None:
     """Write the entries of a record again, so that an index lives as long as what it lists.
 
-    If the record was deleted meanwhile, this leaves a dead entry, which the next reader prunes.
+    A record that was deleted meanwhile is not listed again. Across slots of a cluster nothing guards that: there it
+    leaves a dead entry, which the next reader prunes.
     """
     values, now_ms = bound.parse(key) or {}, bound.now_ms()
     dies_ms = bound.family.lifetime.deadline_ms(now_ms, at_ms)
     for entry in entries(bound, values, value):
-        await bound.store.run(put(entry, values, value, now_ms, dies_ms, kept=kept))
+        commands = put(entry, values, value, now_ms, dies_ms, kept=kept)
+        if one_step(bound.store, key, entry.key):
+            await bound.store.atomically([Required(("EXISTS", key)), *commands])
+        else:
+            await bound.store.run(commands)
 
 
 async def prune(index: Bound[Any], key: str) -> None:
