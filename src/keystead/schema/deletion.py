@@ -156,6 +156,16 @@ class Cascade(Deleting[bool]):
         return bool(deleted)
 
 
+async def delete_if(bound: Bound[Any], key: str, reason: str, guards: Iterable[tuple[Store, Step]]) -> bool:
+    """Delete a key with all that goes with it, if these guards hold in the same step. False: nothing was done."""
+    known = await _known(bound, key, reason)
+    known.guards += guards
+    if not await _delete_known(bound, known):
+        return False
+    await _delete_scanned(known)
+    return True
+
+
 async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
     """Delete what belonged to a key that is gone already, and whose last value this was."""
     known = await _known(bound, key, "it is gone", value=value)

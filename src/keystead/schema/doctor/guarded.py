@@ -77,15 +77,8 @@ async def delete(bound: Bound[Any], key: str, guards: Sequence[Guard]) -> bool:
     store = bound.store
     if not bound.family.has_relations:
         return await change(store, guards, [Required(("DEL", key))])
-    known = await deletion._known(bound, key, "its time is over")
     together, apart = _by_slot(store, key, guards)
-    if not await _all_hold(apart):
-        return False
-    known.guards += together
-    if not await deletion._delete_known(bound, known):
-        return False
-    await deletion._delete_scanned(known)
-    return True
+    return await _all_hold(apart) and await deletion.delete_if(bound, key, "its time is over", together)
 
 
 def _by_slot(store: Store, key: str, guards: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:

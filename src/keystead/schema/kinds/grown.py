@@ -62,3 +62,8 @@ def refuse_container(pattern: str, member: Codec[Any]) -> None:
             f"{pattern}: a member is a plain value such as str or int, or packed(...), not {member.describe()}",
             "bad-value-type",
         )
+
+
+def refuse_wrong_keep(pattern: str, keep: int | None) -> None:
+    if keep is not None and (type(keep) is not int or keep < 1):
+        raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")

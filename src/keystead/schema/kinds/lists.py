@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadValue
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number
-from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.kinds.grown import GrownKey, refuse_wrong_keep
 from keystead.schema.operation import Operation, taking
 from keystead.stores import Command, Reply
 
@@ -107,8 +107,7 @@ class List(Family[ListKey[T]], Generic[T]):
     ) -> None: ...
     def __init__(self, pattern: str, item: Any, *, keep: int | None = None, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)
-        if keep is not None and (type(keep) is not int or keep < 1):
-            raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")
+        refuse_wrong_keep(pattern, keep)
         self.item: Codec[T] = codec_for(item, where=pattern)
         self.keep = keep
 
