@@ -1,28 +1,11 @@
 """Real servers, started once for each worker, and emptied before each test that uses them."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from keystead.testing import servers
+from tests.real_servers import redis_server, valkey_cluster, valkey_server
 
-
-@pytest.fixture(scope="session")
-def valkey_server() -> Iterator[servers.Server]:
-    with servers.valkey() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[servers.Server]:
-    with servers.redis() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def valkey_cluster() -> Iterator[servers.Cluster]:
-    with servers.cluster() as cluster:
-        yield cluster
+__all__ = ["redis", "redis_server", "valkey", "valkey_cluster", "valkey_server"]
 
 
 @pytest.fixture

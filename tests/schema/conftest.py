@@ -1,33 +1,18 @@
 """Real servers for the schema, started once for each worker, and emptied before each test that uses them."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from keystead import Store, connect
 from keystead.testing import servers
+from tests.real_servers import redis_server, valkey_cluster, valkey_server
+
+__all__ = ["STORES", "memory", "redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]
 
 # The stores on which the schema is held to its promises.
 STORES = ("memory", "sqlite", "valkey", "redis", "cluster")
-
-
-@pytest.fixture(scope="session")
-def valkey_server() -> Iterator[servers.Server]:
-    with servers.valkey() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[servers.Server]:
-    with servers.redis() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def valkey_cluster() -> Iterator[servers.Cluster]:
-    with servers.cluster() as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -1,0 +1,25 @@
+"""Real servers as fixtures, for the folders that name them in their conftest: started once for each worker."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from keystead.testing import servers
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[servers.Server]:
+    with servers.valkey() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[servers.Server]:
+    with servers.redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster() -> Iterator[servers.Cluster]:
+    with servers.cluster() as cluster:
+        yield cluster
