@@ -238,7 +238,7 @@ async def test_a_wrong_call_is_a_sentence_and_sends_nothing(what: str, memory: S
 
 async def test_a_family_used_without_its_values_says_how(memory: Store) -> None:
     with pytest.raises(AttributeError, match=r"keys.text\(...\).get"):
-        _ = Keys(memory, seal=RING).text.get
+        _ = Keys(memory, seal=RING).text.get  # type: ignore[attr-defined]
     with pytest.raises(BadValue, match="function"):
         await Keys(memory, seal=RING).text("1").change(5)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import (
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound="Named")
 Related: TypeAlias = "Family[Any] | Link | str | Sequence[Family[Any] | Link | str] | None"
+
+
+_NOT_GIVEN: Any = object()
 
 
 class Options(TypedDict, total=False):
@@ -69,6 +73,11 @@ class Family(Generic[K]):
     kind_name: ClassVar[str]
     verbs: ClassVar[type[Any]]  # the class of its keys
     listable: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        for name in dir(getattr(cls, "verbs", None)):
+            if not hasattr(Bound, name):
+                setattr(Bound, name, _VerbOfKey(name))
 
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
         given: Any = options
@@ -190,10 +199,35 @@ class Family(Generic[K]):
         return f"<{self.kind_name} {self.place}>"
 
 
+class _VerbOfKey:
+    """Stands on `Bound` for a verb of its keys, to say what is missing where the call was forgotten.
+
+    `Bound.__getattr__` could say it of any name, and would make every access to a family slower.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, bound: Bound[Any] | None, owner: type) -> NoReturn:
+        family = bound.family.name if bound is not None else "family"
+        raise AttributeError(f"{family} has no {self.name!r} before it is called: write keys.{family}(...).{self.name}")
+
+
 class Bound(Generic[K]):
     """A family in the store of its role. Call it with the values of the placeholders: `keys.token(short="x")`."""
 
-    __slots__ = ("_longest", "_make", "_render", "_single", "family", "keyspace", "now_ms", "ring", "store", "tagged")
+    __slots__ = (
+        "_make",
+        "_render",
+        "_single",
+        "_surely_short",
+        "family",
+        "keyspace",
+        "now_ms",
+        "ring",
+        "store",
+        "tagged",
+    )
 
     def __init__(self, family: Family[K], keyspace: Keyspace, store: Store) -> None:
         # Any: each kind of key knows the class of its family, which a type parameter for both could not say.
@@ -206,22 +240,28 @@ class Bound(Generic[K]):
         self._render = family.pattern.renderer(tagged=self.tagged)
         self._single = family.pattern.single(tagged=self.tagged)
         self._make: Callable[[Bound[K], str], K] = family.verbs
-        self._longest = store.guarantees.key_max_bytes
-
-    def __call__(self, /, *args: Any, **values: Any) -> K:
-        """The key with these values. Raises BadKey where one is missing or does not fit. Nothing is sent."""
-        if self._single is not None and len(args) == 1 and not values:
-            before, write, end = self._single  # the usual call, without passing it on
-            key = before + write(args[0]) + end
-        else:
-            key = self._render(*args, **values)
         # A character has at most four bytes, so most keys need not be encoded to be short enough.
-        if self._longest is not None and len(key) * 4 > self._longest and len(key.encode()) > self._longest:
+        longest = store.guarantees.key_max_bytes
+        self._surely_short = sys.maxsize if longest is None else longest // 4
+
+    def __call__(self, value: Any = _NOT_GIVEN, /, *args: Any, **values: Any) -> K:
+        """The key with these values. Raises BadKey where one is missing or does not fit. Nothing is sent."""
+        if args or values or value is _NOT_GIVEN or self._single is None:
+            key = self._render(*(() if value is _NOT_GIVEN else (value, *args)), **values)
+        else:
+            before, write, end = self._single  # the usual call, without passing it on
+            key = before + write(value) + end
+        if len(key) > self._surely_short:
+            self._refuse_too_long(key)
+        return self._make(self, key)
+
+    def _refuse_too_long(self, key: str) -> None:
+        longest = self.store.guarantees.key_max_bytes
+        if longest is not None and len(key.encode()) > longest:
             raise KeyTooLong(
                 f"{shown(key)} has {len(key.encode())} bytes, and {self.store.url} keeps keys of at most "
-                f"{self._longest}; declare that long segments are hashed, as in {{name<=120}}"
+                f"{longest}; declare that long segments are hashed, as in {{name<=120}}"
             )
-        return self._make(self, key)
 
     def key(self, key: str) -> K:
         """The key of this name. Raises BadKey where it is none of this family."""
@@ -256,11 +296,6 @@ class Bound(Generic[K]):
     def _written(self, name: str, value: Any) -> str | None:
         text: str | None = None if value is None else self.family.pattern.render_one(name, value)
         return text
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(
-            f"{self.family.name} has no {name!r} before it is called: write keys.{self.family.name}(...).{name}"
-        )
 
     def related(self, family: Family[Any]) -> Bound[Any]:
         """Another family of the same keyspace, bound as this one is."""

@@ -34,7 +34,6 @@ class Operation(Generic[R]):
     __slots__ = ("finish", "steps", "store")
 
     # What only some operations have is a slot of `Compound`; most are made without it, once for each access to a key.
-    plain: bool = True
     atomic: bool = False
     stopped: Any = _NOT_STOPPED
     follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None
@@ -115,7 +114,6 @@ class Compound(Operation[R]):
     """
 
     __slots__ = ("atomic", "follow", "stopped")
-    plain = False
 
     def __init__(
         self,
@@ -178,30 +176,24 @@ async def run(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
     Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
     """
     steps: list[Any] = []
-    store, plain = None, True
+    store: Store | None = None
     for one in operations:
-        if not isinstance(one, Operation):
-            raise _no_operation(one)
-        if one.store is not store:
-            plain = plain and store is None
-            store = one.store
-        if not one.plain:
-            plain = False
+        if type(one) is not Operation or (one.store is not store and store is not None):
+            return _checked(await _run_apart(operations))
+        store = one.store
         steps += one.steps
     if store is None:
         return ()
-    if not plain:
-        return _checked(await _run_apart(operations))
     try:
         replies = await store.run(steps)
     except StoreError as error:
         return _checked(_each(operations, error.replies or [error] * len(steps)))
-    results, at = [], 0
+    if len(steps) != len(operations):
+        return _checked(_each(operations, replies))
+    results = []
     try:
-        for one in operations:
-            end = at + len(one.steps)
-            results.append(one.finish(replies[at:end]))
-            at = end
+        for one, reply in zip(operations, replies):  # noqa: B905 - a store gives a reply a step, and strict is slow
+            results.append(one.finish([reply]))
     except Exception:
         return _checked(_each(operations, replies))
     return tuple(results)
@@ -258,6 +250,9 @@ async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
 
 async def _run_apart(operations: Sequence[Operation[Any]]) -> list[Any]:
     """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
+    for one in operations:
+        if not isinstance(one, Operation):
+            raise _no_operation(one)
     together: dict[int, list[int]] = {}
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
