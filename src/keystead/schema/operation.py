@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from keystead.errors import BadArgument, KeysteadError, StoreError, Unreadable
-from keystead.stores import Outcome, Reply, Required, Step, Store
+from keystead.stores import Call, Outcome, Reply, Required, Step, Store
 
 _log = logging.getLogger("keystead.schema")
 
@@ -53,7 +53,7 @@ class Operation(Generic[R]):
         raise BadArgument("an operation is neither true nor false before it is awaited: write `if await key.exists():`")
 
     def __repr__(self) -> str:
-        names = ", ".join(str(step[0]) if isinstance(step, Sequence) else type(step).__name__ for step in self.steps)
+        names = ", ".join(_command_name(step) or type(step).__name__ for step in self.steps)
         return f"<operation that was not awaited: {names or 'delete'}>"
 
     async def _alone(self) -> R:
@@ -90,12 +90,13 @@ class Operation(Generic[R]):
         """
         steps = self.in_batch()
         first = steps[0]
-        if isinstance(first, Sequence) and not isinstance(self, Deleting) and _is_undecided(first, steps):
+        name = _command_name(first)
+        if name is not None and not isinstance(self, Deleting) and _is_undecided(name, steps):
             raise BadArgument(
                 "this operation cannot be required, because its reply does not say whether there was something; "
                 "put key.exists().required() beside it"
             )
-        marked = Required(first) if isinstance(first, Sequence) else first
+        marked = first if name is None else Required(first)
         stopped = self.stopped
         if stopped is _NOT_STOPPED:
             try:
@@ -131,8 +132,15 @@ class Compound(Operation[R]):
         self.follow = follow
 
 
-def _is_undecided(first: Sequence[Any], steps: list[Any]) -> bool:
-    return first[0] in _UNDECIDED or (first[0] == "DEL" and len(steps) > 1)
+def _command_name(step: Any) -> str | None:
+    """The name of a command; None: the step is a guard."""
+    if isinstance(step, Call):
+        return step.spec.name
+    return str(step[0]) if isinstance(step, Sequence) else None
+
+
+def _is_undecided(name: str, steps: list[Any]) -> bool:
+    return name in _UNDECIDED or (name == "DEL" and len(steps) > 1)
 
 
 class Deleting(Compound[R]):

@@ -15,11 +15,13 @@ from keystead.stores.base import (
     holds,
     required,
 )
-from keystead.stores.commands import Command, Reply
+from keystead.stores.commands import TABLE, Call, Command, Reply
 from keystead.stores.urls import connect
 
 __all__ = [
+    "TABLE",
     "Absent",
+    "Call",
     "Command",
     "FieldHolds",
     "Guarantees",

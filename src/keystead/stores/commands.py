@@ -155,8 +155,14 @@ _TEXT = (str, bytes)
 _BYTES = (bytes, bytearray, memoryview)
 
 
-def read(command: Command) -> Call:
-    """Turn a command as the caller wrote it into a Call, or raise a CommandError that names it."""
+def read(command: Command | Call) -> Call:
+    """Turn a command as the caller wrote it into a Call, or raise a CommandError that names it.
+
+    A Call is taken as it is: whoever made it knows that its arguments fit, and spares this look at them.
+    """
+    if type(command) is Call:
+        return command
+    command = cast("Command", command)
     try:
         spec = TABLE[command[0]]  # type: ignore[index]
     except (KeyError, TypeError, IndexError):

@@ -12,11 +12,12 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.operation import Operation, taking
-from keystead.stores import Reply
+from keystead.stores import TABLE, Call, Reply
 
 M = TypeVar("M")
 R = TypeVar("R")
 
+_ZSCORE = TABLE["ZSCORE"]
 _BEFORE_ALL = -(2**62)
 
 
@@ -49,7 +50,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         """The score of a member; None: it is not in."""
         bound, key = self.bound, self.key
         data = bound.family.member.encode(member, key, bound.ring)
-        return Operation(bound.store, [("ZSCORE", key, data)], _maybe_score)
+        return Operation(bound.store, [Call(_ZSCORE, [key.encode(), data], None)], _maybe_score)
 
     def rank(self, member: M) -> Operation[int | None]:
         """The place of a member from the lowest score on, counted from 0; None: it is not in."""

@@ -15,11 +15,12 @@ from keystead.schema.key import Key, Moment, nothing
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
-from keystead.stores import Command, Reply, Required, holds
+from keystead.stores import TABLE, Call, Command, Reply, Required, holds
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_GET = TABLE["GET"]
 _CHANGE_ATTEMPTS = 20
 _SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
 
@@ -31,7 +32,7 @@ class ValueKey(Key, Generic[T]):
 
     def get(self) -> Operation[T | None]:
         """The value; None: there is no such key. Raises Unreadable where it is not what the family says."""
-        return Operation(self.bound.store, [("GET", self.key)], self._read)
+        return Operation(self.bound.store, [Call(_GET, [self.key.encode()], None)], self._read)
 
     def set(self, value: T, **until: Moment) -> Operation[None]:
         """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
