@@ -1,0 +1,68 @@
+"""What a kit is to the server: a keyspace, settings, a service and routes, under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+
+from keystead.schema import Keyspace
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a kit must know of the server that it runs in."""
+
+    public_url: str  # where browsers reach it, as in https://example.com, without a slash at the end
+    internal_url: str  # where this server reaches itself, as in http://127.0.0.1:8700
+    development: bool
+    now_ms: Callable[[], int]
+
+    @property
+    def secure(self) -> bool:
+        """Whether cookies can be marked Secure: browsers come by https."""
+        return self.public_url.startswith("https://")
+
+
+@dataclass(frozen=True)
+class Example:
+    """Something to click on the start page."""
+
+    label: str
+    path: str
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """One kit, as `keystead serve` runs it.
+
+    settings     its table in keystead.toml, `[login]`, and `KEYSTEAD_LOGIN__…` in the environment
+    environment  the names of environment variables that its document uses, each with the setting that it is,
+                 written with dots: {"DISCORD_CLIENT_ID": "providers.discord.client_id"}
+    missing      what production needs and these settings lack, one sentence each
+    service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
+    """
+
+    name: str
+    doc: str
+    keyspace: type[Keyspace]
+    settings: type[BaseModel]
+    router: Callable[[], APIRouter]
+    service: Callable[[Any, Any, Site], AbstractAsyncContextManager[Any]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    missing: Callable[[Any], Sequence[str]] = lambda _: ()
+    examples: Sequence[Example] = ()
+
+
+def service_of(name: str) -> Callable[[Request], Any]:
+    """A FastAPI dependency: the open service of a kit."""
+
+    def service(request: Request) -> Any:
+        return request.app.state.kits[name]
+
+    return service

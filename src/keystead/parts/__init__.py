@@ -1,0 +1,1 @@
+"""Parts: operations over families that every kit and every application can use."""
