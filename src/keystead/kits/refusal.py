@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 
-class Refusal(Exception):  # noqa: N818 - named after what happens, as all errors here are
+class Refusal(Exception):
     """An answer that is no success: its status, a stable code for programs, and a sentence for people.
 
     The server writes it as `{"ok": false, "error": sentence, "code": code}` with `more` beside that, or as a page where
