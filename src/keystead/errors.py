@@ -77,6 +77,12 @@ class Unreadable(KeysteadError):
         self.raw = raw
 
 
+class CapReached(KeysteadError):
+    """A user has as many sessions as the policy allows, and it says that a further login is refused."""
+
+    code = "cap-reached"
+
+
 class Contended(KeysteadError):
     """A change was tried again and again, and each time somebody else was faster. Nothing was changed; try again."""
 

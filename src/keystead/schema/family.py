@@ -125,13 +125,15 @@ class Family(Generic[K]):
         self.owned_by: tuple[Relation, ...] = ()  # the other end of owns
         self.subject: Subject | None = None
 
-    def by(self, *, member: str | None = None, score: str | None = None, **where: Source) -> Link:
+    def by(self, *, member: str | None = None, score: str | None = None, admits: bool = False, **where: Source) -> Link:
         """This family as the end of a relation, and where its placeholders come from.
 
         `owns=token.by(short="short_token")`: the placeholder `short` is the field `short_token` of the owner's value.
-        For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by.
+        For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by. `admits` is
+        for a Set whose entries say what counts: only `add` and `set` list a record, later writes never list it again.
+        So whoever takes an entry out, or deletes the whole index, ends the records for good.
         """
-        return Link(self, where, member, score)
+        return Link(self, where, member, score, admits)
 
     def __call__(self, *args: Any, **values: Any) -> NoReturn:
         name = self.name or "family"

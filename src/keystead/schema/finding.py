@@ -315,7 +315,8 @@ _IN_THE_STORE = _catalogue(
         "error",
         "A record that its index does not name",
         "The record is alive, but no listing shows it, and what goes by the index misses it.",
-        "`keystead doctor --fix` writes the entry, if the record is still there.",
+        "`keystead doctor --fix` writes the entry, if the record is still there. Where the index admits its records, "
+        "one that it does not name has ended, and is deleted.",
         "session:s1 of the user 42, when sessions:42 has no member `s1`",
     ),
     Code(

@@ -60,18 +60,28 @@ def _hash_tag(key: str) -> str:
 
 
 def put(
-    entry: Entry, values: dict[str, Any], value: Any, now_ms: int, at_ms: int | None, *, kept: bool = False
+    entry: Entry,
+    values: dict[str, Any],
+    value: Any,
+    now_ms: int,
+    at_ms: int | None,
+    *,
+    kept: bool = False,
+    new: bool = True,
 ) -> list[Command]:
     """The commands that write an entry. The first says whether it is new, the last counts the index, for `upkeep`.
 
     `kept`: the record lives as long as before, so an entry that is sorted by its deadline keeps its place.
+    `new`: the write may make the record. Where it cannot, an index that admits is only renewed: an entry that was
+    taken out meanwhile stays out.
     """
     lifetime = entry.index.family.lifetime
     # A record that goes on living until the moment it had asks nothing new of an index that lives until the latest.
     keeps = at_ms is None and isinstance(lifetime, Until)
     renewal = [] if keeps else lifetime.on_write(entry.key, now_ms, at_ms)
     if entry.index.family.kind == "set":
-        return [("SADD", entry.key, entry.member), *renewal, ("SCARD", entry.key)]
+        count = ("SCARD", entry.key)
+        return [("SADD", entry.key, entry.member) if new or not entry.relation.admits else count, *renewal, count]
     score = _score(entry, values, value, now_ms if at_ms is None else at_ms)
     flags = ("NX",) if kept and entry.relation.score is None else ()
     return [("ZADD", entry.key, *flags, score, entry.member), *renewal, ("ZCARD", entry.key)]
@@ -91,13 +101,13 @@ def upkeep(entry: Entry, added: Reply, count: Reply) -> Awaitable[None] | None:
 async def relist(bound: Bound[Any], key: str, value: Any, at_ms: int | None = None, *, kept: bool = False) -> None:
     """Write the entries of a record again, so that an index lives as long as what it lists.
 
-    A record that was deleted meanwhile is not listed again. Across slots of a cluster nothing guards that: there it
-    leaves a dead entry, which the next reader prunes.
+    An index that admits is renewed, and nothing more. A record that was deleted meanwhile is not listed again. Across
+    slots of a cluster nothing guards that: there it leaves a dead entry, which the next reader prunes.
     """
     values, now_ms = bound.parse(key) or {}, bound.now_ms()
     dies_ms = bound.family.lifetime.deadline_ms(now_ms, at_ms)
     for entry in entries(bound, values, value):
-        commands = put(entry, values, value, now_ms, dies_ms, kept=kept)
+        commands = put(entry, values, value, now_ms, dies_ms, kept=kept, new=False)
         if one_step(bound.store, key, entry.key):
             await bound.store.atomically([Required(("EXISTS", key)), *commands])
         else:

@@ -36,11 +36,17 @@ class Link:
     where: Mapping[str, Source]
     member: str | None = None
     score: str | None = None
+    admits: bool = False
 
 
-def link(target: str, *, member: str | None = None, score: str | None = None, **where: Source) -> Link:
-    """A relation to a family that is declared further down, by its name: `leads_to=link("counter", id=VALUE)`."""
-    return Link(target, where, member, score)
+def link(
+    target: str, *, member: str | None = None, score: str | None = None, admits: bool = False, **where: Source
+) -> Link:
+    """A relation to a family that is declared further down, by its name: `leads_to=link("counter", id=VALUE)`.
+
+    The rest is as in `Family.by`.
+    """
+    return Link(target, where, member, score, admits)
 
 
 class Origin(NamedTuple):
@@ -64,6 +70,7 @@ class Relation:
     origins: Mapping[str, Origin | None]
     member: str = ""  # listed_in: the placeholder of the source whose value is the entry
     score: Origin | None = None  # listed_in a sorted set: where the score comes from; None: the deadline, or now
+    admits: bool = False  # listed_in: a record counts only while it is listed, and only a new one is
 
     @property
     def from_key(self) -> bool:
@@ -168,6 +175,8 @@ def resolve(
         )
     _refuse_unfit(kind, source, target, origins)
     if kind != "listed_in":
+        if given.admits:
+            raise _dangling(source, f"admits is for listed_in, not for {kind}")
         return Relation(kind, source, target, origins)
     if target.kind not in ("set", "zset"):
         raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
@@ -180,7 +189,9 @@ def resolve(
             source, f"listed_in takes its score from {given.score!r}, which is neither placeholder nor field"
         )
     _refuse_unfit_member(source, target, member)
-    relation = Relation(kind, source, target, origins, member, score)
+    if given.admits and target.kind != "set":
+        raise _dangling(source, f"an index that admits is a Set, and {target.name} is a {target.kind_name}")
+    relation = Relation(kind, source, target, origins, member, score, given.admits)
     lost = set(source.pattern.names) - {member} - {o.name for o in origins.values() if o and o.kind == "placeholder"}
     if lost:
         raise _dangling(

@@ -32,6 +32,8 @@ class Session(BaseModel):
     last_seen_at: EpochMs
     ver: int = 1
     """goes up by one with each refresh of the tokens"""
+    provider: OmittedIfNone[str] = None
+    """who the user logged in with; left out for Discord"""
 
 
 class AuthState(BaseModel):
@@ -47,6 +49,35 @@ class AuthState(BaseModel):
     """SHA-256, in base64, of the token that lets the installed app claim the session"""
     returnTo: OmittedIfNone[str] = None
     """the path that the user goes to after the login"""
+    browserDigest: OmittedIfNone[str] = None
+    """SHA-256, in base64url, of the secret in the cookie of the browser in which the login began"""
+    nonce: OmittedIfNone[str] = None
+    """what the ID token must repeat"""
+    issuer: OmittedIfNone[str] = None
+    """the issuer that must answer"""
+
+
+class PendingLogin(BaseModel):
+    """A login that waits for its user to say that it is theirs."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    uid: str
+    name: str
+    avatar: str | None
+    access_token: Sealed[str]
+    refresh_token: Sealed[str]
+    scope: str
+    token_type: str
+    access_expires_at: EpochMs
+    loginContext: LoginContext
+    browserDigest: str
+    """SHA-256, in base64url, of the secret in the cookie of the browser that is asked"""
+    claimTokenDigest: OmittedIfNone[str] = None
+    returnTo: OmittedIfNone[str] = None
+    state: OmittedIfNone[str] = None
+    """the digest of the state that the installed app claims the session with"""
+    provider: OmittedIfNone[str] = None
 
 
 class PwaSessionMetadata(BaseModel):

@@ -66,6 +66,8 @@ def _from(relations: tuple[Relation, ...], families: Families) -> Iterator[Relat
 
 def _listed(relation: Relation) -> str:
     said = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
+    if relation.admits:
+        return f"{said}, when it is made and never again: it counts only while it is listed."
     if relation.target.kind != "zset":
         return f"{said}."
     return (

@@ -137,6 +137,7 @@ class NotListed(Suspicion):
     def __init__(self, look: Look, entry: listing.Entry) -> None:
         super().__init__(look)
         self._entry = entry
+        self.removes = entry.relation.admits
         self._guards = look.unchanged(fields_of(entry.relation)) if entry.relation.needs_value else [look.there]
 
     @property
@@ -145,7 +146,8 @@ class NotListed(Suspicion):
 
     @property
     def sentence(self) -> str:
-        return f"{shown(self._entry.key)} does not name it"
+        ended = ", so it has ended" if self._entry.relation.admits else ""
+        return f"{shown(self._entry.key)} does not name it{ended}"
 
     async def confirm(self) -> bool:
         replies = await guarded.holds_now(self.look.store, self._guards, asks(self._entry))
@@ -153,6 +155,9 @@ class NotListed(Suspicion):
 
     async def fix(self) -> bool:
         look, entry = self.look, self._entry
+        if entry.relation.admits:
+            # Listing it would bring back what was ended; and nobody lists it any more, so it is sure to be dead.
+            return await guarded.delete(look.bound, look.key, self._guards)
         value = None if look.value is UNKNOWN else look.value
         dies_ms = look.now_ms + look.left_ms if look.left_ms >= 0 else None
         try:

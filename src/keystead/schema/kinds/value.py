@@ -135,21 +135,23 @@ class ValueKey(Key, Generic[T]):
         command = ("SET", key, data, *options, only) if only else ("SET", key, data, *options)
         if family.listed_in:
             kept = only == "XX" and options in _SAME_LIFETIME
-            return self._listed([Required(command) if only else command], value, now_ms, at_ms, finish, kept)
+            steps = [Required(command) if only else command]
+            return self._listed(steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
         return Operation(bound.store, [command], finish)
 
     def _guarded(self, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
         if self.bound.family.listed_in:
-            return self._listed(steps, value, now_ms, at_ms, _true, steps[-1][3:] in _SAME_LIFETIME)
+            kept = steps[-1][3:] in _SAME_LIFETIME
+            return self._listed(steps, value, now_ms, at_ms, _true, kept=kept, new=False)
         return Compound(self.bound.store, steps, _true, atomic=True, stopped=False)
 
     def _listed(
-        self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any, kept: bool
+        self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any, *, kept: bool, new: bool
     ) -> Operation[Any]:
         values = self.values
         dies_ms = self.bound.family.lifetime.deadline_ms(now_ms, at_ms)
         writes: list[tuple[listing.Entry, list[Command]]] = [
-            (entry, listing.put(entry, values, value, now_ms, dies_ms, kept=kept))
+            (entry, listing.put(entry, values, value, now_ms, dies_ms, kept=kept, new=new))
             for entry in listing.entries(self.bound, values, value)
         ]
         return listing.Listed(self.bound, self.key, record, writes, finish)

@@ -1,0 +1,62 @@
+"""Cookies that hold secrets: strict attributes, the same ones when they are set and when they are taken away."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from keystead.errors import BadValue
+
+NAME_AND_VALUE_MAX_BYTES = 4096  # beyond that, browsers drop a cookie without a word
+
+_VALUE = re.compile(r"[A-Za-z0-9._~-]*")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Cookie:
+    """A cookie for this host alone, that no script can read.
+
+    `secure`: browsers come by https. Then its name gets the prefix `__Host-`, with which browsers themselves see to it
+    that it is Secure, has no Domain and counts for the whole host, so that no other host of the same domain can set it.
+    Without, for development on plain http, it has neither prefix nor Secure.
+    """
+
+    base_name: str
+    secure: bool = True
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.base_name):
+            raise BadValue(f"{self.base_name!r} is no name of a cookie; use letters, digits, - and _")
+
+    @property
+    def name(self) -> str:
+        return f"__Host-{self.base_name}" if self.secure else self.base_name
+
+    def set(self, value: str, max_age_s: int | None = None) -> str:
+        """The value of a Set-Cookie header. Without `max_age_s` it lives until the browser is closed."""
+        if not _VALUE.fullmatch(value):
+            raise BadValue(f"the value of {self.name} has a character that a cookie does not keep")
+        if len(self.name) + len(value) > NAME_AND_VALUE_MAX_BYTES:
+            raise BadValue(f"{self.name} and its value have more than {NAME_AND_VALUE_MAX_BYTES} bytes")
+        age = "" if max_age_s is None else f"; Max-Age={max_age_s}"
+        return f"{self.name}={value}{age}{self._attributes}"
+
+    def clear(self) -> str:
+        """The value of a Set-Cookie header that takes it away: the same attributes, or the browser would keep it."""
+        return f"{self.name}=; Max-Age=0{self._attributes}"
+
+    def read(self, header: str) -> str | None:
+        """Its value in a Cookie header; None: it is not there. Of several, the first, which is the most specific."""
+        at = header.find(self.name + "=")
+        if at < 0:
+            return None
+        for pair in header.split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == self.name:
+                return value.strip('"')
+        return None
+
+    @property
+    def _attributes(self) -> str:
+        return f"; Path=/; HttpOnly{'; Secure' if self.secure else ''}; SameSite=Lax"

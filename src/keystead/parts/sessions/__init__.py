@@ -1,0 +1,21 @@
+"""Sessions, as a part: create, read, touch, rotate, revoke, list; with deadlines, a cap, and ends that stay."""
+
+from keystead.parts.sessions.policy import AAL1, AAL2, AAL3, Policy
+from keystead.parts.sessions.record import Ended, Gone, Live, New, SessionRecord, Successor
+from keystead.parts.sessions.sessions import Sessions
+from keystead.parts.sessions.token import id_of
+
+__all__ = [
+    "AAL1",
+    "AAL2",
+    "AAL3",
+    "Ended",
+    "Gone",
+    "Live",
+    "New",
+    "Policy",
+    "SessionRecord",
+    "Sessions",
+    "Successor",
+    "id_of",
+]

@@ -1,0 +1,58 @@
+"""The token of a session: what the browser has, and what of it the store has."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from hashlib import sha256
+from typing import NamedTuple
+
+from keystead.errors import BadValue
+
+SECRET_BYTES = 32
+USER_MAX_BYTES = 512  # so that a cookie with the token stays far below the 4096 bytes that browsers keep
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\.([A-Za-z0-9_-]{2,684})")
+
+
+class Named(NamedTuple):
+    """What a token says: the id of its session, which is no secret, and the user it is for."""
+
+    id: str
+    user: str
+
+
+def new_token(secret: bytes, user: str) -> str:
+    """`{secret}.{user}`, both in base64url.
+
+    The user is in it so that one round trip can read the session and whether the user's list still has it. Nobody
+    can exchange the user for another: the id is the digest of the whole token.
+    """
+    if len(secret) < SECRET_BYTES:
+        raise BadValue(f"the secret of a token has {SECRET_BYTES} bytes or more, not {len(secret)}")
+    if not user or len(user.encode()) > USER_MAX_BYTES:
+        raise BadValue(f"the id of a user has 1 to {USER_MAX_BYTES} bytes, not {len(user.encode())}")
+    return f"{_base64(secret[:SECRET_BYTES])}.{_base64(user.encode())}"
+
+
+def id_of(token: str) -> str:
+    """The id under which the store knows the session: the SHA-256 of the token. It opens nothing."""
+    return _base64(sha256(token.encode()).digest())
+
+
+def named_by(token: str) -> Named | None:
+    """What a token says; None: this was never one, whatever it is."""
+    found = _TOKEN.fullmatch(token)
+    if found is None:
+        return None
+    text = found[1]
+    try:
+        user = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return Named(id_of(token), user)
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
