@@ -12,4 +12,9 @@ KITS: Final = {
     "sessiondata": "keystead.kits.sessiondata.keys",
 }
 
-__all__ = ["KITS"]
+# The module that exports `KIT: Kit` of each kit that has routes. They are imported when the server runs them.
+ROUTED: Final = {
+    "login": "keystead.kits.login",
+}
+
+__all__ = ["KITS", "ROUTED"]

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
+from keystead.parts.oauth import Provider
 from keystead.schema import Keyspace
 
 
@@ -21,6 +22,8 @@ class Site:
     internal_url: str  # where this server reaches itself, as in http://127.0.0.1:8700
     development: bool
     now_ms: Callable[[], int]
+    render: Callable[..., str]  # a page: render("login/account.html", name="Ann"); values are escaped
+    providers: Mapping[str, Provider] = field(default_factory=dict)  # what the server itself brings, in development
 
     @property
     def secure(self) -> bool:

@@ -1,0 +1,546 @@
+"""The routes of the login kit. They translate HTTP, and decide nothing."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import parse_qs, quote, urlsplit
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from keystead.errors import CapReached
+from keystead.kits.kit import service_of
+from keystead.kits.login.service import Finished, Login, LoginRefused, Unconfirmed, not_logged_in
+from keystead.kits.refusal import Refusal
+from keystead.parts.cookies import Cookie
+
+LOGIN_SECONDS: Final = 600
+_NO_STORE: Final = {"cache-control": "no-store"}
+_FORM_MAX_BYTES: Final = 10_000
+
+# What each refusal of the service is in HTTP.
+STATUS: Final[Mapping[str, int]] = {
+    "UNKNOWN_PROVIDER": 404,
+    "BAD_RETURN_TO": 400,
+    "BAD_CALLBACK": 400,
+    "STATE_INVALID": 400,
+    "STATE_REQUIRED": 400,
+    "TRY_AGAIN": 503,
+    "PROVIDER_REFUSED": 401,
+    "PROVIDER_UNAVAILABLE": 502,
+    "CLAIM_TOKEN_REQUIRED": 401,
+    "CLAIM_TOKEN_WRONG": 403,
+    "NOT_FOUND": 404,
+    "NOT_CLAIMABLE": 410,
+    "ALREADY_CLAIMED": 409,
+    "SESSION_ENDED": 410,
+    "NOT_LOGGED_IN": 401,
+    "SESSION_EVICTED": 401,
+    "SESSION_REVOKED": 401,
+    "SESSION_EXPIRED": 401,
+    "LOGIN_AGAIN": 403,
+    "RATE_LIMITED": 429,
+}
+
+
+# --- what is sent and answered ---------------------------------------------------------------------------------
+
+
+class Ok(BaseModel):
+    ok: Literal[True] = True
+
+
+class StartedAnswer(Ok):
+    authorizeUrl: str  # noqa: N815 - the document's names
+    appAuthorizeUrl: str | None  # noqa: N815
+    state: str
+
+
+class FinishedAnswer(Ok):
+    redirectTo: str  # noqa: N815
+    loginContext: Literal["browser", "pwa"]  # noqa: N815
+
+
+class ClaimedAnswer(Ok):
+    claimed: Literal[True] = True
+
+
+class User(BaseModel):
+    id: str
+    name: str
+    avatar: str | None
+
+
+class LoggedInAnswer(Ok):
+    loggedIn: Literal[True] = True  # noqa: N815
+    user: User
+
+
+class LoggedOutAnswer(BaseModel):
+    ok: Literal[False] = False
+    loggedIn: Literal[False] = False  # noqa: N815
+
+
+class CsrfAnswer(Ok):
+    token: str
+
+
+class SessionAnswer(BaseModel):
+    id: str
+    current: bool
+    createdAt: int  # noqa: N815
+    lastSeenAt: int  # noqa: N815
+    endsAt: int  # noqa: N815
+
+
+class SessionsAnswer(Ok):
+    sessions: list[SessionAnswer]
+
+
+class EndedAnswer(Ok):
+    ended: int
+
+
+class ProvidersAnswer(Ok):
+    providers: list[str]
+
+
+class ClaimBody(BaseModel):
+    state: str | None = None
+
+
+class CsrfBody(BaseModel):
+    csrf: str | None = Field(None, description="The token of /api/auth/csrf; or send it as the header x-csrf-token.")
+
+
+# --- the request -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _refusals() -> AsyncIterator[None]:
+    """Turns what the service refuses into what the server answers."""
+    try:
+        yield
+    except LoginRefused as refused:
+        more = dict(refused.more)
+        headers = {"retry-after": str(more["retryAfter"])} if "retryAfter" in more else {}
+        if refused.reason == "TRY_AGAIN":
+            headers["retry-after"] = "1"
+        status = STATUS[refused.reason]
+        raise Refusal(status, refused.reason, str(refused), headers=_NO_STORE | headers, more=more) from None
+    except CapReached as reached:
+        raise Refusal(409, "TOO_MANY_SESSIONS", str(reached), headers=_NO_STORE) from None
+
+
+class Visit:
+    """One request: the service, the cookies that came with it, and who asks."""
+
+    def __init__(self, request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> None:
+        secure = login.site.secure
+        self.login = login
+        self.request = request
+        self.sid, self.browser = Cookie("sid", secure), Cookie("d_login", secure)
+        self.bridge, self.csrf = Cookie("d_pwa_bridge", secure), Cookie("csrf", secure)
+        self._header = "; ".join(request.headers.getlist("cookie"))
+        self.token = self.read(self.sid)
+        self.wants_json = _wants_json(request)
+
+    def read(self, cookie: Cookie) -> str | None:
+        return cookie.read(self._header) or None
+
+    @property
+    def address(self) -> str:
+        return self.request.client.host if self.request.client else ""
+
+    @property
+    def session_seconds(self) -> int:
+        return self.login.settings.policy.absolute_ms // 1000
+
+    async def count(self, name: str) -> None:
+        await self.login.count(name, self.address)
+
+    def refuse_foreign(self, csrf: str | None) -> None:
+        """Let only requests through that pages of this site make: by where they come from, or by the double submit."""
+        given = csrf or self.request.headers.get("x-csrf-token")
+        kept = self.read(self.csrf)
+        came_from = self.request.headers.get("origin") or _origin_of(self.request.headers.get("referer"))
+        is_own = came_from is not None and came_from == self.login.site.public_url
+        matches = bool(given and kept) and hmac.compare_digest((given or "").encode(), (kept or "").encode())
+        if (came_from is not None and not is_own) or (given is not None and not matches) or not (is_own or matches):
+            raise Refusal(403, "CSRF", "this request does not come from a page of this site; load the page again")
+
+    def answer(self, body: BaseModel, *cookies: str, status: int = 200) -> Response:
+        response = JSONResponse(body.model_dump(), status, headers=_NO_STORE)
+        for cookie in cookies:
+            response.headers.append("set-cookie", cookie)
+        return response
+
+    def page(self, template: str, *cookies: str, status: int = 200, **values: object) -> Response:
+        response = HTMLResponse(self.login.site.render(template, **values), status, headers=_NO_STORE)
+        response.headers["content-security-policy"] = (
+            "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; "
+            "frame-ancestors 'none'"
+        )
+        for cookie in cookies:
+            response.headers.append("set-cookie", cookie)
+        return response
+
+    def goes_on(self, to: str, *cookies: str) -> Response:
+        """After a form: the page that comes next."""
+        response = RedirectResponse(to, 303, headers=_NO_STORE)
+        for cookie in cookies:
+            response.headers.append("set-cookie", cookie)
+        return response
+
+
+Visiting = Annotated[Visit, Depends()]
+ProviderName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="discord, github, google, …")]
+
+
+def _wants_json(request: Request) -> bool:
+    accept = request.headers.get("accept", "")
+    return request.query_params.get("format") == "json" or "application/json" in accept or "+json" in accept
+
+
+def _origin_of(url: str | None) -> str | None:
+    if not url:
+        return None
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+async def _field(request: Request, name: str) -> str | None:
+    """A field of a small body, JSON or form; None: it is not there. A body that is neither holds no field."""
+    if int(request.headers.get("content-length") or 0) > _FORM_MAX_BYTES:
+        return None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body()
+    if not body:
+        return None
+    found: Any = None
+    if kind == "application/x-www-form-urlencoded":
+        found = parse_qs(body.decode("utf-8", "replace"), max_num_fields=50).get(name, [None])[0]
+    else:
+        try:
+            told = await request.json()
+        except ValueError:
+            raise Refusal(400, "BAD_REQUEST", "the body is no JSON") from None
+        found = told.get(name) if isinstance(told, dict) else None
+    if found is not None and not isinstance(found, str):
+        raise Refusal(400, "BAD_REQUEST", f"{name} is a text")
+    return found
+
+
+# --- the routes ------------------------------------------------------------------------------------------------
+
+_BODY: Final = {
+    "requestBody": {
+        "required": False,
+        "content": {"application/json": {"schema": CsrfBody.model_json_schema()}},
+    }
+}
+
+
+def router() -> APIRouter:
+    """All routes of the kit. Fixed paths come before those with a provider in them."""
+    routes = APIRouter(tags=["login"])
+    add = routes.add_api_route
+    add("/login", _page, methods=["GET"], include_in_schema=False)
+    add(
+        "/api/auth/providers", _providers, methods=["GET"], response_model=ProvidersAnswer, summary="Who to log in with"
+    )
+    for path in ("/api/auth/csrf", "/api/discord/csrf"):
+        add(
+            path,
+            _csrf,
+            methods=["GET"],
+            response_model=CsrfAnswer,
+            summary="A token for requests that change something",
+            operation_id=f"csrf_{path.split('/')[2]}",
+        )
+    for path in ("/api/auth/me", "/api/discord/me"):
+        add(
+            path,
+            _me,
+            methods=["GET"],
+            response_model=LoggedInAnswer | LoggedOutAnswer,
+            summary="Who is logged in?",
+            operation_id=f"me_{path.split('/')[2]}",
+        )
+    add("/api/auth/logout", _logout, methods=["POST"], response_model=Ok, summary="Log out", openapi_extra=_BODY)
+    add(
+        "/api/auth/logout-all",
+        _logout_all,
+        methods=["POST"],
+        response_model=EndedAnswer,
+        summary="Log out everywhere",
+        openapi_extra=_BODY,
+    )
+    add(
+        "/api/auth/logout-others",
+        _logout_others,
+        methods=["POST"],
+        response_model=EndedAnswer,
+        summary="Log out everywhere else",
+        openapi_extra=_BODY,
+    )
+    add("/api/auth/sessions", _sessions, methods=["GET"], response_model=SessionsAnswer, summary="My sessions")
+    add(
+        "/api/auth/sessions/{id}",
+        _end,
+        methods=["DELETE"],
+        response_model=EndedAnswer,
+        summary="End one session",
+        openapi_extra=_BODY,
+    )
+    add("/api/auth/sessions/{id}/end", _end, methods=["POST"], include_in_schema=False)  # for forms
+    add(
+        "/api/auth/{provider}/start",
+        _start,
+        methods=["GET"],
+        response_model=StartedAnswer,
+        summary="Begin a login",
+        responses={302: {"description": "To the provider, for browsers."}},
+    )
+    add(
+        "/api/auth/{provider}/callback",
+        _callback,
+        methods=["GET"],
+        response_model=FinishedAnswer,
+        summary="Come back from the provider",
+    )
+    add("/api/auth/{provider}/confirm", _confirm, methods=["POST"], include_in_schema=False)
+    add(
+        "/api/auth/{provider}/claim-session",
+        _claim,
+        methods=["POST"],
+        response_model=ClaimedAnswer,
+        summary="Claim the session of a login that ended in another browser",
+    )
+    return routes
+
+
+async def _page(visit: Visiting) -> Response:
+    """The page of the kit: log in, or see who is logged in and where."""
+    async with _refusals():
+        await visit.count("sessions")
+        live = await visit.login.session(visit.token)
+        csrf = visit.read(visit.csrf) or secrets.token_urlsafe(32)
+        values: dict[str, Any] = {"providers": visit.login.providers, "csrf": csrf, "gone": None, "live": None}
+        cookies = [visit.csrf.set(csrf)]
+        if live:
+            own, sessions = await visit.login.all_of(visit.token)
+            return visit.page("login/account.html", *cookies, **values | {"live": own, "sessions": sessions})
+        if visit.token is not None:
+            cookies.append(visit.sid.clear())
+            values["gone"] = not_logged_in(live)
+        return visit.page("login/login.html", *cookies, **values)
+
+
+async def _providers(visit: Visiting) -> Response:
+    return visit.answer(ProvidersAnswer(providers=visit.login.providers))
+
+
+async def _csrf(visit: Visiting) -> Response:
+    """The same value comes as a cookie; send it back as `csrf` in the body, or in the header x-csrf-token."""
+    async with _refusals():
+        await visit.count("csrf")
+    token = visit.read(visit.csrf) or secrets.token_urlsafe(32)
+    return visit.answer(CsrfAnswer(token=token), visit.csrf.set(token))
+
+
+async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> Response:
+    """With `soft=1`, being logged out is no error."""
+    async with _refusals():
+        await visit.count("me")
+        live = await visit.login.session(visit.token)
+        if live:
+            user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
+            return visit.answer(LoggedInAnswer(user=user))
+        gone = [visit.sid.clear()] if visit.token is not None else []
+        if soft == "1":
+            return visit.answer(LoggedOutAnswer(), *gone)
+        refused = not_logged_in(live)
+        headers = _NO_STORE | ({"set-cookie": gone[0]} if gone else {})
+        raise Refusal(401, refused.reason, str(refused), headers=headers, more={"loggedIn": False})
+
+
+async def _start(
+    visit: Visiting,
+    provider: ProviderName,
+    context: Annotated[str, Query(description="browser or pwa")] = "browser",
+    return_to: Annotated[str | None, Query(alias="returnTo", description="a path of this site")] = None,
+    format: Annotated[str | None, Query(description="json: the addresses instead of a redirect")] = None,
+) -> Response:
+    async with _refusals():
+        await visit.count("start")
+        started = await visit.login.start(
+            provider,
+            context="pwa" if context == "pwa" else "browser",
+            return_to=return_to or None,
+            browser=visit.read(visit.browser),
+        )
+    cookies = [visit.browser.set(started.browser, LOGIN_SECONDS)]
+    cookies.append(visit.bridge.set(started.claim, LOGIN_SECONDS) if started.claim else visit.bridge.clear())
+    if visit.wants_json:
+        answer = StartedAnswer(
+            authorizeUrl=started.authorize_url, appAuthorizeUrl=started.app_authorize_url, state=started.state
+        )
+        return visit.answer(answer, *cookies)
+    response = RedirectResponse(started.authorize_url, 302, headers=_NO_STORE)
+    for cookie in cookies:
+        response.headers.append("set-cookie", cookie)
+    return response
+
+
+async def _callback(
+    visit: Visiting,
+    provider: ProviderName,
+    code: Annotated[str | None, Query()] = None,
+    state: Annotated[str | None, Query()] = None,
+    iss: Annotated[str | None, Query()] = None,
+    error: Annotated[str | None, Query()] = None,
+    error_description: Annotated[str | None, Query()] = None,
+) -> Response:
+    """A page that leads on, not a redirect: the service worker of an installed app would swallow that."""
+    async with _refusals():
+        await visit.count("callback")
+        if error is not None:
+            return await _refused(visit, provider, state, error)
+        done = await visit.login.callback(
+            provider, code=code, state=state, iss=iss, browser=visit.read(visit.browser), token=visit.token
+        )
+    if isinstance(done, Unconfirmed):
+        if visit.wants_json:
+            raise Refusal(
+                409,
+                "CONFIRMATION_REQUIRED",
+                "this browser lost the cookie of the login; start again",
+                headers=_NO_STORE,
+            )
+        cookie = visit.browser.set(done.browser, LOGIN_SECONDS)
+        return visit.page(
+            "login/confirm.html",
+            cookie,
+            provider=provider,
+            name=done.name,
+            confirm=done.confirm,
+            is_app=done.context == "pwa",
+        )
+    return _finished(visit, done)
+
+
+def _finished(visit: Visit, done: Finished) -> Response:
+    cookies = [visit.sid.set(done.token, visit.session_seconds)] if done.token else []
+    if visit.wants_json:
+        return visit.answer(FinishedAnswer(redirectTo=done.return_to, loginContext=done.context), *cookies)
+    return visit.page(
+        "login/finished.html",
+        *cookies,
+        name=done.session.name,
+        return_to=done.return_to,
+        is_elsewhere=done.token is None,
+    )
+
+
+async def _refused(visit: Visit, provider: str, state: str | None, error: str) -> Response:
+    to, word = await visit.login.refused_by_provider(provider, state, error)
+    target = f"{to}{'&' if '?' in to else '?'}{quote(provider)}_oauth_error={quote(word)}"
+    if visit.wants_json:
+        raise Refusal(
+            400,
+            "OAUTH_ERROR",
+            "the login was refused at the provider",
+            headers=_NO_STORE,
+            more={"oauthError": word, "redirectTo": target},
+        )
+    return visit.page("login/refused.html", status=400, provider=provider, word=word, return_to=target)
+
+
+async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
+    confirm = await _field(visit.request, "confirm")
+    async with _refusals():
+        await visit.count("callback")
+        visit.refuse_foreign(None)
+        done = await visit.login.confirm(provider, confirm or "", visit.read(visit.browser), visit.token)
+    return _finished(visit, done)
+
+
+async def _claim(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Response:
+    async with _refusals():
+        await visit.count("claim")
+        token = await visit.login.claim(provider, body.state, visit.read(visit.bridge))
+    cookies = visit.sid.set(token, visit.session_seconds), visit.bridge.clear()
+    return visit.answer(ClaimedAnswer(), *cookies)
+
+
+async def _logout(visit: Visiting) -> Response:
+    """Answers the same whether there was a session or not."""
+    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    async with _refusals():
+        await visit.count("logout")
+        await visit.login.logout(visit.token)
+    return _after_form(visit, Ok(), visit.sid.clear())
+
+
+async def _logout_all(visit: Visiting) -> Response:
+    """Ends every session of the user, this one too. The login must be recent."""
+    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    async with _refusals():
+        await visit.count("logout")
+        ended = await visit.login.logout_all(visit.token)
+    return _after_form(visit, EndedAnswer(ended=ended), visit.sid.clear())
+
+
+async def _logout_others(visit: Visiting) -> Response:
+    """Ends every session of the user but this one. The login must be recent."""
+    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    async with _refusals():
+        await visit.count("logout")
+        ended = await visit.login.logout_others(visit.token)
+    return _after_form(visit, EndedAnswer(ended=ended))
+
+
+async def _sessions(visit: Visiting) -> Response:
+    async with _refusals():
+        await visit.count("sessions")
+        own, sessions = await visit.login.all_of(visit.token)
+    listed = [
+        SessionAnswer(
+            id=one.id,
+            current=one.id == own.id,
+            createdAt=_ms(one.session.created_at),
+            lastSeenAt=_ms(one.session.last_seen_at),
+            endsAt=one.ends_at_ms,
+        )
+        for one in sessions
+    ]
+    return visit.answer(SessionsAnswer(sessions=listed))
+
+
+async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Response:
+    """Of another session than this one only after a recent login. An id that is none of the user's ends nothing."""
+    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    async with _refusals():
+        await visit.count("sessions")
+        own = await visit.login.session(visit.token)
+        ended = await visit.login.end(visit.token, id)
+    cookies = [visit.sid.clear()] if own and own.id == id else []
+    return _after_form(visit, EndedAnswer(ended=int(ended)), *cookies)
+
+
+def _after_form(visit: Visit, body: BaseModel, *cookies: str) -> Response:
+    kind = visit.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/x-www-form-urlencoded" and not visit.wants_json:
+        return visit.goes_on("/login", *cookies)
+    return visit.answer(body, *cookies)
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
