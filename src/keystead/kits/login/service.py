@@ -16,7 +16,6 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 import httpx2
-from prometheus_client import Counter as Count
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from keystead.errors import BadDeclaration, KeysteadError
@@ -53,9 +52,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # Requests of one client in a minute, by what they ask for.
 LIMITS: Final = {"start": 60, "callback": 60, "claim": 30, "me": 120, "csrf": 120, "logout": 30, "sessions": 60}
-
-LOGINS = Count("keystead_logins", "Logins that came back from a provider.", ["provider", "outcome"])
-REFRESHES = Count("keystead_provider_refreshes", "Refreshes of providers' tokens.", ["provider", "outcome"])
 
 
 class ProviderSettings(BaseModel):
@@ -247,7 +243,7 @@ class Login:
     async def refused_by_provider(self, provider: str, state: str | None, error: str) -> tuple[str, str]:
         """The user said no at the provider, or it did: the login is over. Where to go, and the word for it."""
         record = await self._state(provider, state).consume() if state and _is_secret(state) else None
-        LOGINS.labels(provider, "refused").inc()
+        self.site.count("login", "login", "refused")
         return (record.returnTo if record and record.returnTo else self.settings.return_to), (
             error_word(error) or "unknown_error"
         )
@@ -288,7 +284,7 @@ class Login:
         made = await self._admit(self._new_session(provider, tokens, identity), token)
         if context == "pwa" and record.claimTokenDigest is not None:
             await self._park(provider, digest(state), made, record.claimTokenDigest, restored=False)
-        LOGINS.labels(provider, "succeeded").inc()
+        self.site.count("login", "login", "succeeded")
         return Finished(made.token, made.session, context, record.returnTo or self.settings.return_to)
 
     async def confirm(self, provider: str, confirm: str, browser: str | None, token: str | None) -> Finished:
@@ -313,7 +309,7 @@ class Login:
         else:
             made = await self._admit(session, token)
             issued = made.token
-        LOGINS.labels(provider, "confirmed").inc()
+        self.site.count("login", "login", "confirmed")
         return Finished(issued, made.session, pending.loginContext, pending.returnTo or self.settings.return_to)
 
     async def claim(self, provider: str, state: str | None, claim: str | None) -> str:
@@ -377,7 +373,7 @@ class Login:
                 tokens = await self._client(provider).refresh(again.session.refresh_token)
         except (OAuthError, LoginRefused, TimeoutError) as error:
             # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all.
-            REFRESHES.labels(provider, "failed").inc()
+            self.site.count("login", "refresh", "failed")
             _log.warning("login: %s: the tokens of a session could not be refreshed: %s", provider, _word(error))
             return again
 
@@ -394,7 +390,7 @@ class Login:
             )
 
         changed = await self.sessions.change(token, renewed)
-        REFRESHES.labels(provider, "succeeded").inc()
+        self.site.count("login", "refresh", "succeeded")
         await self._release(lock.key, holder)
         return changed
 
@@ -516,11 +512,11 @@ class Login:
             tokens = await client.exchange(code, record.verifier, self._redirect_uri(provider))
             return tokens, await client.identity(tokens, record.nonce or "")
         except ProviderUnavailable as error:
-            LOGINS.labels(provider, "unavailable").inc()
+            self.site.count("login", "login", "unavailable")
             _log.warning("login: %s", error)
             raise LoginRefused("PROVIDER_UNAVAILABLE", f"{provider} does not answer now; try again later") from None
         except OAuthError as error:
-            LOGINS.labels(provider, "failed").inc()
+            self.site.count("login", "login", "failed")
             _log.warning("login: %s", error)
             raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this login; start again") from None
 
