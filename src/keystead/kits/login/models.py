@@ -2,12 +2,13 @@
 
 # ruff: noqa: N815 - the document mixes two styles of names, and they are kept as they are stored
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from keystead.schema import EpochMs, OmittedIfNone, Sealed
 
+DISCORD: Final = "discord"  # the provider of the document
 LoginContext: TypeAlias = Literal["browser", "pwa"]
 
 

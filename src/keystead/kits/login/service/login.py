@@ -3,182 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-import re
-import secrets
-from base64 import b64encode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from keystead.errors import BadDeclaration, KeysteadError
 from keystead.kits.kit import Site
 from keystead.kits.login.keys import LoginKeys
-from keystead.kits.login.models import AuthState, LoginContext, PendingLogin, PwaSession, PwaSessionMetadata, Session
+from keystead.kits.login.models import (
+    DISCORD,
+    AuthState,
+    LoginContext,
+    PendingLogin,
+    PwaSession,
+    PwaSessionMetadata,
+    Session,
+)
+from keystead.kits.login.service.outcomes import Finished, LoginRefused, Started, Unconfirmed, not_logged_in
+from keystead.kits.login.service.refresh import Refresh
+from keystead.kits.login.service.secret import claim_digest, digest, is_secret, new_secret, same
+from keystead.kits.login.service.settings import LIMITS, LoginSettings, is_return_path
 from keystead.parts.oauth import (
-    PRESETS,
     Client,
     Identity,
     OAuthError,
-    Provider,
     ProviderUnavailable,
     Tokens,
     challenge_of,
     error_word,
     new_verifier,
 )
-from keystead.parts.sessions import Gone, Live, New, Policy, Sessions
+from keystead.parts.sessions import Gone, Live, New, Sessions
 from keystead.schema.lifetime import duration_ms
-from keystead.stores import holds
 
 _log = logging.getLogger("keystead.login")
 _security = logging.getLogger("keystead.security")
 
-DISCORD: Final = "discord"
-REFRESH_BEFORE_MS: Final = 30_000  # so long before its end a provider's access token is renewed
-REFRESH_WITHIN_S: Final = 4.0  # less than the lock lives, so that two never refresh at once
-WAIT_S: Final = 1.5  # how long the others wait for the one that refreshes
-_FIRST_PAUSE_S: Final = 0.1
-_RETURN_MAX: Final = 2048
-_RETURN = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # a path of this site: no backslash, no space, nothing but ASCII
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-# Requests of one client in a minute, by what they ask for.
-LIMITS: Final = {"start": 60, "callback": 60, "claim": 30, "me": 120, "csrf": 120, "logout": 30, "sessions": 60}
-
-
-class ProviderSettings(BaseModel):
-    """A provider in keystead.toml, `[login.providers.discord]`.
-
-    `discord`, `github` and `google` need only a client. Any other name is OpenID Connect by its `issuer`, or
-    plain OAuth 2 by its three URLs.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    client_id: str = ""
-    client_secret: SecretStr | None = None
-    redirect_uri: str | None = None
-    client_auth: Literal["basic", "post"] | None = None
-    scope: str | None = None
-    issuer: str | None = None
-    authorize_url: str | None = None
-    app_authorize_url: str | None = None
-    token_url: str | None = None
-    userinfo_url: str | None = None
-    jwks_uri: str | None = None
-    revoke_url: str | None = None
-
-    def provider(self, name: str) -> Provider:
-        """The provider of this name. Raises BadProvider."""
-        given = {key: value for key, value in dict(self).items() if value not in (None, "") and key != "redirect_uri"}
-        return PRESETS.get(name, Provider(name=name)).configured(**given)
-
-
-class LoginSettings(BaseModel):
-    """The table `[login]` of keystead.toml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Who users can log in with.")
-    return_to: str = Field("/", description="Where users go after a login that names no path of its own.")
-    idle: str = Field("30d", description="A session ends when it was not used for so long.")
-    absolute: str = Field("90d", description="A session ends so long after its login, however much it is used.")
-    cap: int = Field(5, ge=0, description="How many sessions a user may have; 1: one device; 0: as many as they like.")
-    at_cap: Literal["evict", "refuse"] = Field("evict", description="Beyond the cap, end the oldest or refuse the new.")
-    recent: str = Field(
-        "1h", description="How old a login may be that ends other sessions; older ones must log in again."
-    )
-    limits: dict[str, int] = Field(
-        default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
-    )
-
-    @field_validator("return_to")
-    @classmethod
-    def _is_path(cls, given: str) -> str:
-        if not is_return_path(given):
-            raise ValueError("this should be a path of this site, such as /welcome")
-        return given
-
-    @field_validator("idle", "absolute", "recent")
-    @classmethod
-    def _is_duration(cls, given: str) -> str:
-        try:
-            duration_ms(given)
-        except BadDeclaration as error:
-            raise ValueError(str(error)) from None
-        return given
-
-    @field_validator("limits")
-    @classmethod
-    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
-        return given
-
-    @property
-    def policy(self) -> Policy:
-        return Policy(idle=self.idle, absolute=self.absolute, cap=self.cap or None, at_cap=self.at_cap)
-
-
-def missing(settings: LoginSettings) -> Sequence[str]:
-    """What production needs and these settings lack."""
-    if not settings.providers:
-        how = "set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or write [login.providers.NAME] in keystead.toml"
-        return [f"login: nobody can log in without a provider; {how}"]
-    lacking = [(name, ["client_secret"]) for name, one in settings.providers.items() if one.client_secret is None]
-    lacking += [(name, one.provider(name).missing) for name, one in settings.providers.items()]
-    return [f"login.providers.{name}.{setting}" for name, settings_ in lacking for setting in settings_]
-
-
-class LoginRefused(KeysteadError):
-    """A login, or what comes after it, is refused. `reason` is a stable word; `more` is told beside the sentence."""
-
-    code = "login-refused"
-
-    def __init__(self, reason: str, sentence: str, **more: object) -> None:
-        super().__init__(sentence)
-        self.reason = reason
-        self.more = more
-
-
-@dataclass(frozen=True)
-class Started:
-    """A login under way. `browser` and `claim` are secrets for cookies of the browser in which it began."""
-
-    authorize_url: str
-    app_authorize_url: str | None
-    state: str = field(repr=False)
-    browser: str = field(repr=False)
-    claim: str | None = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A login that succeeded. `token` is for the cookie; None: this browser gets none, the installed app claims it."""
-
-    token: str | None = field(repr=False)
-    session: Session
-    context: LoginContext
-    return_to: str
-
-
-@dataclass(frozen=True)
-class Unconfirmed:
-    """A login that came back to a browser that does not have its cookie: only its user can say that it is theirs."""
-
-    confirm: str = field(repr=False)
-    browser: str = field(repr=False)
-    name: str
-    context: LoginContext
 
 
 class Login:
@@ -200,8 +65,11 @@ class Login:
             keys.session, settings.policy, successors=keys.session_successor, ends=keys.session_end
         )
         self._clients = clients
-        self._pause = pause
-        self._refreshing: set[asyncio.Task[Any]] = set()
+        self._refresh = Refresh(keys, self.sessions, clients, site, pause)
+
+    async def close(self) -> None:
+        """Save what providers have granted before the store is closed."""
+        await self._refresh.finish()
 
     @property
     def providers(self) -> list[str]:
@@ -221,9 +89,9 @@ class Login:
             raise LoginRefused(
                 "BAD_RETURN_TO", "returnTo is a path of this site, such as /welcome, and not under /api/"
             )
-        state, verifier, nonce = _secret(), new_verifier(), _secret()
-        browser = browser if browser is not None and _is_secret(browser) else _secret()
-        claim = _secret() if context == "pwa" else None
+        state, verifier, nonce = new_secret(), new_verifier(), new_secret()
+        browser = browser if browser is not None and is_secret(browser) else new_secret()
+        claim = new_secret() if context == "pwa" else None
         record = AuthState(
             verifier=verifier,
             loginContext=context,
@@ -242,7 +110,7 @@ class Login:
 
     async def refused_by_provider(self, provider: str, state: str | None, error: str) -> tuple[str, str]:
         """The user said no at the provider, or it did: the login is over. Where to go, and the word for it."""
-        record = await self._state(provider, state).consume() if state and _is_secret(state) else None
+        record = await self._state(provider, state).consume() if state and is_secret(state) else None
         self.site.count("login", "login", "refused")
         return (record.returnTo if record and record.returnTo else self.settings.return_to), (
             error_word(error) or "unknown_error"
@@ -266,13 +134,13 @@ class Login:
         client = self._client(provider)
         if not state or not code:
             raise LoginRefused("BAD_CALLBACK", "the callback of a login has a state and a code; start again")
-        record = await self._state(provider, state).consume() if _is_secret(state) else None
+        record = await self._state(provider, state).consume() if is_secret(state) else None
         if record is None:
             _security.warning(
                 "login: a callback with a state that is unknown, spent or too old", extra=_event(provider)
             )
             raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
-        if browser is not None and not _same(digest(browser), record.browserDigest or ""):
+        if browser is not None and not same(digest(browser), record.browserDigest or ""):
             _security.warning("login: a callback in another browser than the login began in", extra=_event(provider))
             raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
         if record.issuer != client.provider.issuer:
@@ -289,11 +157,11 @@ class Login:
 
     async def confirm(self, provider: str, confirm: str, browser: str | None, token: str | None) -> Finished:
         """The user says that a login without its cookie is theirs. Once, and only in the browser that was asked."""
-        pending = await self.keys.login_confirm(digest(confirm)).consume() if _is_secret(confirm) else None
+        pending = await self.keys.login_confirm(digest(confirm)).consume() if is_secret(confirm) else None
         if (
             pending is None
             or browser is None
-            or not _same(digest(browser), pending.browserDigest)
+            or not same(digest(browser), pending.browserDigest)
             or (pending.provider or DISCORD) != provider
         ):
             raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
@@ -316,15 +184,15 @@ class Login:
         """The token of the session that a login made for the installed app which began it. Once."""
         if not state:
             raise LoginRefused("STATE_REQUIRED", "name the state of the login whose session is claimed")
-        if claim is None or not _is_secret(claim):
+        if claim is None or not is_secret(claim):
             raise LoginRefused("CLAIM_TOKEN_REQUIRED", "only the app in which the login began can claim its session")
         parked = self._parked(provider, digest(state))
-        record = await parked.get() if _is_secret(state) else None
+        record = await parked.get() if is_secret(state) else None
         if record is None:
             raise LoginRefused("NOT_FOUND", "there is no session to claim: the login is not finished, or too long ago")
         if record.claimTokenDigest is None:
             raise LoginRefused("NOT_CLAIMABLE", "this session cannot be claimed")
-        if not _same(claim_digest(claim), record.claimTokenDigest):
+        if not same(claim_digest(claim), record.claimTokenDigest):
             _security.warning("login: a session was claimed with a wrong claim token", extra=_event(provider))
             raise LoginRefused("CLAIM_TOKEN_WRONG", "only the app in which the login began can claim its session")
         taken = await parked.consume()
@@ -343,13 +211,9 @@ class Login:
         A refresh that fails leaves the session as it is, and is tried again after five seconds.
         """
         live = await self._seen(token)
-        if not live or not self._is_due(live.session) or token is None:
+        if not live or token is None or not self._refresh.is_due(live.session):
             return live
-        task = asyncio.ensure_future(self._refreshed(token, live))
-        # The provider may have spent the old refresh token already: a client that hangs up must not lose the new one.
-        self._refreshing.add(task)
-        task.add_done_callback(self._refreshing.discard)
-        return await asyncio.shield(task)
+        return await self._refresh.renewed(token, live)
 
     async def _seen(self, token: str | None) -> Live[Session] | Gone:
         if token is None:
@@ -358,63 +222,6 @@ class Login:
         if not live and live.reason == "unknown":
             _security.info("login: a token that names no session", extra={"event": "unknown-token"})
         return live
-
-    async def _refreshed(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
-        lock, holder = self.keys.session_lock(live.id), _secret()
-        if not await lock.add(holder):
-            return await self._waited(token, live)
-        again = await self.sessions.read(token)
-        if not again or not self._is_due(again.session):
-            await self._release(lock.key, holder)
-            return again
-        provider = again.session.provider or DISCORD
-        try:
-            async with asyncio.timeout(REFRESH_WITHIN_S):
-                tokens = await self._client(provider).refresh(again.session.refresh_token)
-        except (OAuthError, LoginRefused, TimeoutError) as error:
-            # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all.
-            self.site.count("login", "refresh", "failed")
-            _log.warning("login: %s: the tokens of a session could not be refreshed: %s", provider, _word(error))
-            return again
-
-        def renewed(session: Session) -> Session:
-            return session.model_copy(
-                update={
-                    "access_token": tokens.access_token,
-                    "refresh_token": tokens.refresh_token or session.refresh_token,
-                    "scope": tokens.scope,
-                    "token_type": tokens.token_type,
-                    "access_expires_at": _moment(tokens.expires_at_ms),
-                    "ver": session.ver + 1,
-                }
-            )
-
-        changed = await self.sessions.change(token, renewed)
-        self.site.count("login", "refresh", "succeeded")
-        await self._release(lock.key, holder)
-        return changed
-
-    async def _waited(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
-        """Another request refreshes: what it brings, or after a while the session as it is."""
-        pause, left = _FIRST_PAUSE_S, WAIT_S
-        seen: Live[Session] | Gone = live
-        while left > 0:
-            await self._pause(min(pause, left))
-            left -= pause
-            pause = 2 * _FIRST_PAUSE_S
-            seen = await self.sessions.read(token)
-            if not seen or seen.session.ver != live.session.ver or not self._is_due(seen.session):
-                break
-        return seen
-
-    async def _release(self, key: str, holder: str) -> None:
-        """Give the lock back, if it is still ours."""
-        await self.keys.session_lock.store.atomically([holds(key, holder), ("DEL", key)])
-
-    def _is_due(self, session: Session) -> bool:
-        return bool(session.refresh_token) and self.now > session.access_expires_at - timedelta(
-            milliseconds=REFRESH_BEFORE_MS
-        )
 
     # --- logging out ---------------------------------------------------------------------------------------
 
@@ -557,7 +364,7 @@ class Login:
         self, provider: str, tokens: Tokens, identity: Identity, record: AuthState, context: LoginContext, state: str
     ) -> Unconfirmed:
         session = self._new_session(provider, tokens, identity)
-        confirm, browser = _secret(), _secret()
+        confirm, browser = new_secret(), new_secret()
         pending = PendingLogin(
             **{name: getattr(session, name) for name in PendingLogin.model_fields if name in Session.model_fields},
             loginContext=context,
@@ -580,59 +387,14 @@ async def open_login(keys: LoginKeys, settings: LoginSettings, site: Site) -> As
             for name, provider in providers.items()
         }
         login = Login(keys, settings, site, clients)
-        yield login
-        # What a provider has granted meanwhile is saved before the store is closed.
-        await asyncio.gather(*login._refreshing, return_exceptions=True)
-
-
-def not_logged_in(gone: Gone) -> LoginRefused:
-    """Why somebody is not logged in, as far as whoever holds the token may know."""
-    match gone.reason:
-        case "evicted":
-            return LoginRefused("SESSION_EVICTED", "you were logged out, because you logged in on another device")
-        case "revoked":
-            return LoginRefused("SESSION_REVOKED", "this session was ended; log in again")
-        case "expired":
-            return LoginRefused("SESSION_EXPIRED", "this session has expired; log in again")
-        case _:
-            return LoginRefused("NOT_LOGGED_IN", "log in first")
-
-
-def is_return_path(path: str) -> bool:
-    """Whether a login may lead there: a path of this site, and no route of the API."""
-    if len(path) > _RETURN_MAX or not _RETURN.fullmatch(path):
-        return False
-    return not (path.lower() + "/").startswith("/api/")
-
-
-def digest(secret: str) -> str:
-    """What the store knows of a secret: SHA-256 in base64url."""
-    return urlsafe_b64encode(sha256(secret.encode()).digest()).rstrip(b"=").decode()
-
-
-def claim_digest(secret: str) -> str:
-    """As `digest`, in standard base64, as the document has it for claim tokens."""
-    return b64encode(sha256(secret.encode()).digest()).decode()
-
-
-def _secret() -> str:
-    return secrets.token_urlsafe(32)
-
-
-def _is_secret(text: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9_-]{43}", text) is not None
-
-
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+        try:
+            yield login
+        finally:
+            await login.close()
 
 
 def _moment(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
-
-
-def _word(error: Exception) -> str:
-    return error.code if isinstance(error, KeysteadError) else "timeout"
 
 
 def _event(provider: str) -> dict[str, str]:

@@ -1,0 +1,31 @@
+"""Secrets that browsers carry through a login, and what the store knows of them."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from base64 import b64encode, urlsafe_b64encode
+from hashlib import sha256
+
+
+def digest(secret: str) -> str:
+    """What the store knows of a secret: SHA-256 in base64url."""
+    return urlsafe_b64encode(sha256(secret.encode()).digest()).rstrip(b"=").decode()
+
+
+def claim_digest(secret: str) -> str:
+    """As `digest`, in standard base64, as the document has it for claim tokens."""
+    return b64encode(sha256(secret.encode()).digest()).decode()
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def is_secret(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9_-]{43}", text) is not None
+
+
+def same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

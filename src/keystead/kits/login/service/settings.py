@@ -1,0 +1,112 @@
+"""What the login kit can be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from keystead.errors import BadDeclaration
+from keystead.parts.oauth import PRESETS, Provider
+from keystead.parts.sessions import Policy
+from keystead.schema.lifetime import duration_ms
+
+# Requests of one client in a minute, by what they ask for.
+LIMITS: Final = {"start": 60, "callback": 60, "claim": 30, "me": 120, "csrf": 120, "logout": 30, "sessions": 60}
+
+_RETURN_MAX: Final = 2048
+_RETURN = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # a path of this site: no backslash, no space, nothing but ASCII
+
+
+class ProviderSettings(BaseModel):
+    """A provider in keystead.toml, `[login.providers.discord]`.
+
+    `discord`, `github` and `google` need only a client. Any other name is OpenID Connect by its `issuer`, or
+    plain OAuth 2 by its three URLs.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    client_id: str = ""
+    client_secret: SecretStr | None = None
+    redirect_uri: str | None = None
+    client_auth: Literal["basic", "post"] | None = None
+    scope: str | None = None
+    issuer: str | None = None
+    authorize_url: str | None = None
+    app_authorize_url: str | None = None
+    token_url: str | None = None
+    userinfo_url: str | None = None
+    jwks_uri: str | None = None
+    revoke_url: str | None = None
+
+    def provider(self, name: str) -> Provider:
+        """The provider of this name. Raises BadProvider."""
+        given = {key: value for key, value in dict(self).items() if value not in (None, "") and key != "redirect_uri"}
+        return PRESETS.get(name, Provider(name=name)).configured(**given)
+
+
+class LoginSettings(BaseModel):
+    """The table `[login]` of keystead.toml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Who users can log in with.")
+    return_to: str = Field("/", description="Where users go after a login that names no path of its own.")
+    idle: str = Field("30d", description="A session ends when it was not used for so long.")
+    absolute: str = Field("90d", description="A session ends so long after its login, however much it is used.")
+    cap: int = Field(5, ge=0, description="How many sessions a user may have; 1: one device; 0: as many as they like.")
+    at_cap: Literal["evict", "refuse"] = Field("evict", description="Beyond the cap, end the oldest or refuse the new.")
+    recent: str = Field(
+        "1h", description="How old a login may be that ends other sessions; older ones must log in again."
+    )
+    limits: dict[str, int] = Field(
+        default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
+    )
+
+    @field_validator("return_to")
+    @classmethod
+    def _is_path(cls, given: str) -> str:
+        if not is_return_path(given):
+            raise ValueError("this should be a path of this site, such as /welcome")
+        return given
+
+    @field_validator("idle", "absolute", "recent")
+    @classmethod
+    def _is_duration(cls, given: str) -> str:
+        try:
+            duration_ms(given)
+        except BadDeclaration as error:
+            raise ValueError(str(error)) from None
+        return given
+
+    @field_validator("limits")
+    @classmethod
+    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
+        unknown = sorted(given.keys() - LIMITS.keys())
+        if unknown:
+            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
+        return given
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(idle=self.idle, absolute=self.absolute, cap=self.cap or None, at_cap=self.at_cap)
+
+
+def missing(settings: LoginSettings) -> Sequence[str]:
+    """What production needs and these settings lack."""
+    if not settings.providers:
+        how = "set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or write [login.providers.NAME] in keystead.toml"
+        return [f"login: nobody can log in without a provider; {how}"]
+    lacking = [(name, ["client_secret"]) for name, one in settings.providers.items() if one.client_secret is None]
+    lacking += [(name, one.provider(name).missing) for name, one in settings.providers.items()]
+    return [f"login.providers.{name}.{setting}" for name, settings_ in lacking for setting in settings_]
+
+
+def is_return_path(path: str) -> bool:
+    """Whether a login may lead there: a path of this site, and no route of the API."""
+    if len(path) > _RETURN_MAX or not _RETURN.fullmatch(path):
+        return False
+    return not (path.lower() + "/").startswith("/api/")
