@@ -63,7 +63,7 @@ from keystead.schema import (
     sliding,
     until,
 )
-from keystead.stores import Guarantees, Message, Outcome, Store, absent, connect, field_holds, holds, required
+from keystead.stores import Guarantees, Message, Outcome, Store, absent, at_most, connect, field_holds, holds, required
 
 __version__ = "0.1.0"
 
@@ -125,6 +125,7 @@ __all__ = [
     "WrongKind",
     "absent",
     "after",
+    "at_most",
     "connect",
     "end_of_day",
     "field_holds",

@@ -374,6 +374,8 @@ class Group(Keyspace):
     visit = Value("site:{id}:visit:{who}", str, lifetime=HOUR, tag="id")
     total = Counter("site:{id}:total", lifetime=never("a test"), tag="id")
     owner = Value("site:{id}:owner", str, lifetime=never("a test"), tag="id")
+    guests = Set("site:{id}:guests", str, lifetime=HOUR, tag="id")
+    waiting = SortedSet("site:{id}:waiting", str, lifetime=HOUR, tag="id")
 
 
 @everywhere
@@ -394,6 +396,51 @@ async def test_an_atomic_group_is_all_or_nothing(store: Store) -> None:
     assert not stopped
     assert (stopped.stopped_at, len(stopped.values)) == (1, 0)
     assert await keys.total("a").get() == 3
+
+
+@everywhere
+async def test_of_many_who_fill_a_cap_no_more_than_fit_get_in(store: Store) -> None:
+    keys = Group(store)
+    total, guests, waiting = keys.total("a"), keys.guests("a"), keys.waiting("a")
+
+    async def enter(who: str) -> tuple[bool, bool, bool]:
+        return (
+            bool(await keys.atomically(guests.at_most(4), guests.add(who))),
+            bool(await keys.atomically(waiting.at_most(2), waiting.add(who, 1))),
+            bool(await keys.atomically(total.at_most(0), total.increment())),
+        )
+
+    entered = await asyncio.gather(*(enter(f"guest {n}") for n in range(20)))
+    assert [sum(column) for column in zip(*entered, strict=True)] == [5, 3, 1]
+    assert await keys.run(guests.count(), waiting.count(), total.get()) == (5, 3, 1)
+
+
+@everywhere
+async def test_a_limit_that_is_passed_stops_the_whole_and_awaited_alone_is_an_answer(store: Store) -> None:
+    keys = Group(store)
+    total, guests, waiting = keys.total("a"), keys.guests("a"), keys.waiting("a")
+    assert [await total.at_most(0), await guests.at_most(0), await waiting.at_most(0)] == [True] * 3
+    assert await total.at_most(-1) is False
+    await keys.run(total.increment(2**53 + 1), guests.add("ann", "bob"), waiting.put({"ann": 1, "bob": 2}))
+    for key, amount in ((total, 2**53 + 1), (guests, 2), (waiting, 2)):
+        told = await keys.run(key.at_most(amount - 1), key.at_most(amount), key.at_most(2**63 - 1))
+        assert told == (False, True, True)
+        stopped = await keys.atomically(keys.owner("a").add("x"), key.at_most(amount - 1), guests.add("cid"))
+        assert (bool(stopped), stopped.stopped_at, len(stopped.values)) == (False, 1, 0)
+        assert (await keys.atomically(key.at_most(amount), guests.has("cid"))).values == (True, False)
+    assert await keys.owner("a").exists() is False
+
+
+@everywhere
+async def test_a_limit_of_what_is_no_number_is_said_and_nothing_is_done(store: Store) -> None:
+    keys = Group(store)
+    await store.run([("SET", keys.total("a").key, "12x"), ("SET", keys.guests("a").key, "no set")])
+    with pytest.raises(NotANumber) as caught:
+        await keys.atomically(keys.owner("a").add("x"), keys.total("a").at_most(99))
+    assert (caught.value.command, caught.value.key) == ("GET", keys.total("a").key.encode())
+    with pytest.raises(WrongKind):
+        await keys.atomically(keys.owner("a").add("x"), keys.guests("a").at_most(99))
+    assert await keys.owner("a").exists() is False
 
 
 async def test_a_typed_group_across_two_stores_is_refused(memory: Store) -> None:
@@ -419,6 +466,10 @@ WRONG: dict[str, Any] = {
     "a number for text": (lambda k: k.code("1").set(5), BadValue),
     "a bool for a number": (lambda k: k.hits("1").increment(True), BadValue),
     "a number beyond 64 bits": (lambda k: k.hits("1").set(2**63), BadValue),
+    "a limit beyond 64 bits": (lambda k: k.hits("1").at_most(2**63), BadValue),
+    "a limit that is no whole number": (lambda k: k.hits("1").at_most(1.5), BadValue),
+    "a bool for a limit": (lambda k: k.tags("1").at_most(True), BadValue),
+    "a limit of fewer than no members": (lambda k: k.board("1").at_most(-1), BadValue),
     "a field that is not there": (lambda k: k.session("1").update({"nme": "x"}), BadValue),
     "a field of another type": (lambda k: k.session("1").update({"logins": "x"}), BadValue),
     "no field at all": (lambda k: k.session("1").update({}), BadValue),

@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystead.errors import BadArgument, BadLifetime, BadOption, CommandError, NotANumber, UnknownCommand, WrongArity
-from keystead.stores.commands import INT64_MAX, INT64_MIN, KINDS, LATEST_MS, TABLE, Spec, encode, integer, read, score
+from keystead.stores.commands import (
+    AMOUNTS,
+    INT64_MAX,
+    INT64_MIN,
+    KINDS,
+    LATEST_MS,
+    TABLE,
+    Spec,
+    encode,
+    integer,
+    read,
+    score,
+)
 from keystead.testing.servers import Server
 
 SPECS = [pytest.param(spec, id=name) for name, spec in TABLE.items()]
@@ -117,6 +129,15 @@ def test_a_key_in_an_error_stays_on_one_line_and_is_cut() -> None:
     assert "\n" not in str(caught.value)
     assert "a\\r\\n\\x00kkk" in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_amounts_are_read_from_one_key_and_what_else_reads_one_tells_no_amount() -> None:
+    reads = {name for name, spec in TABLE.items() if not spec.writes and spec.keys == 1}
+    assert reads - set(AMOUNTS) == {
+        *("TYPE", "HMGET", "HGETALL", "SMEMBERS", "ZMSCORE", "ZRANGE", "LRANGE", "XRANGE", "XREVRANGE"),  # no number
+        *("PTTL", "ZRANK", "ZREVRANK"),  # one whose -1, or nil, is not less than 1
+    }
+    assert set(AMOUNTS) < reads
 
 
 @given(st.integers())

@@ -65,7 +65,7 @@ class Forgetful(SqliteStore):
         replies: list[Reply] = []
         for place, step in enumerate(steps):
             [reply] = await self._answered([step.call])
-            replies.append(int(reply == step.expected) if step.guard else reply)
+            replies.append(step.verdict(reply) if step.guard else reply)
             if step.stops(replies[-1]):
                 return Outcome(replies, stopped_at=place)
         return Outcome(replies)

@@ -2,6 +2,7 @@
 
 from keystead.stores.base import (
     Absent,
+    AtMost,
     FieldHolds,
     Guarantees,
     Holds,
@@ -11,6 +12,7 @@ from keystead.stores.base import (
     Step,
     Store,
     absent,
+    at_most,
     field_holds,
     holds,
     required,
@@ -21,6 +23,7 @@ from keystead.stores.urls import connect
 __all__ = [
     "TABLE",
     "Absent",
+    "AtMost",
     "Call",
     "Command",
     "FieldHolds",
@@ -33,6 +36,7 @@ __all__ = [
     "Step",
     "Store",
     "absent",
+    "at_most",
     "connect",
     "field_holds",
     "holds",

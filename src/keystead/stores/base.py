@@ -6,6 +6,7 @@ layer knows which store it talks to. `keystead.testing` holds any store to what 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,8 +14,21 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, StoreError
-from keystead.stores.commands import KINDS, Argument, Call, Command, Reply, check_scan, encode, read
+from keystead.errors import BadArgument, CommandError, NotANumber, StoreError
+from keystead.stores.commands import (
+    AMOUNTS,
+    INT64_MAX,
+    INT64_MIN,
+    KINDS,
+    Argument,
+    Call,
+    Command,
+    Reply,
+    amount_of,
+    check_scan,
+    encode,
+    read,
+)
 
 # A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
 ATOMIC_ARGUMENTS = 7_000
@@ -82,7 +96,19 @@ class Absent:
     key: str | bytes
 
 
-Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A guard: the reply of this reading command is a number of at most `limit`. Nil counts as 0."""
+
+    command: Command
+    limit: int | float
+
+    def allows(self, reply: Reply) -> bool:
+        """Whether this reply is within the limit, compared without rounding. Raises NotANumber."""
+        return amount_of(reply) <= self.limit
+
+
+Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent | AtMost
 
 
 def required(command: Command) -> Required:
@@ -103,6 +129,17 @@ def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> Fi
 def absent(key: str | bytes) -> Absent:
     """A guard for `atomically`: go on only if there is no such key, of whatever kind."""
     return Absent(key)
+
+
+def at_most(command: Command, limit: int | float) -> AtMost:
+    """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
+
+    It is for caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD lets a set have 5 members
+    and never more. Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
+    ZCOUNT, HLEN, LLEN, XLEN, SISMEMBER or HEXISTS. What is stored there and is no number is an error, NotANumber.
+    Numbers of 64 bits are compared exactly, on every store.
+    """
+    return AtMost(command, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +164,16 @@ class Planned:
     required: bool = False
     guard: bool = False
     expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
+    at_most: AtMost | None = None  # then it expects this, and no value
+
+    def verdict(self, reply: Reply) -> int:
+        """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
+        if self.at_most is None:
+            return int(reply == self.expected)
+        try:
+            return int(self.at_most.allows(reply))
+        except NotANumber as error:
+            raise self.call.blame(error) from None
 
     def stops(self, reply: Reply) -> bool:
         return (self.required or self.guard) and (reply is None or (type(reply) is int and reply == 0))
@@ -206,10 +253,10 @@ class Store(ABC):
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
 
-        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`) that does not
-        hold, stops the whole: the Outcome is then false and says which step it was. An error of any step is raised,
-        and then, too, nothing took effect. One round trip. Put required steps first where you can: on Redis a step
-        that may stop after others have written makes the server keep a copy of what they write over.
+        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`) that
+        does not hold, stops the whole: the Outcome is then false and says which step it was. An error of any step is
+        raised, and then, too, nothing took effect. One round trip. Put required steps first where you can: on Redis a
+        step that may stop after others have written makes the server keep a copy of what they write over.
         """
         planned = [_plan(step) for step in steps]
         for step in planned:
@@ -278,8 +325,24 @@ def _plan(step: Step) -> Planned:
             return Planned(read(("HGET", key, name)), guard=True, expected=_expected(value))
         case Absent(key):
             return Planned(read(("EXISTS", key)), guard=True, expected=0)
+        case AtMost():
+            return Planned(_amount_read(step), guard=True, at_most=step)
         case _:
             return Planned(read(step))
+
+
+def _amount_read(guard: AtMost) -> Call:
+    """The command of this guard; raises BadArgument where it reads no amount, or where the limit is none."""
+    call, limit = read(guard.command), guard.limit
+    if call.spec.name not in AMOUNTS:
+        raise call.blame(BadArgument(f"at_most takes a command that reads an amount: {', '.join(AMOUNTS)}"))
+    if isinstance(limit, bool) or not isinstance(limit, int | float):
+        raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
+    if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
+        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
+    if math.isnan(limit):
+        raise call.blame(BadArgument("a limit is a number, which nan is not"))
+    return call
 
 
 def _expected(value: Argument | None) -> bytes | None:

@@ -222,8 +222,10 @@ def encode(argument: Argument) -> bytes:
 def _find(command: object) -> Spec:
     """The spec of a command whose name is not written as in the table."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent"):
-            raise BadArgument("required, holds, field_holds and absent belong into `atomically`, not into `run`")
+        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost"):
+            raise BadArgument(
+                "required, holds, field_holds, absent and at_most belong into `atomically`, not into `run`"
+            )
         raise BadArgument(
             f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
         )
@@ -294,6 +296,20 @@ def score(text: bytes) -> float:
         if not (overflowed or underflowed):
             return number
     raise NotANumber(f"{_quoted(text)} is not a score: write a number, inf or -inf")
+
+
+def amount_of(reply: Reply) -> int | float:
+    """What one of AMOUNTS replied, as a number. Nil is 0; text is an integer of 64 bits, or else read as a score is."""
+    if reply is None:
+        return 0
+    if not isinstance(reply, bytes):
+        return cast("int | float", reply)
+    for reading in (integer, score):
+        try:
+            return reading(reply)
+        except NotANumber:
+            continue
+    raise NotANumber("the stored value is not a number")  # which is not shown: it may be a secret
 
 
 def _quoted(text: bytes) -> str:
@@ -741,3 +757,11 @@ TABLE: dict[str, Spec] = {
         ),
     )
 }
+
+# Reads of one key that reply an amount, or may, and nil only where 0 is as true. So not PTTL, whose -1 means for ever,
+# nor ZRANK, whose nil is no place at all.
+AMOUNTS = (
+    *("GET", "HGET", "LINDEX", "ZSCORE"),
+    *("SCARD", "ZCARD", "ZCOUNT", "HLEN", "LLEN", "XLEN"),
+    *("SISMEMBER", "HEXISTS"),
+)

@@ -15,7 +15,7 @@ from keystead.errors import (
     WrongArity,
     WrongKind,
 )
-from keystead.stores import Absent, Command, FieldHolds, Holds, Outcome, Required, Step
+from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Outcome, Required, Step
 from keystead.testing.wire import Wire, WireError
 
 # What the server says, in its own words, and what Keystead calls that. The first that fits counts.
@@ -101,12 +101,31 @@ class Oracle:
                 return self._guard(("HGET", key, name), expected)
             case Absent(key):
                 return self._guard(("EXISTS", key), 0)
+            case AtMost(command, limit):
+                return self._at_most(command, limit)
             case _:
                 return self.run([step])[0]
 
     def _guard(self, command: Command, expected: object) -> Any:
         reply = self.run([command])[0]
         return reply if isinstance(reply, CommandError) else int(reply == expected)
+
+    def _at_most(self, command: Command, limit: int | float) -> Any:
+        reply = self.run([command])[0]
+        if isinstance(reply, bytes):
+            reply = self._number(reply)
+        return reply if isinstance(reply, CommandError) else int((0 if reply is None else reply) <= limit)
+
+    def _number(self, text: bytes) -> Any:
+        """The number that the server reads in this text: one that can be added to, or else one that can be a score."""
+        name = b"keystead:oracle:number"
+        self._wire.call("SET", name, text)
+        whole, _, scored, score, _ = self._wire.replies(
+            [("INCRBY", name, 0), ("DEL", name), ("ZADD", name, text, "m"), ("ZSCORE", name, "m"), ("DEL", name)]
+        )
+        if not isinstance(whole, WireError):
+            return whole
+        return named(str(scored)) if isinstance(scored, WireError) else score
 
     def _copy(self) -> list[tuple[bytes, bytes, int]]:
         keys = self.keys()

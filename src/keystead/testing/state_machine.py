@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from keystead.errors import CommandError
 from keystead.stores import (
     Absent,
+    AtMost,
     Command,
     FieldHolds,
     Holds,
@@ -32,11 +33,12 @@ from keystead.stores import (
     Step,
     Store,
     absent,
+    at_most,
     field_holds,
     holds,
     required,
 )
-from keystead.stores.commands import INT64_MAX, INT64_MIN, TABLE
+from keystead.stores.commands import AMOUNTS, INT64_MAX, INT64_MIN, TABLE
 from keystead.testing.oracle import Oracle
 from keystead.testing.replies import replies_of, shown
 from keystead.testing.servers import Server
@@ -106,6 +108,9 @@ VALUES = st.one_of(
 )
 SCORES = st.sampled_from(
     (0, 1, 2, -1, 1.5, 0.1, -0.1, "inf", "-inf", 1e308, -1e308, 5e-324, 1767225600000, 1e21, "+3", ".5")
+)
+LIMITS = st.one_of(
+    st.integers(-2, 4), st.sampled_from((*NUMBERS, INT64_MAX - 1, 0.5, -0.1, 1e21, float("inf"), float("-inf")))
 )
 IDS = st.sampled_from(("1-1", "1-*", "1-2", "2", "2-*", "3-0", "3-7", "0-1", "0-*", "7-*", "18446744073709551615-1"))
 ENDS = st.sampled_from(("-", "+", "1", "1-1", "(1-1", "2", "(2", "3-0", "(3-7", "9-9", "0"))
@@ -249,7 +254,7 @@ class Play:
 
     parts: Template
     required: bool = False
-    guard: Holds | FieldHolds | Absent | None = None
+    guard: Holds | FieldHolds | Absent | AtMost | None = None
 
     def step(self, now_ms: int) -> Step:
         if self.guard is not None:
@@ -260,7 +265,7 @@ class Play:
 
 @st.composite
 def plays(draw: st.DrawFn) -> Play:
-    match draw(st.integers(0, 9)):
+    match draw(st.integers(0, 10)):
         case 0:
             return Play((), guard=holds(draw(keys_for("string")), draw(st.one_of(st.none(), VALUES))))
         case 1:
@@ -268,7 +273,10 @@ def plays(draw: st.DrawFn) -> Play:
             return Play((), guard=field_holds(draw(keys_for("hash")), draw(MEMBER), held))
         case 2:
             return Play((), guard=absent(draw(keys_for(None))))
-        case 3 | 4:
+        case 3:
+            name = draw(st.sampled_from(AMOUNTS))
+            return Play((), guard=at_most(sent((name, *draw(ARGUMENTS[name])), 0), draw(LIMITS)))
+        case 4 | 5:
             return Play(draw(commands()), required=True)
         case _:
             return Play(draw(commands()))
@@ -285,7 +293,7 @@ def sent(parts: Template, now_ms: int) -> Command:
 def told(command: Sequence[Part] | Step, reply: Any) -> Any:
     """A reply in comparable form. A lifetime is a multiple of the step, whatever milliseconds have passed."""
     match command:
-        case Holds() | FieldHolds() | Absent():
+        case Holds() | FieldHolds() | Absent() | AtMost():
             return shown(reply)
         case Required(inner):
             return told(inner, reply)

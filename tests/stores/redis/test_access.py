@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import keystead
-from keystead import required
+from keystead import at_most, required
 from keystead.errors import (
     StoreError,
     StoreFull,
@@ -16,6 +16,7 @@ from keystead.errors import (
     StoreUnavailable,
     WrongKind,
 )
+from keystead.stores import Step
 from keystead.testing import servers
 from keystead.testing.replies import replies_of
 from keystead.testing.servers import Server, wait_until
@@ -69,6 +70,7 @@ async def test_a_user_with_keys_of_its_own_can_work_on_them(engine: Server) -> N
     async with keystead.connect(signed_in(engine, "app", "~app:*", "&app:*", "+@all")) as store:
         assert await store.run([("SET", "app:k", "v"), ("GET", "app:k")]) == [b"OK", b"v"]
         assert await store.atomically([required(("SET", "app:n", "1", "NX")), ("INCRBY", "app:n", 1)])
+        assert await store.atomically([at_most(("GET", "app:n"), 2), at_most(("ZCOUNT", "app:z", 1, 2), 0)])
         [own, foreign, last] = await replies_of(store, [("GET", "app:n"), ("GET", "foreign"), ("GET", "app:k")])
         assert (own, last) == (b"2", b"v")
         assert isinstance(foreign, StoreRefused)
@@ -90,10 +92,11 @@ async def test_a_user_without_the_rights_of_an_administrator_is_enough(engine: S
         (("resetchannels", "~*", "+@all"), [("SET", "a", "1"), ("PUBLISH", "c", "m")]),
         (("&*", "~*", "+@all", "-hset"), [("SET", "a", "1"), ("HSET", "h", "f", "v")]),
         (("&*", "%RW~a", "%R~h", "~keystead:*", "+@all"), [("SET", "a", "1"), ("HSET", "h", "f", "v")]),
+        (("&*", "~*", "+@all", "-scard"), [("SET", "a", "1"), at_most(("SCARD", "s"), 4)]),
     ],
 )
 async def test_a_user_who_may_not_do_all_of_an_atomic_step_does_none_of_it(
-    engine: Server, rules: tuple[str, ...], steps: list[tuple[str, ...]]
+    engine: Server, rules: tuple[str, ...], steps: list[Step]
 ) -> None:
     async with keystead.connect(signed_in(engine, "half", *rules)) as store:
         with pytest.raises(StoreRefused):

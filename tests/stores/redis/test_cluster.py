@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import keystead
-from keystead import field_holds, holds, required
+from keystead import at_most, field_holds, holds, required
 from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
 from keystead.stores import Step, Store
 from keystead.stores.redis.cluster import slot_of
@@ -93,13 +93,18 @@ async def test_an_atomic_step_works_within_each_hash_tag(cluster: Cluster, store
         assert await store.atomically(steps)
         again = await store.atomically(steps)
         assert (bool(again), again.stopped_at) == (False, 0)
-        assert await store.atomically([holds(visit, "1"), field_holds(user, "seen", "1"), ("DEL", visit)])
+        assert (await store.atomically([at_most(("GET", total), 0), ("INCRBY", total, 1)])).stopped_at == 0
+        assert await store.atomically(
+            [at_most(("HLEN", user), 1), holds(visit, "1"), field_holds(user, "seen", "1"), ("DEL", visit)]
+        )
         assert await store.run([("GET", total), ("EXISTS", visit)]) == [b"1", 0]
 
 
 async def test_an_atomic_step_across_slots_is_refused_with_both_keys_named(store: Store) -> None:
     with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots.*hash tag") as error:
         await store.atomically([("SET", "key:1", "v"), ("SET", "key:2", "v")])
+    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots"):
+        await store.atomically([at_most(("SCARD", "key:1"), 4), ("SET", "key:2", "v")])
     assert error.value.code == "cross-slot"
     assert await store.run([("EXISTS", "key:1", "key:2")]) == [0]
     assert store.guarantees.atomic == "one slot"

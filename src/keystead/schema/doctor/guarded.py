@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from keystead.errors import CrossSlot, WrongKind
+from keystead.errors import CrossSlot, NotANumber, WrongKind
 from keystead.schema import deletion, listing
 from keystead.schema.family import Bound
-from keystead.stores import Absent, Command, FieldHolds, Holds, Reply, Required, Step, Store
+from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Store
 from keystead.stores.commands import encode
 
 SETTLE_S: Final = 0.25  # between two looks, where one atomic look cannot be had
@@ -35,7 +35,7 @@ async def holds_now(store: Store, guards: Sequence[Guard], probe: Command | None
             outcome = await store.atomically(steps)
         except CrossSlot:
             pass
-        except WrongKind:
+        except (WrongKind, NotANumber):
             return None
         else:
             return None if not outcome else outcome.replies[len(own) :]
@@ -64,7 +64,7 @@ async def change(store: Store, guards: Sequence[Guard], commands: Sequence[Step]
             return bool(await store.atomically([*together, *commands]))
         except CrossSlot:
             continue
-        except WrongKind:
+        except (WrongKind, NotANumber):
             return False
     return await _all_hold(_in(store, own)) and await _one_by_one(store, commands)
 
@@ -116,23 +116,29 @@ async def _all_hold(guards: Sequence[Guard]) -> bool:
     for store, step in guards:
         try:
             [reply] = await store.run([_command(step)])
-        except WrongKind:
+            is_good = _allows(step, reply)
+        except (WrongKind, NotANumber):
             return False
-        match step:
-            case Absent():
-                is_good = reply == 0
-            case Holds(value=value) | FieldHolds(value=value):
-                is_good = reply == (None if value is None else encode(value))
-            case _:
-                is_good = reply is not None and not (type(reply) is int and reply == 0)
         if not is_good:
             return False
     return True
 
 
+def _allows(step: Step, reply: Reply) -> bool:
+    match step:
+        case Absent():
+            return bool(reply == 0)
+        case AtMost():
+            return step.allows(reply)
+        case Holds(value=value) | FieldHolds(value=value):
+            return bool(reply == (None if value is None else encode(value)))
+        case _:
+            return reply is not None and not (type(reply) is int and reply == 0)
+
+
 def _command(step: Step) -> Command:
     match step:
-        case Required(command):
+        case Required(command) | AtMost(command):
             return command
         case Absent(key):
             return ("EXISTS", key)

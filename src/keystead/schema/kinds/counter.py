@@ -25,6 +25,15 @@ class CounterKey(GrownKey):
         """The number; 0: there is no such key."""
         return self._read(("GET", self.key), self._number)
 
+    def at_most(self, limit: int) -> Operation[bool]:
+        """Whether the number is at most `limit`; where there is no such key it is 0.
+
+        For `atomically`: where it is higher, nothing of the whole takes effect. `at_most(99)` before an `increment()`
+        is a counter that never passes 100, whoever calls at the same time.
+        """
+        _check(limit, self.key)
+        return self._at_most(("GET", self.key), limit)
+
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
         """Add to it, and get the result. The first increment, of any size, starts its lifetime. Atomic."""
         _check(by, self.key)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from keystead.errors import BadDeclaration
+from keystead.errors import BadDeclaration, BadValue
 from keystead.schema.codec import Codec
-from keystead.schema.key import Key, Moment
+from keystead.schema.key import Key, Moment, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
-from keystead.stores import Command, Reply
+from keystead.stores import Command, Reply, at_most
 
 R = TypeVar("R")
 
@@ -53,6 +53,15 @@ class GrownKey(Key):
     def _read(self, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
         """A command that does not make the key live longer: a read, or a removal."""
         return Operation(self.bound.store, [command], finish)
+
+    def _at_most(self, command: Command, limit: int) -> Operation[bool]:
+        """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
+        return Compound(self.bound.store, [at_most(command, limit)], truth, atomic=True, stopped=False)
+
+    def _count_at_most(self, command: Command, limit: int) -> Operation[bool]:
+        if type(limit) is not int or not 0 <= limit < 2**63:
+            raise BadValue(f"{self.key}: a limit is a whole number from 0 on")
+        return self._at_most(command, limit)
 
 
 def refuse_container(pattern: str, member: Codec[Any]) -> None:

@@ -34,6 +34,15 @@ class SetKey(GrownKey, Generic[M]):
         """How many members there are."""
         return self._read(("SCARD", self.key), number)
 
+    def at_most(self, limit: int) -> Operation[bool]:
+        """Whether there are at most so many members.
+
+        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` of one
+        member is a set that never has more than 5, whoever calls at the same time. `at_most(5)` after it promises the
+        same, for any number of members, and lets those in that are members already.
+        """
+        return self._count_at_most(("SCARD", self.key), limit)
+
     def add(self, *members: M, **until: Moment) -> Operation[int]:
         """Put members in; returns how many are new. Atomic."""
         return self._write([("SADD", self.key, *self._all(members))], number, until)

@@ -81,6 +81,15 @@ class SortedSetKey(GrownKey, Generic[M]):
         """How many members have a score from `low` to `high`, both included."""
         return self._read(("ZCOUNT", self.key, low, high), number)
 
+    def at_most(self, limit: int) -> Operation[bool]:
+        """Whether there are at most so many members.
+
+        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` is a
+        sorted set that never has more than 5 members, whoever calls at the same time. `at_most(5)` after it promises
+        the same, also of a `put` of several, and lets those in that are members already.
+        """
+        return self._count_at_most(("ZCARD", self.key), limit)
+
     def remove(self, *members: M) -> Operation[int]:
         """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
         if not members:

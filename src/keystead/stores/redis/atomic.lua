@@ -5,8 +5,9 @@
 -- ARGV[2…] for each step: flags, the kind it works on, how many keys it has, how many arguments, the arguments
 --          (the command first, its keys next)
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
---          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "k" it may have written although that is its reply; "#" it adds to a number;
---          "p" it publishes
+--          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "<" a guard: its reply must be at most the
+--          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; "k" it may have
+--          written although that is its reply; "#" it adds to a number; "p" it publishes
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
 
@@ -48,6 +49,47 @@ local function may_fail(step)
   return has(step, '#') and not (is_small_integer(step.args[#step.args]) and is_small_integer(number_in(step)))
 end
 
+-- Numbers of Lua's have no room for 64 bits, so whole numbers are compared as they are written.
+local function is_whole_at_most(a, b)
+  local negative = string.sub(a, 1, 1) == '-'
+  if negative ~= (string.sub(b, 1, 1) == '-') then return negative end
+  if negative then a, b = string.sub(b, 2), string.sub(a, 2) end
+  if #a ~= #b then return #a < #b end
+  return a <= b
+end
+
+local function is_whole(text)
+  return text == '0' or (string.find(text, '^%-?[1-9]%d*$') ~= nil
+    and is_whole_at_most('-9223372036854775808', text) and is_whole_at_most(text, '9223372036854775807'))
+end
+
+-- As strict as Redis is with scores: `tonumber` alone takes spaces, other bases and nan. Nil: it is no number.
+local function number_of(text)
+  local sign, rest = string.match(string.lower(text), '^([+-]?)(.*)$')
+  local size
+  if rest == 'inf' or rest == 'infinity' then
+    size = math.huge
+  else
+    local digits, exponent = string.match(rest, '^([%d.]+)(.*)$')
+    if not digits or not string.find(digits, '%d') or string.find(digits, '%.%d*%.') then return nil end
+    if exponent ~= '' and not string.find(exponent, '^e[+-]?%d+$') then return nil end
+    size = tonumber(digits .. exponent)
+    if size == math.huge or (size == 0 and string.find(digits, '[1-9]')) then return nil end
+  end
+  return sign == '-' and -size or size
+end
+
+local function within(step, reply, whole, limit)
+  if not reply then reply = 0 end
+  -- A score is a float even where it is written as a whole number: Valkey writes 2^62 + 2^11 as 4611686018427390000.
+  if type(reply) == 'string' and step.kind ~= 'zset' and is_whole(reply) then
+    return is_whole_at_most(reply, whole) and 1 or 0
+  end
+  local number = type(reply) == 'number' and reply or number_of(reply)
+  if not number then return { err = 'ERR the reply is not a number to compare' } end
+  return number <= number_of(limit) and 1 or 0
+end
+
 for i, step in ipairs(steps) do
   if last == #steps or #steps == 1 then break end
   if may_fail(step) then last = #steps end
@@ -56,7 +98,7 @@ end
 -- A user who may not do all of it does none of it.
 if redis.acl_check_cmd then
   for i, step in ipairs(steps) do
-    local count = #step.args - (has(step, '=') and 1 or 0)
+    local count = #step.args - (has(step, '=') and 1 or has(step, '<') and 2 or 0)
     if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
       local refused = {}
       for k = 1, i do refused[k] = false end
@@ -107,6 +149,10 @@ for i, step in ipairs(steps) do
   elseif has(step, '0') then
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == 0 and 1 or 0 end
+  elseif has(step, '<') then
+    local limit, whole = table.remove(step.args), table.remove(step.args)
+    reply = redis.pcall(unpack(step.args))
+    if type(reply) ~= 'table' then reply = within(step, reply, whole, limit) end
   else
     if has(step, 'w') and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
@@ -118,7 +164,8 @@ for i, step in ipairs(steps) do
   end
   replies[i] = reply
   local failed = type(reply) == 'table' and reply.err
-  local stopped = (has(step, '!') and (reply == false or reply == 0)) or (reply == 0 and (has(step, '=') or has(step, '~') or has(step, '0')))
+  local stopped = (has(step, '!') and (reply == false or reply == 0))
+    or (reply == 0 and string.find(step.flags, '[=~0<]') ~= nil)
   if failed or stopped then
     undo()
     return { i, replies }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from keystead.stores.base import Outcome, Planned
-from keystead.stores.commands import Call
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address
@@ -68,7 +69,9 @@ class Script:
 
 def _packed(step: Planned) -> list[bytes]:
     call, flags, extra = step.call, b"", []
-    if step.guard:
+    if step.at_most is not None:
+        flags, extra = b"<", _limits(step.at_most.limit)
+    elif step.guard:
         flags = b"=" if isinstance(step.expected, bytes) else b"~" if step.expected is None else b"0"
         extra = [step.expected] if isinstance(step.expected, bytes) else []
     elif call.spec.name == "PUBLISH":
@@ -79,6 +82,16 @@ def _packed(step: Planned) -> list[bytes]:
         flags += b"#" if call.spec.name in _COUNTERS else b""
     arguments = [call.spec.name.encode(), *call.args, *extra]
     return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
+
+
+def _limits(limit: int | float) -> list[bytes]:
+    """The largest whole number of 64 bits and the largest float within a limit: what Lua can compare without rounding.
+
+    Where there is no such whole number, it is the one before all of them.
+    """
+    whole = math.floor(max(INT64_MIN - 1, min(INT64_MAX, limit)))
+    near = float(limit)
+    return [b"%d" % whole, repr(math.nextafter(near, -math.inf) if near > limit else near).encode()]
 
 
 def _only_if(call: Call) -> bool:

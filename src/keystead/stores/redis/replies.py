@@ -60,6 +60,7 @@ SHAPES: dict[str, Callable[[Call, Any], Reply]] = {
 _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
     ("CROSSSLOT", lambda text: CrossSlot("its keys live in different slots of the cluster")),
     ("not an integer", lambda text: NotANumber("the stored value is not an integer of 64 bits")),
+    ("not a number to compare", lambda text: NotANumber("the stored value is not a number")),
     ("would overflow", lambda text: NotANumber("the result would not fit 64 bits")),
     ("not a number (NaN)", lambda text: NotANumber("the resulting score is not a number")),
     ("no such key", lambda text: BadArgument("there is no such list")),

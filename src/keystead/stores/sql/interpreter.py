@@ -100,7 +100,7 @@ class Interpreter:
             for place, step in enumerate(steps):
                 reply = HANDLERS[step.call.spec.name](tables, step.call)
                 if step.guard:
-                    reply = int(reply == step.expected)
+                    reply = step.verdict(reply)
                 replies.append(reply)
                 if step.stops(reply):
                     return Outcome(replies, stopped_at=place)

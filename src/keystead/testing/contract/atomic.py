@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import Step, Store, absent, field_holds, holds, required
-from keystead.stores.commands import INT64_MAX
+from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required
+from keystead.stores.commands import INT64_MAX, INT64_MIN
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
 
@@ -185,6 +186,8 @@ class Atomic(Promises):
             (("HSET", text, "f", "v"), WrongKind),
             (required(("HGET", text, "f")), WrongKind),
             (field_holds(text, "f", "v"), WrongKind),
+            (at_most(("HLEN", text), 9), WrongKind),
+            (at_most(("GET", text), 9), NotANumber),
             (("NOPE", text), UnknownCommand),
         ):
             with pytest.raises(error) as caught:
@@ -314,6 +317,106 @@ class Atomic(Promises):
         assert (await store.atomically([("DEL", a, h), field_holds(h, "f", "1")])).replies == [2, 0]
         assert await self.contents(store) == before
         assert await store.atomically([("SET", a, "2"), holds(a, "2"), ("HDEL", h, "f"), field_holds(h, "f", None)])
+
+    @needs("atomic", "set")
+    async def test_a_guard_of_an_amount_goes_on_only_up_to_its_limit(self, store: Store) -> None:
+        members, log = self.key("members"), self.key("log")
+        for place in range(5):
+            outcome = await store.atomically(
+                [at_most(("SCARD", members), 2), ("SADD", members, place), ("INCRBY", log, 1)]
+            )
+            assert (outcome.stopped_at, outcome.replies[0]) == ((None, 1) if place < 3 else (0, 0))
+        await expect(store, (("SCARD", members), 3), (("GET", log), b"3"))
+        late = await store.atomically([("SADD", members, "late"), ("DEL", log), at_most(("SCARD", members), 3)])
+        assert (bool(late), late.stopped_at, late.replies) == (False, 2, [1, 1, 0])
+        await expect(store, (("SCARD", members), 3), (("GET", log), b"3"))
+
+    @needs("atomic", "hash", "set", "zset", "list", "stream")
+    async def test_a_guard_of_an_amount_reads_it_from_every_kind(self, store: Store) -> None:
+        n, h, s, z, q, x = (self.key(name) for name in ("n", "h", "s", "z", "q", "x"))
+        amounts: list[tuple[Command, float]] = [
+            *((("GET", n), 41), (("HGET", h, "f"), 7), (("HLEN", h), 2), (("HEXISTS", h, "f"), 1)),
+            *((("SCARD", s), 3), (("SISMEMBER", s, "a"), 1), (("ZCARD", z), 2), (("ZCOUNT", z, 1, 2), 1)),
+            *((("ZSCORE", z, "m"), 1.5), (("LLEN", q), 2), (("LINDEX", q, 1), 9), (("XLEN", x), 1)),
+        ]
+        for command, _ in amounts:
+            assert await store.atomically([at_most(command, 0)]), command  # there is nothing yet, which counts as 0
+            assert not await store.atomically([at_most(command, -1)]), command
+        await store.run(
+            [
+                *(("SET", n, 41), ("HSET", h, "f", 7, "g", "text"), ("SADD", s, "a", "b", "c")),
+                *(("ZADD", z, 1.5, "m", 3, "n"), ("RPUSH", q, "text", 9), ("XADD", x, "1-1", "f", "v")),
+            ]
+        )
+        for command, amount in amounts:
+            assert (await store.atomically([at_most(command, amount)])).replies == [1], command
+            assert (await store.atomically([at_most(command, amount + 0.5)])).replies == [1], command
+            assert (await store.atomically([at_most(command, amount - 0.5)])).replies == [0], command
+
+    @needs("atomic", "hash", "zset")
+    async def test_a_guard_of_an_amount_rounds_nothing(self, store: Store) -> None:
+        n, h, z = self.key("n"), self.key("h"), self.key("z")
+        ints = [0, -1, 9, 10, -9, -10, *(sign * 2**53 + by for sign in (1, -1) for by in (-1, 0, 1)), 2**63 - 1025]
+        ints += [2**62 + 2**11, INT64_MAX - 1, INT64_MAX, INT64_MIN, INT64_MIN + 1]
+        floats = [0.5, -0.5, -0.0, 1e15, 2.0**53, 2.0**62, 2.0**63, -(2.0**63), -(2.0**64), 1e300, 5e-324]
+        limits = [*ints, *floats, math.inf, -math.inf]
+        wrong = []
+        for held in limits:
+            await store.run([("SET", n, held), ("HSET", h, "f", held), ("ZADD", z, held, "m")])
+            for limit in limits:
+                for command, number in (
+                    *((("GET", n), held), (("HGET", h, "f"), held)),
+                    (("ZSCORE", z, "m"), float(held)),
+                ):
+                    # Python compares an int and a float exactly.
+                    if bool(await store.atomically([at_most(command, limit)])) is not (number <= limit):
+                        wrong.append((command[0], held, limit))
+        assert wrong == []
+
+    @needs("atomic", "hash", "list")
+    async def test_a_guard_of_an_amount_takes_only_numbers(self, store: Store) -> None:
+        n, h, q, other = (self.key(name) for name in ("n", "h", "q", "other"))
+        for text, number in (
+            *(("01", 1), ("+1", 1), (".5", 0.5), ("5.", 5), ("1e3", 1000), ("1E+3", 1000), ("-.5e-1", -0.05)),
+            *(("inf", math.inf), ("-Infinity", -math.inf), ("0e-999", 0), ("-0", 0), ("1" * 19, int("1" * 19))),
+            ("9223372036854775808", 2.0**63),  # beyond 64 bits: as a float
+        ):
+            await store.run([("SET", n, text)])
+            assert await store.atomically([at_most(("GET", n), number)]), text
+            below = number - 1 if isinstance(number, int) else math.nextafter(number, -math.inf)
+            assert number == -math.inf or not await store.atomically([at_most(("GET", n), below)]), text
+        for text in (
+            *("", "x", " 1", "1 ", "1\n", "0x10", "1_000", "1,5", "nan", "-nan", "inf1", "--1", "1e", "e1", ".", "-"),
+            *("1.2.3", "1e400", "-1e400", "1e-400", "1\x00", "\x001", "\u0661", "1" * 400, "true"),
+        ):
+            await store.run([("SET", n, text), ("HSET", h, "f", text), ("DEL", q), ("RPUSH", q, text)])
+            before = await self.contents(store)
+            for command in (("GET", n), ("HGET", h, "f"), ("LINDEX", q, 0)):
+                with pytest.raises(NotANumber) as caught:
+                    await store.atomically([("SET", other, "1"), ("DEL", n), ("SET", n, text), at_most(command, 9)])
+                assert (caught.value.command, caught.value.key) == command[:2]
+                assert str(caught.value).endswith("the stored value is not a number")
+            assert await self.contents(store) == before, text
+
+    @needs("atomic", "zset")
+    async def test_a_guard_of_an_amount_takes_only_reads_of_one(self, store: Store) -> None:
+        a, b = self.key("a"), self.key("b")
+        for command in (
+            *(("INCRBY", a, 1), ("GETDEL", a), ("SET", a, 1), ("SADD", a, "m"), ("DEL", a), ("ZPOPMIN", a)),
+            *(("MGET", a, b), ("EXISTS", a), ("SMEMBERS", a), ("HGETALL", a), ("ZRANGE", a, 0, -1), ("TYPE", a)),
+            *(("PTTL", a), ("ZRANK", a, "m"), ("DBSIZE",), ("TIME",), ("PUBLISH", a, "m")),
+        ):
+            with pytest.raises(BadArgument, match="at_most takes a command that reads an amount: GET, ") as caught:
+                await store.atomically([("SET", a, "1"), at_most(command, 1)])
+            assert caught.value.command == command[0]
+        for limit in (True, None, "1", b"1", math.nan, INT64_MAX + 1, INT64_MIN - 1, 10**400):
+            with pytest.raises(BadArgument, match="a limit"):
+                await store.atomically([("SET", a, "1"), at_most(("GET", b), limit)])  # type: ignore[arg-type]
+        with pytest.raises(CommandError, match="Write: SCARD key"):
+            await store.atomically([("SET", a, "1"), at_most(("SCARD",), 1)])
+        with pytest.raises(BadArgument, match="at_most belong into `atomically`"):
+            await store.run([at_most(("GET", a), 1)])  # type: ignore[list-item]
+        await expect(store, (("EXISTS", a), 0))
 
     @needs("atomic")
     async def test_walking_the_whole_store_is_no_atomic_step(self, store: Store) -> None:

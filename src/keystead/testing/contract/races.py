@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from keystead.stores import Store, field_holds, holds, required
+from keystead.stores import Store, at_most, field_holds, holds, required
 from keystead.testing.contract.promises import Promises, expect, needs
 
 CALLERS = 24
@@ -77,6 +77,18 @@ class Races(Promises):
         async with asyncio.timeout(30):
             await asyncio.gather(*(add(by) for by in self.connections(store, other)))
         await expect(store, (("HGET", h, "n"), b"%d" % CALLERS))
+
+    @needs("atomic", "set")
+    async def test_a_cap_is_filled_and_never_exceeded(self, store: Store, other: Store | None) -> None:
+        members, log = self.key("members"), self.key("log")
+        outcomes = await asyncio.gather(
+            *(
+                by.atomically([at_most(("SCARD", members), 4), ("SADD", members, n), ("INCRBY", log, 1)])
+                for n, by in enumerate(self.connections(store, other))
+            )
+        )
+        assert sum(bool(outcome) for outcome in outcomes) == 5
+        await expect(store, (("SCARD", members), 5), (("GET", log), b"5"))
 
     @needs("atomic")
     async def test_a_limit_is_never_exceeded(self, store: Store, other: Store | None) -> None:

@@ -1,0 +1,31 @@
+"""Guarded changes of the doctor: a limit counts like any other guard, in one atomic step and where none can be had."""
+
+import pytest
+
+from keystead import Store, at_most
+from keystead.schema.doctor import guarded
+from keystead.schema.doctor.guarded import Guard
+from tests.schema.conftest import STORES
+
+everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
+
+
+@everywhere
+@pytest.mark.parametrize("place", ["{a}:other", "elsewhere"], ids=["one slot", "another slot"])
+async def test_a_change_is_made_only_within_the_limit(store: Store, place: str) -> None:
+    await store.run([("SADD", "{a}:members", "ann", "bob")])
+    for limit, made in ((1, False), (2, True)):
+        guards = [Guard(store, at_most(("SCARD", "{a}:members"), limit))]
+        assert await guarded.change(store, guards, [("SET", place, "1")]) is made
+        assert await store.run([("EXISTS", place)]) == [made]
+        assert (await guarded.holds_now(store, guards, ("GET", place)) is not None) is made
+
+
+@everywhere
+@pytest.mark.parametrize("place", ["{a}:other", "elsewhere"], ids=["one slot", "another slot"])
+async def test_a_limit_of_what_is_no_number_does_not_hold(store: Store, place: str) -> None:
+    await store.run([("SET", "{a}:text", "12x")])
+    guards = [Guard(store, at_most(("GET", "{a}:text"), 99))]
+    assert await guarded.change(store, guards, [("SET", place, "1")]) is False
+    assert await guarded.holds_now(store, guards, ("GET", place)) is None
+    assert await store.run([("EXISTS", place)]) == [0]
