@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, NoReturn
 from urllib.parse import unquote
 
 import typer
@@ -19,11 +18,10 @@ from keystead import connect
 from keystead.cli.leave import ASKED_WRONGLY, leave
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
 from keystead.kits import KITS
-from keystead.schema import Family, KeyRing, Keyspace
+from keystead.schema import Family, Keyspace
 from keystead.server import Settings
+from keystead.server.settings import WrongSettings
 from keystead.stores import Store
-
-SEAL_KEYS: Final = "KEYSTEAD_SEAL_KEYS"
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
 (login), or kits for all of them. [dim]\\[default: all kits][/dim]"""
@@ -166,10 +164,12 @@ def _refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspac
 
 @asynccontextmanager
 async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None) -> AsyncIterator[list[Keyspace]]:
-    """The keyspaces, bound to their stores, for an operator: sealed fields may stay closed."""
+    """The keyspaces, bound to their stores, for an operator: sealed fields may stay closed.
+
+    They are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as the server opens them.
+    """
     _refuse_missing(stores, classes)
-    text = os.environ.get(SEAL_KEYS)
-    ring = KeyRing.from_text(text) if text else None
+    ring = Settings(store=store_urls(stores)["default"]).ring
     async with opened(stores) as by_role:
         others: dict[str, Any] = {role: store for role, store in by_role.items() if role != "default"}
         yield [cls(by_role["default"], seal=ring, needs_seal=False, **others) for cls in classes]
@@ -180,7 +180,8 @@ def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
     try:
         code = asyncio.run(work())
     except KeysteadError as error:
-        leave(str(error), ASKED_WRONGLY if isinstance(error, BadUrl | MissingExtra | BadDeclaration) else 1)
+        asked_wrongly = isinstance(error, BadUrl | MissingExtra | BadDeclaration | WrongSettings)
+        leave(str(error), ASKED_WRONGLY if asked_wrongly else 1)
     except KeyboardInterrupt:
         leave("stopped", 130)
     if code:

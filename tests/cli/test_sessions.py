@@ -1,0 +1,105 @@
+"""`keystead sessions` as an operator meets it."""
+
+from typing import Any
+
+import pytest
+
+from keystead import Store
+from keystead.kits.login import LoginKeys, Session
+from keystead.parts.sessions import Gone, Sessions
+from keystead.schema import KeyRing
+from tests.cli.program import SEAL_KEYS, Program, assert_one_sentence, output
+
+RING = KeyRing.from_text(SEAL_KEYS)
+
+
+def sessions_of(store: Store) -> Sessions[Session]:
+    keys = LoginKeys(store, seal=RING)
+    return Sessions(keys.session, successors=keys.session_successor, ends=keys.session_end)
+
+
+def logged_in(program: Program, *users: str) -> list[str]:
+    """The tokens of one session for each of these."""
+
+    async def work(store: Store) -> list[str]:
+        part = sessions_of(store)
+        record = dict.fromkeys(("access_token", "refresh_token", "scope", "token_type"), "s3cret") | {"avatar": None}
+        times: dict[str, Any] = dict.fromkeys(("access_expires_at", "created_at", "last_seen_at"), 0)
+        return [
+            (await part.create(Session.model_validate({"uid": user, "name": "Ann", **record, **times}))).token
+            for user in users
+        ]
+
+    tokens: list[str] = program.store(work)
+    return tokens
+
+
+def ends(program: Program, tokens: list[str]) -> list[str | None]:
+    """For each token: why its session is gone; None: it is alive."""
+
+    async def work(store: Store) -> list[str | None]:
+        found = [await sessions_of(store).read(token) for token in tokens]
+        return [one.reason if isinstance(one, Gone) else None for one in found]
+
+    reasons: list[str | None] = program.store(work)
+    return reasons
+
+
+def keystead(program: Program, *arguments: str) -> Any:
+    return program.keystead("sessions", *arguments, KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
+
+
+def test_a_listing_shows_the_sessions_of_one_user_and_no_secret(program: Program) -> None:
+    tokens = logged_in(program, "ann", "ann", "bob")
+    found = keystead(program, "list", "ann", "--json")
+    assert len(output(found)) == 2
+    assert "s3cret" not in found.stdout
+    assert [token for token in tokens if token in found.stdout or token.split(".")[0] in found.stdout] == []
+    assert len(keystead(program, "list", "ann").stdout.splitlines()) == 2
+    assert keystead(program, "list", "nobody").stdout == "nobody has no sessions\n"
+
+
+def test_the_sessions_of_a_user_end_and_the_others_stay(program: Program) -> None:
+    tokens = logged_in(program, "ann", "ann", "bob")
+    result = keystead(program, "end", "ann", "--yes")
+    assert (result.returncode, result.stdout) == (0, "ended 2 sessions of ann\n")
+    assert ends(program, tokens) == ["revoked", "revoked", None]
+
+
+def test_one_session_ends_by_its_id(program: Program) -> None:
+    tokens = logged_in(program, "ann", "ann")
+    listed: Any = output(keystead(program, "list", "ann", "--json"))
+    result = keystead(program, "end", "ann", "--id", listed[0]["id"], "--yes", "--json")
+    assert output(result) == {"user": "ann", "id": listed[0]["id"], "found": 1, "ended": 1}
+    assert sorted(map(str, ends(program, tokens))) == ["None", "revoked"]
+
+
+def test_the_sessions_of_everybody_end(program: Program) -> None:
+    tokens = logged_in(program, "ann", "bob", "bob")
+    assert keystead(program, "end", "--everyone", "--dry-run").stdout == "would end 3 sessions of everybody\n"
+    assert ends(program, tokens) == [None, None, None]
+    result = keystead(program, "end", "--everyone", "--yes")
+    assert (result.returncode, result.stdout) == (0, "ended 3 sessions of everybody\n")
+    assert ends(program, tokens) == ["revoked"] * 3
+
+
+def test_where_there_is_nothing_to_end_the_exit_code_is_1(program: Program) -> None:
+    [token] = logged_in(program, "ann")
+    assert keystead(program, "end", "bob", "--yes").returncode == 1
+    assert keystead(program, "end", "ann", "--id", "A" * 43, "--yes").returncode == 1
+    assert ends(program, [token]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("end", "--yes"), "--everyone"),
+        (("end", "ann", "--everyone", "--yes"), "--everyone"),
+        (("end", "ann"), "--yes"),
+        (("list", "ann", "--family", "session"), "myapp.keys:AppKeys.session"),
+        (("list", "ann", "--family", "login:LoginKeys.nothing"), "there are"),
+        (("list", "ann", "--family", "myapp.keys:AppKeys.session"), "admits"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tuple[str, ...], said: str) -> None:
+    assert_one_sentence(keystead(program, *arguments), 2, said)
