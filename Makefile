@@ -23,6 +23,7 @@ serve: $(RUN)/.ready ## Run Keystead on http://127.0.0.1:8700 (STORE=url PORT=nu
 
 test: $(DEV)/.ready ## Run the whole suite on real servers and a real browser (ARGS=pytest options)
 	@scripts/servers.sh redis-server chromium
+	@scripts/node.sh $(DEV)/bin/python
 	@$(DEV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types
@@ -43,7 +44,7 @@ lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-p
 	@PATH="$$PWD/.venv-lock/bin:$$PATH" scripts/lock.sh $(ARGS)
 
 clean: ## Remove the virtual environments and caches (never a database)
-	rm -rf .venv .venv-run .venv-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-run .venv-lock .venv-node .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN)/.ready: requirements/run.txt $(SETUP)

@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 compile() {
     local output=$1
     shift
-    uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-header --no-annotate --no-emit-index-url --no-emit-find-links "$@" --output-file "$output"
     echo "wrote $output"
 }
 
-compile requirements/run.txt --extra redis --group build "$@"
-compile requirements/dev.txt --extra redis --extra testing --group dev --constraints requirements/run.txt "$@"
+compile requirements/run.txt pyproject.toml --extra redis --group build "$@"
+compile requirements/dev.txt pyproject.toml --extra redis --extra testing --group dev --constraints requirements/run.txt "$@"
+compile requirements/node.txt --group node "$@"

@@ -1,0 +1,72 @@
+"""What goes wrong between a provider and us. No sentence holds a code, a token or a secret."""
+
+import re
+
+from keystead.errors import KeysteadError
+
+# Lower-case words joined by underscores, as every registered error is. Codes and tokens have capitals or digits.
+_ERROR_WORD = re.compile(r"[a-z]{1,30}(?:_[a-z]{1,30}){0,5}")
+_LONGEST_ERROR_WORD = 64
+
+
+def error_word(text: object) -> str | None:
+    """The `error` of an OAuth answer or callback, if it is a plain word such as `invalid_grant`; else None.
+
+    Whatever else stands there was written by a stranger, and is neither logged nor shown.
+    """
+    if isinstance(text, str) and len(text) <= _LONGEST_ERROR_WORD and _ERROR_WORD.fullmatch(text):
+        return text
+    return None
+
+
+class OAuthError(KeysteadError):
+    """The root of what can go wrong with a provider, whose name is in `provider`."""
+
+    code = "oauth"
+
+    def __init__(self, provider: str, sentence: str) -> None:
+        super().__init__(f"{provider}: {sentence}")
+        self.provider = provider
+
+
+class BadProvider(OAuthError):
+    """A provider that is configured wrongly. Nothing was sent."""
+
+    code = "bad-provider"
+
+
+class ProviderRefused(OAuthError):
+    """The provider said no: to the code, to the token, or to us. Asking the same again is of no use.
+
+    `error` is the word that it gave, such as `invalid_grant`; None: it gave none that can be repeated.
+    """
+
+    code = "provider-refused"
+
+    def __init__(self, provider: str, sentence: str, error: str | None = None) -> None:
+        super().__init__(provider, sentence if error is None else f"{sentence} ({error})")
+        self.error = error
+
+
+class ProviderUnavailable(OAuthError):
+    """The provider cannot be reached, did not answer in time, or says that it cannot answer now. Try again later."""
+
+    code = "provider-unavailable"
+
+
+class BadAnswer(OAuthError):
+    """The provider answered with something that the protocol does not allow, or that is too large."""
+
+    code = "bad-provider-answer"
+
+
+class BadIdToken(OAuthError):
+    """An ID token that does not prove who logged in: its signature or one of its claims is wrong. Nobody is let in."""
+
+    code = "bad-id-token"
+
+
+class WrongIssuer(OAuthError):
+    """An answer that comes from another provider than the one that was asked."""
+
+    code = "wrong-issuer"

@@ -1,0 +1,17 @@
+"""Proof Key for Code Exchange (RFC 7636): only whoever began a login can finish it."""
+
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from secrets import token_urlsafe
+
+_VERIFIER_BYTES = 32
+
+
+def new_verifier() -> str:
+    """32 random bytes in base64url: 43 characters. It stays with us until the code is exchanged."""
+    return token_urlsafe(_VERIFIER_BYTES)
+
+
+def challenge_of(verifier: str) -> str:
+    """The S256 challenge of a verifier: what the provider is shown when the login begins."""
+    return urlsafe_b64encode(sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")

@@ -1,0 +1,106 @@
+"""A provider that misbehaves as it is told to: what a strict one never does. Real sockets, scripted answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from keystead.parts.oauth import IdentityFields, Provider
+
+
+def answer(body: object, status: int = 200, headers: str = "") -> bytes:
+    """An HTTP answer; bytes are sent as they are, anything else as JSON."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = f"HTTP/1.1 {status} Status\r\ncontent-length: {len(content)}\r\nconnection: close\r\n{headers}\r\n"
+    return head.encode() + content
+
+
+class StandIn:
+    """Answers each path with the bytes that stand in `answers`, and keeps what it was asked.
+
+    A path that is not there is never answered: the connection stays open and silent.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.answers: dict[str, bytes | Callable[[], bytes]] = {}
+        self.asked: list[tuple[str, str]] = []  # path, and all that was sent
+        self.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}, auto_kid=False)
+
+    def count(self, path: str) -> int:
+        return sum(1 for asked, _ in self.asked if asked == path)
+
+    def provider(self, **settings: Any) -> Provider:
+        """It, as plain OAuth 2."""
+        return Provider(
+            name="stand-in",
+            client_id="keystead",
+            scope="identify",
+            authorize_url=f"{self.url}/authorize",
+            token_url=f"{self.url}/token",
+            userinfo_url=f"{self.url}/me",
+            identity=IdentityFields(id="id", name=("global_name", "username"), avatar="avatar"),
+        ).configured(**settings)
+
+    def with_issuer(self) -> Provider:
+        """It, as OpenID Connect, with its key published."""
+        self.publish(self.key)
+        return self.provider(
+            issuer=self.url, jwks_uri=f"{self.url}/jwks", userinfo_url=None, scope="openid", identity=IdentityFields()
+        )
+
+    def publish(self, *keys: RSAKey) -> None:
+        self.answers["/jwks"] = answer({"keys": [key.as_dict(private=False) for key in keys]})
+
+    def signed(self, claims: dict[str, Any], key: RSAKey | None = None, **header: Any) -> str:
+        """An ID token with these claims, signed by our key, or another one."""
+        signing = key or self.key
+        return jwt.encode({"alg": "RS256", "kid": signing.kid, **header}, claims, signing)
+
+
+@asynccontextmanager
+async def stand_in() -> AsyncIterator[StandIn]:
+    open_writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_writers.add(writer)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = next(
+                (
+                    int(line.partition(":")[2])
+                    for line in head.splitlines()
+                    if line.lower().startswith("content-length:")
+                ),
+                0,
+            )
+            body = (await reader.readexactly(length)).decode()
+            path = head.split(" ", 2)[1]
+            server.asked.append((path, head + body))
+            scripted = server.answers.get(path.partition("?")[0])
+            if scripted is None:
+                await reader.read()  # until the client gives up
+                return
+            writer.write(scripted() if callable(scripted) else scripted)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client had enough
+        finally:
+            open_writers.discard(writer)
+            writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = StandIn(listening.sockets[0].getsockname()[1])
+    try:
+        yield server
+    finally:
+        listening.close()
+        for writer in open_writers:
+            writer.transport.abort()
+        await listening.wait_closed()
