@@ -1,4 +1,7 @@
-"""Writes docs/commands.md, docs/errors.md and docs/findings.md from the code. `--check` only says if they are stale."""
+"""Writes docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables into other pages.
+
+`--check` only says if they are stale.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from itertools import groupby
 from pathlib import Path
 
 from keystead import errors
+from keystead.parts import sessions
 from keystead.schema.finding import CODES, Code
+from keystead.schema.lifetime import in_words
 from keystead.stores.commands import TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -85,7 +90,19 @@ def _finding(code: Code) -> list[str]:
     ]
 
 
-PAGES = {"commands.md": commands, "errors.md": error_list, "findings.md": findings}
+def presets() -> str:
+    """docs/sessions.md, with the table of the policies in its place."""
+    named = {name: getattr(sessions, name) for name in ("AAL1", "AAL2", "AAL3")}
+    lines = ["| policy | `idle` | `absolute` | `cap` | `at_cap` | `grace` |", "|---|---|---|---|---|---|"]
+    for name, policy in {**named, "Policy()": sessions.Policy()}.items():
+        idle, absolute, grace = map(in_words, (policy.idle_ms, policy.absolute_ms, policy.grace_ms))
+        lines.append(f"| `{name}` | {idle} | {absolute} | {policy.cap} | `{policy.at_cap}` | {grace} |")
+    before, mark, rest = (DOCS / "sessions.md").read_text().partition("<!-- presets -->\n")
+    _, end, after = rest.partition("<!-- presets end -->\n")
+    return "".join([before, mark, "\n", *(f"{line}\n" for line in lines), "\n", end, after])
+
+
+PAGES = {"commands.md": commands, "errors.md": error_list, "findings.md": findings, "sessions.md": presets}
 
 
 def main() -> int:

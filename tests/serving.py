@@ -88,13 +88,14 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 @contextmanager
-def keystead_serving(folder: Path, store: str | None = None) -> Iterator[Keystead]:
+def keystead_serving(folder: Path, store: str | None = None, *arguments: str, **settings: str) -> Iterator[Keystead]:
+    """A server with these flags, and these settings in its environment."""
     port = free_port()
     output = folder / "output.txt"
-    extra = {} if store is None else {"KEYSTEAD_STORE": store}
+    extra = settings if store is None else {"KEYSTEAD_STORE": store, **settings}
     with output.open("w") as stream:
         process = subprocess.Popen(
-            keystead_command("serve", "--port", str(port)),
+            keystead_command("serve", "--port", str(port), *arguments),
             cwd=folder,
             env=environment(extra),
             stdout=stream,

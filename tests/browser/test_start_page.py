@@ -1,6 +1,7 @@
 """The start page in a real browser."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
@@ -27,8 +28,10 @@ async def browser() -> AsyncIterator[Browser]:
             await browser.close()
 
 
-async def opened(browser: Browser, server: Keystead, size: tuple[int, int], scheme: str) -> tuple[Page, list[str]]:
-    """The start page with every command shown, and a list of all that went wrong on the way."""
+async def opened(
+    browser: Browser, server: Keystead, size: tuple[int, int], scheme: str, path: str = ""
+) -> tuple[Page, list[str]]:
+    """The start page, or another, with every command shown, and a list of all that went wrong on the way."""
     page = await browser.new_page(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if scheme == "dark" else "light",
@@ -39,10 +42,12 @@ async def opened(browser: Browser, server: Keystead, size: tuple[int, int], sche
     page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
     page.on(
         "request",
-        lambda request: None if request.url.startswith(f"{server.url}/") else wrong.append(f"outside: {request.url}"),
+        lambda request: (
+            None if request.url.startswith((f"{server.url}/", "data:")) else wrong.append(f"outside: {request.url}")
+        ),
     )
     page.on("response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if not answer.ok else None)
-    await page.goto(server.url, wait_until="networkidle")
+    await page.goto(f"{server.url}{path}", wait_until="networkidle")
     for group in await page.locator("details").all():
         if await group.get_attribute("open") is None:
             await group.locator("summary").click()
@@ -91,6 +96,40 @@ async def test_a_page_that_is_not_there_leads_back_home(browser: Browser, server
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, server: Keystead, width: int) -> None:
     page, _ = await opened(browser, server, (width, 800), "light")
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+async def test_each_kit_shows_examples_that_lead_somewhere(browser: Browser, server: Keystead) -> None:
+    page, _ = await opened(browser, server, DESKTOP, "light")
+    examples = page.locator(".kit .examples a")
+    paths = [await link.get_attribute("href") for link in await examples.all()]
+    assert paths
+    for path in paths:
+        answer = await page.request.get(f"{server.url}{path}")
+        assert answer.status in (200, 401), path
+
+
+async def test_a_server_without_kits_says_how_to_start_one(browser: Browser, tmp_path: Path) -> None:
+    with keystead_serving(tmp_path, None, "--kits", "") as server:
+        page, wrong = await opened(browser, server, PHONE, "light")
+        assert "No kit runs." in await page.locator("main").inner_text()
+        assert wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_the_api_page_works_without_the_internet(
+    browser: Browser, server: Keystead, size: tuple[int, int], scheme: str
+) -> None:
+    page, wrong = await opened(browser, server, size, scheme, "/docs")
+    await page.locator("#operations-server-healthz").wait_for()
+    await page.locator("#operations-server-healthz .opblock-summary-control").click()
+    await page.get_by_role("button", name="Try it out").click()
+    await page.get_by_role("button", name="Execute").click()
+    answered = page.locator("#operations-server-healthz .live-responses-table .response-col_status")
+    await answered.first.wait_for()
+    assert "200" in await answered.last.inner_text()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert wrong == []
 
 
 CONTRAST = """() => {

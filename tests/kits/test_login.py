@@ -7,16 +7,26 @@ import pytest
 
 from keystead import KeyRing, Store
 from keystead.kits.login import AuthState, LoginKeys, PwaSession, PwaSessionMetadata, Session
-from tests.kits.conftest import Raw, lifetimes, rows, rows_of, without_seals
+from keystead.parts.sessions import Policy, Sessions
+from tests.kits.conftest import Raw, lifetimes, rows, rows_of, shape, without_seals
 from tests.kits.writes import each_write
 
-# The rows of the document, and the one that only the running system has.
+# The rows of the document, and the two that only the running system has.
 DOCUMENT = {
     "sess:{sid}": "Value",
     "user:{uid}:sessions": "Set",
     "discord:auth:{state}": "Value",
     "lock:sess:{sid}": "Value",
     "discord:pwa-session:{state}": "Value",
+    "rl:{name}:{window}:{client}": "Counter",
+}
+# What the document does not know: other providers, a login without its cookie, rotation, and why a session ended.
+NEW = {
+    "oauth:auth:{provider}:{state}": "Value",
+    "oauth:pwa-session:{provider}:{state}": "Value",
+    "login:confirm:{token}": "Value",
+    "next:sess:{sid}": "Value",
+    "end:sess:{sid}": "Value",
 }
 SESSION = Session(
     uid="123456789012345678",
@@ -48,17 +58,61 @@ def keys(store: Store, ring: KeyRing) -> LoginKeys:
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(LoginKeys) == rows(DOCUMENT)
+    assert rows_of(LoginKeys) == rows(DOCUMENT | NEW)
+
+
+def test_what_is_not_in_the_document_says_that_it_is_new() -> None:
+    new = {name for name, family in LoginKeys.families.items() if family.changed.startswith("New")}
+    assert {shape(LoginKeys.families[name].pattern.display) for name in new} == set(rows(NEW))
 
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
     assert lifetimes(LoginKeys) == {
-        "session": "30 days after the last use; touched at most once in 1 hour",
-        "user_sessions": "30 days after the last use; touched at most once in 1 hour",
+        "session": "30 days after the last use; touched at most once in 1 minute",
+        "user_sessions": "30 days after the last use; touched at most once in 1 minute",
         "auth_state": "10 minutes",
         "pwa_session": "10 minutes",
         "session_lock": "5 seconds",
+        "oauth_state": "10 minutes",
+        "oauth_session": "10 minutes",
+        "login_confirm": "10 minutes",
+        "session_successor": "10 seconds",
+        "session_end": "1 day",
+        "guesses": "1 minute 10 seconds",
     }
+
+
+async def test_the_families_keep_what_the_sessions_promise_by_default(keys: LoginKeys) -> None:
+    sessions = Sessions(keys.session, successors=keys.session_successor, ends=keys.session_end)
+    assert (sessions.policy.idle_ms, sessions.policy.cap) == (Policy().idle_ms, 5)
+
+
+async def test_after_a_login_the_keys_of_the_document_are_there_and_after_a_logout_none_is_left(
+    keys: LoginKeys, raw: Raw
+) -> None:
+    sessions = Sessions(keys.session, successors=keys.session_successor, ends=keys.session_end)
+    made = await sessions.create(SESSION)
+    await keys.session_lock(made.id).add("the holder")
+    listed = f"user:{SESSION.uid}:sessions"
+    assert await raw.keys() == {f"sess:{made.id}", listed, f"lock:sess:{made.id}"}
+    assert await raw.lives(f"sess:{made.id}", "30d")
+    assert await raw.lives(listed, "30d")
+    held = await raw.everything()
+    for secret in (made.token, made.token.partition(".")[0], SESSION.access_token, SESSION.refresh_token):
+        assert secret.encode() not in held
+    assert await sessions.revoke(made.token) is True
+    assert await raw.keys() == set()
+
+
+async def test_a_write_that_comes_late_does_not_bring_a_logout_back(keys: LoginKeys, raw: Raw) -> None:
+    sessions = Sessions(keys.session)
+    made = await sessions.create(SESSION)
+    await raw.ask("SREM", f"user:{SESSION.uid}:sessions", made.id)  # logged out, and not yet cleaned up
+    assert await keys.session(made.id).replace(SESSION) is True
+    assert await keys.session(made.id).touch() is True
+    assert await keys.session(made.id).change(lambda session: session) == SESSION
+    assert await raw.ask("EXISTS", f"user:{SESSION.uid}:sessions") == 0
+    assert not await sessions.read(made.token)
 
 
 async def test_keys_are_written_as_in_the_document(keys: LoginKeys) -> None:

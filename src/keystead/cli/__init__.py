@@ -12,7 +12,9 @@ from keystead.cli.doctor import doctor
 from keystead.cli.erase import erase
 from keystead.cli.export import export
 from keystead.cli.flags import NO_VALUE, Command, Group
+from keystead.cli.secrets import secrets
 from keystead.cli.serve import serve
+from keystead.cli.sessions import sessions
 from keystead.cli.show import show
 
 __all__ = ["main"]
@@ -27,6 +29,8 @@ app = typer.Typer(
 )
 for command in (serve, check, doctor, docs, export, show, delete, erase):
     app.command(cls=Command)(command)
+app.add_typer(sessions)
+app.add_typer(secrets)
 
 
 def _print_version(wanted: bool) -> None:

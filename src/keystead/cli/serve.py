@@ -1,149 +1,150 @@
-"""`keystead serve`: the application under Granian, in this process."""
+"""`keystead serve`: settings in, workers out."""
+
+from __future__ import annotations
 
 import asyncio
-import signal
-import socket
-from typing import Annotated, Final
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from fastapi import FastAPI
-from granian.constants import Interfaces
-from granian.log import LogLevels
-from granian.server.embed import Server
-from pydantic import ValidationError
 
+from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
-from keystead.server import Settings, create_app
+from keystead.server.secrets import add_seal_key, others_can_read
+from keystead.server.settings import CONFIG_VARIABLE, Settings, WrongSettings
 
-START_TIMEOUT_SECONDS: Final = 10.0
-STOP_TIMEOUT_SECONDS: Final = 3.0
+if TYPE_CHECKING:
+    from keystead.kits.kit import Kit
 
 _STORE_HELP = """Where the keys live: sqlite:///file.db, memory://, redis://user:password@host:6379/0, rediss://,
-redis+unix://, redis+sentinel://, redis+cluster://. [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
+redis+unix://, redis+sentinel://, redis+cluster://; role=URL for a role of its own. May be given several times.
+[dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 _HOST_HELP = """The address to listen on; 0.0.0.0 lets other machines in.
 [dim]\\[env: KEYSTEAD_HOST; default: 127.0.0.1][/dim]"""
 _PORT_HELP = "The port to listen on. [dim]\\[env: KEYSTEAD_PORT; default: 8700][/dim]"
+_WORKERS_HELP = "How many processes answer requests. [dim]\\[env: KEYSTEAD_WORKERS; default: 1][/dim]"
+_KITS_HELP = """Which kits run, divided by commas; one of your own as myapp.kit:KIT.
+[dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
+_MODE_HELP = """Refuse to start without secrets and a public address, or make what is missing.
+[dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
+_PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
+[dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address that it listens on][/dim]"""
+_CONFIG_HELP = "The file with settings. [dim]\\[env: KEYSTEAD_CONFIG; default: keystead.toml, if there is one][/dim]"
 
 
 def serve(
-    store: Annotated[str | None, typer.Option(metavar="URL", help=_STORE_HELP, show_default=False)] = None,
+    store: Annotated[list[str] | None, typer.Option(metavar="URL", help=_STORE_HELP, show_default=False)] = None,
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help=_HOST_HELP, show_default=False)] = None,
     port: Annotated[str | None, typer.Option(metavar="NUMBER", help=_PORT_HELP, show_default=False)] = None,
+    workers: Annotated[str | None, typer.Option(metavar="NUMBER", help=_WORKERS_HELP, show_default=False)] = None,
+    kits: Annotated[str | None, typer.Option(metavar="NAMES", help=_KITS_HELP, show_default=False)] = None,
+    production: Annotated[
+        bool | None,
+        typer.Option("--production/--development", metavar=NO_VALUE, help=_MODE_HELP, show_default=False),
+    ] = None,
+    public_url: Annotated[str | None, typer.Option(metavar="URL", help=_PUBLIC_HELP, show_default=False)] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help=_CONFIG_HELP, show_default=False)] = None,
 ) -> None:
-    """Run Keystead: a start page on / and a health check on /healthz.
+    """Run Keystead: the kits and their API, a start page on /, health checks, metrics.
 
-    The store is opened first; Ctrl-C or SIGTERM finishes the requests under way, closes the store and leaves.
+    Settings come from flags, the environment, a secrets file and keystead.toml; docs/server.md lists all of them. The
+    stores are opened first; Ctrl-C or SIGTERM finishes the requests under way, closes the stores and leaves.
 
     [bold]Examples[/bold]
 
       keystead serve
 
-      keystead serve --store redis://localhost:6379/0 --port 8080
+      keystead serve --store redis://localhost:6379/0 --port 8080 --workers 4
+
+      keystead serve --production --public-url https://example.com
 
     A URL with a password is better given as KEYSTEAD_STORE: arguments show in the list of processes.
     """
-    given = {"store": store, "host": host, "port": port}
+    # Imported here, so that the other commands start without a web server.
+    from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
+    from keystead.server.processes import WorkersEnded, free_address, run_workers
+
+    if config is not None:
+        os.environ[CONFIG_VARIABLE] = config
+    flags = {
+        **_stores(store),
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "kits": kits,
+        "mode": None if production is None else "production" if production else "development",
+        "public_url": public_url,
+    }
     try:
-        settings = Settings.model_validate({name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        leave(
-            "; ".join(_wrong_setting(str(wrong["loc"][0]), wrong["input"]) for wrong in error.errors()), ASKED_WRONGLY
-        )
-    try:
-        address = _free_address(settings)
-    except OSError as error:
-        reason = error.strerror or error
-        leave(
-            f"cannot listen on {settings.host}:{settings.port} ({reason}); choose another --port or --host.",
-            FAILED,
-        )
-    try:
-        asyncio.run(_run(settings, address))
+        settings = Settings(**flags)
+        running = load_kits(settings)
+        for kit in running:
+            settings.of(kit)
+        refuse_split_memory(settings)
+        if not settings.development:
+            refuse_missing(settings, running)
+        try:
+            address = free_address(settings)
+        except OSError as error:
+            place = f"{settings.host}:{settings.port}"
+            leave(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
+        asyncio.run(_open_once(settings, running))
+        if settings.development:
+            settings = _with_secrets(settings, running, flags)
+        run_workers(settings, address, lambda: _say_where(settings))
     except KeysteadError as error:
-        leave(str(error), ASKED_WRONGLY if isinstance(error, BadUrl | MissingExtra) else FAILED)
-
-
-def _wrong_setting(name: str, given: object) -> str:
-    """What is wrong with a setting. The store's URL is never repeated: it may carry a password."""
-    match name:
-        case "port":
-            return f"port: {given!r} is no number from 1 to 65535"
-        case "host":
-            return f"host: {given!r} is no address; write one such as 127.0.0.1"
-        case _:
-            return f"{name}: this is no URL of a store; write one such as sqlite:///keystead.db"
-
-
-def _free_address(settings: Settings) -> str:
-    """The host as an IP address, after making sure that the port is free.
-
-    Granian shares its port with any process that is willing to share; a second Keystead must be told instead.
-    """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)
-        probe.listen()
-    return str(address[0])
-
-
-async def _run(settings: Settings, address: str) -> None:
-    app = create_app(settings)
-    # The lifespan is run here and not by Granian, so that a store that cannot be opened is an error of this
-    # call, and so that the store is closed even when a connection does not end in time.
-    async with app.router.lifespan_context(app):
-        await _listen(app, address, settings.port)
+        _leave_with(error)
+    except WorkersEnded:
+        leave("the workers end as soon as they are started; the lines above say why.", FAILED)
     typer.echo("Keystead has stopped.")
 
 
-async def _listen(app: FastAPI, address: str, port: int) -> None:
-    server = Server(
-        app,
-        address=address,
-        port=port,
-        interface=Interfaces.ASGINL,
-        websockets=False,
-        log_level=LogLevels.error,
-    )
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, stopping.set)
-    serving = asyncio.create_task(server.serve())
+def _stores(given: Sequence[str] | None) -> dict[str, Any]:
+    """`--store URL` and `--store role=URL`."""
+    found: dict[str, Any] = {}
+    for one in given or ():
+        role, separator, url = one.partition("=")
+        if separator and role.isidentifier() and role != "default":
+            found.setdefault("stores", {})[role] = url
+        else:
+            found["store"] = url if separator and role == "default" else one
+    return found
+
+
+def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, Any]) -> Settings:
+    """The settings, with a key to seal with; where there is none, one is made and said."""
+    path = settings.secrets_path
+    if others_can_read(path):
+        typer.echo(f"keystead: others can read {path}; run chmod 600 {path}", err=True)
+    from keystead.server.kits import needs_seal
+
+    if settings.seal_keys is not None or not needs_seal(running):
+        return settings
     try:
-        await _until_it_listens(serving, address, port)
-        typer.echo(f"Keystead is running: open {_url(address, port)} (Ctrl-C stops it)")
-        stopped = asyncio.create_task(stopping.wait())
-        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-    finally:
-        # A request under way may end; a client that never finishes sending its own is not waited for.
-        server.stop()  # type: ignore[no-untyped-call]
-        await asyncio.wait((serving,), timeout=STOP_TIMEOUT_SECONDS)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = add_seal_key(path)
+    except OSError as error:
+        leave(f"cannot write {path} ({error.strerror or error}); set secrets_file, or KEYSTEAD_SEAL_KEYS.", FAILED)
+    if made:
+        typer.echo(f"Keystead has made a key to seal secrets with, in {path}: keep it private, and out of git.")
+    return Settings(**flags)
 
 
-async def _until_it_listens(serving: asyncio.Task[None], address: str, port: int) -> None:
-    """Granian does not say when it accepts connections, so one is tried until it is accepted."""
-    async with asyncio.timeout(START_TIMEOUT_SECONDS):
-        while not serving.done():
-            try:
-                _, writer = await asyncio.open_connection(_reachable(address), port)
-            except ConnectionError:
-                await asyncio.sleep(0.005)
-            else:
-                writer.close()
-                return
-    await serving
+async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
+    """What is wrong with a store is one sentence now, and not a worker that dies."""
+    from keystead.server.kits import opened_stores, refuse_misfits
+
+    async with opened_stores(settings) as stores:
+        refuse_misfits(running, stores)
 
 
-def _reachable(address: str) -> str:
-    """An address that a client on this machine can use, also when all addresses are listened on."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104
+def _say_where(settings: Settings) -> None:
+    behind = "" if settings.public_url is None else f"listening on {settings.internal_url}; "
+    typer.echo(f"Keystead is running: open {settings.origin} ({behind}Ctrl-C stops it)")
 
 
-def _url(address: str, port: int) -> str:
-    host = _reachable(address)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _leave_with(error: KeysteadError) -> NoReturn:
+    asked_wrongly = isinstance(error, BadUrl | MissingExtra | WrongSettings)
+    leave(str(error), ASKED_WRONGLY if asked_wrongly else FAILED)

@@ -28,6 +28,8 @@ class Cookie:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.base_name):
             raise BadValue(f"{self.base_name!r} is no name of a cookie; use letters, digits, - and _")
+        if self.base_name.startswith("__"):
+            raise BadValue(f"{self.base_name!r}: browsers read a prefix in it; write the name alone, such as 'sid'")
 
     @property
     def name(self) -> str:

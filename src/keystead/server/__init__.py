@@ -1,6 +1,19 @@
 """Keystead as a web application: settings in, a FastAPI application out."""
 
-from keystead.server.app import create_app
-from keystead.server.settings import Settings
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Settings", "create_app"]
+from keystead.server.settings import MissingSettings, Settings, WrongSettings
+
+if TYPE_CHECKING:
+    from keystead.server.app import create_app
+
+__all__ = ["MissingSettings", "Settings", "WrongSettings", "create_app"]
+
+
+def __getattr__(name: str) -> Any:
+    """The application is imported when it is asked for: commands that read settings need no web framework."""
+    if name == "create_app":
+        from keystead.server.app import create_app
+
+        return create_app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,104 +1,136 @@
-"""The application: it opens the store, answers `/healthz` and shows the start page."""
+"""The application: it opens stores and kits, and puts their routes, the health checks and the pages in place."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final
 
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse
-from pydantic import BaseModel
+from fastapi.responses import HTMLResponse
+from starlette.middleware import Middleware
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 import keystead
-from keystead import KeysteadError
-from keystead.server.middleware import SecurityHeaders
-from keystead.server.not_found import answer_not_found
+from keystead.errors import StoreUnavailable
+from keystead.kits.kit import Kit, Site
+from keystead.server.api_page import add_api_page
+from keystead.server.errors import ERROR_RESPONSES, add_error_answers
+from keystead.server.health import NOT_OPEN, health_router, problems
+from keystead.server.kits import load_kits, opened_kits, opened_stores
+from keystead.server.middleware import BodyLimit, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
+from keystead.server.routes import KitHealth, plain_routes, templates_by_endpoint
 from keystead.server.settings import Settings
 from keystead.server.start_page import render_start_page
-from keystead.stores.base import Store
+from keystead.server.templates import render
 
-HEALTH_TIMEOUT_SECONDS: Final = 3.0
-_STATIC = Path(__file__).parent / "pages" / "static"
-
-
-class Health(BaseModel):
-    """What `/healthz` answers. `store` is "ok", or one sentence on why it does not answer."""
-
-    status: Literal["ok", "unavailable"]
-    store: str
+_STATIC: Final = Path(__file__).parent / "pages" / "static"
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application for these settings.
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
-    The store is opened when the application starts and closed when it ends; an error in opening it is raised
-    from the application's lifespan as the store raised it.
+
+def create_app(
+    settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms: Callable[[], int] = _now_ms
+) -> FastAPI:
+    """The application for these settings, with these kits, or those that the settings name.
+
+    Stores and kits are opened when the application starts and closed when it ends; an error in opening one is raised
+    from the application's lifespan as the store raised it. Raises `WrongSettings` where a kit cannot be found or its
+    table is wrong. `now_ms` is a clock for tests.
     """
+    running = load_kits(settings) if kits is None else list(kits)
+    for kit in running:
+        settings.of(kit)  # or raise what is wrong with its table
+    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
+    # Imported here, by whoever answers requests: see the module.
+    from keystead.server.metrics import Metrics
+
+    metrics = Metrics(settings.mode) if settings.metrics else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with keystead.connect(settings.store) as store:
-            app.state.store = store
-            yield
+        async with opened_stores(settings, metrics) as stores:
+            app.state.stores = stores
+            async with opened_kits(running, stores, settings, site) as services:
+                app.state.kits = services
+                app.state.opened = True
+                try:
+                    yield
+                finally:
+                    app.state.opened = False
 
-    # FastAPI's own API pages load scripts from another host, so they are off.
     app = FastAPI(
         title="Keystead",
         version=keystead.__version__,
+        description="Key documents that run. Every answer that is no success has the shape of `ErrorAnswer`.",
         lifespan=lifespan,
+        # FastAPI's own pages load scripts from another host; ours is in `api_page`.
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(Record, metrics=metrics),
+            Middleware(Forwarded, allow=settings.forwarded_allow),
+            Middleware(SecurityHeaders),
+            Middleware(Guard),
+            Middleware(Head),
+            Middleware(TimeLimit, seconds=settings.request_timeout / 1000),
+            Middleware(BodyLimit, max_bytes=settings.max_body),
+        ],
     )
-    app.add_middleware(SecurityHeaders)
+    app.state.settings = settings
+    app.state.running = running
+    app.state.stores = {}
+    app.state.kits = {}
+    app.state.opened = False
+
+    add_error_answers(app)
+    app.include_router(health_router())
+    if metrics is not None:
+        _add_metrics(app, metrics.page)
+    routers = [kit.router() for kit in running]
+    app.router.routes.append(KitHealth(route for router in routers for route in plain_routes(router.routes)))
+    for kit, router in zip(running, routers, strict=True):
+        app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
+    add_api_page(app)
+    app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
-    app.add_exception_handler(404, answer_not_found)
-    app.add_api_route("/", _start_page, methods=["GET", "HEAD"], include_in_schema=False)
-    app.add_api_route(
-        "/healthz",
-        _healthz,
-        methods=["GET"],
-        operation_id="healthz",
-        summary="Is the store answering?",
-        response_model=Health,
-        response_description="The store answers.",
-        responses={503: {"model": Health, "description": "The store does not answer; `store` says why."}},
-    )
-    # Apart, for an operation of the OpenAPI document has one method and an id of its own.
-    app.add_api_route("/healthz", _healthz, methods=["HEAD"], include_in_schema=False)
+    app.state.templates = templates_by_endpoint(app)
     return app
 
 
-def _store(request: Request) -> Store:
-    store: Store = request.app.state.store
-    return store
+async def _refuse_unopened(request: Request) -> None:
+    """A route of a kit can only answer once its service is open."""
+    if not request.app.state.opened:
+        raise StoreUnavailable(NOT_OPEN)
 
 
-OpenStore = Annotated[Store, Depends(_store)]
+async def _start_page(request: Request) -> HTMLResponse:
+    state = request.app.state
+    found = await problems(state, list(state.settings.store_urls))
+    page = render_start_page(state, found, str(request.base_url))
+    return HTMLResponse(page, headers={"cache-control": "no-store"})
 
 
-async def _start_page(request: Request, store: OpenStore) -> HTMLResponse:
-    problem = await _problem_of(store)
-    return HTMLResponse(render_start_page(store, problem, str(request.base_url)), headers={"cache-control": "no-store"})
+def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:
+    from keystead.server.metrics import CONTENT_TYPE
 
+    async def metrics() -> Response:
+        """The numbers of all workers, in the text form of Prometheus."""
+        return Response(page(), media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
-async def _healthz(store: OpenStore) -> JSONResponse:
-    """200 when the store answers a cheap command in time, 503 with one sentence otherwise."""
-    problem = await _problem_of(store)
-    status, health = (200, Health(status="ok", store="ok"))
-    if problem:
-        status, health = (503, Health(status="unavailable", store=problem))
-    return JSONResponse(health.model_dump(), status_code=status, headers={"cache-control": "no-store"})
-
-
-async def _problem_of(store: Store) -> str | None:
-    """Why the store does not answer, in one sentence without secrets; None when it does."""
-    try:
-        async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
-            await store.run([("TIME",)])
-    except KeysteadError as error:
-        return str(error)
-    except TimeoutError:
-        return f"The store did not answer within {HEALTH_TIMEOUT_SECONDS:g} seconds."
-    return None
+    app.add_api_route(
+        "/metrics",
+        metrics,
+        methods=["GET"],
+        operation_id="metrics",
+        tags=["server"],
+        summary="Numbers for Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The metrics."}},
+    )

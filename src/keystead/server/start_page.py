@@ -1,10 +1,13 @@
-"""The start page: what is running, what to try first, what its store guarantees, and the commands it understands."""
+"""The start page: which kits run on which stores, what to try first, what the store promises and understands."""
 
 import dataclasses
-from collections.abc import Set
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
 
+from keystead.kits.kit import Example, Kit
 from keystead.server.first_steps import first_steps
+from keystead.server.routes import plain_routes
+from keystead.server.settings import Settings
 from keystead.server.templates import TEMPLATES
 from keystead.stores.base import Store
 from keystead.stores.commands import TABLE, Spec
@@ -20,16 +23,55 @@ class Row(NamedTuple):
     doc: str
 
 
-def render_start_page(store: Store, problem: str | None, home: str) -> str:
-    """The page as HTML. `problem` says why the store does not answer, or is None; `home` is the page's own URL."""
+class StoreRow(NamedTuple):
+    """A store, the roles it has, and why it does not answer."""
+
+    roles: str
+    url: str
+    problem: str | None
+
+
+class KitCard(NamedTuple):
+    """A kit that runs, as the page shows it."""
+
+    name: str
+    doc: str
+    route_count: int
+    stores: str  # where its families live, where that is not the default
+    examples: Sequence[Example]
+
+
+def render_start_page(state: Any, problems: Mapping[str, str | None], home: str) -> str:
+    """The page as HTML. `problems` says of each role why its store does not answer; `home` is the page's own URL."""
+    settings: Settings = state.settings
+    stores = _stores(state, problems)
+    default = state.stores.get("default")
     return TEMPLATES.get_template("start.html").render(
-        store_url=store.url,
-        problem=problem,
-        first_steps=first_steps(store.url, home),
-        guarantees=_guarantees(store),
+        mode=settings.mode,
+        metrics=settings.metrics,
+        stores=stores,
+        problem=next((row.problem for row in stores if row.problem), None),
+        kits=[_card(kit, settings) for kit in state.running],
+        first_steps=first_steps(default.url if default else "memory://", home),
+        guarantees=_guarantees(default) if default else [],
         commands=_commands_by_subject(),
         command_count=len(TABLE),
     )
+
+
+def _stores(state: Any, problems: Mapping[str, str | None]) -> list[StoreRow]:
+    """Each store once, with all its roles. One that is not open yet has no URL that could be shown."""
+    roles: dict[str, list[str]] = {}
+    for role, store in state.stores.items():
+        roles.setdefault(store.url, []).append(role)
+    rows = [StoreRow(", ".join(names), url, problems.get(names[0])) for url, names in roles.items()]
+    return rows or [StoreRow("default", "", problems.get("default"))]
+
+
+def _card(kit: Kit, settings: Settings) -> KitCard:
+    roles = sorted({family.role for family in kit.keyspace.families.values()} & settings.stores.keys())
+    routes = len({route.path for route in plain_routes(kit.router().routes)})
+    return KitCard(kit.name, kit.doc, routes, ", ".join(roles), kit.examples)
 
 
 def _guarantees(store: Store) -> list[Row]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hmac
+import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from pydantic import BaseModel, Field
 from keystead.errors import CapReached
 from keystead.kits.kit import service_of
 from keystead.kits.login.service import Finished, Login, LoginRefused, Unconfirmed, not_logged_in
+from keystead.kits.login.service.secret import same
 from keystead.kits.refusal import Refusal
 from keystead.parts.cookies import Cookie
 
@@ -34,6 +36,7 @@ STATUS: Final[Mapping[str, int]] = {
     "TRY_AGAIN": 503,
     "PROVIDER_REFUSED": 401,
     "PROVIDER_UNAVAILABLE": 502,
+    "CONFIRMATION_REQUIRED": 409,
     "CLAIM_TOKEN_REQUIRED": 401,
     "CLAIM_TOKEN_WRONG": 403,
     "NOT_FOUND": 404,
@@ -159,6 +162,12 @@ class Visit:
         return self.request.client.host if self.request.client else ""
 
     @property
+    def is_form(self) -> bool:
+        """Whether a form of a page was sent, so that a page answers it."""
+        kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return kind == "application/x-www-form-urlencoded" and not self.wants_json
+
+    @property
     def session_seconds(self) -> int:
         return self.login.settings.policy.absolute_ms // 1000
 
@@ -167,13 +176,27 @@ class Visit:
 
     def refuse_foreign(self, csrf: str | None) -> None:
         """Let only requests through that pages of this site make: by where they come from, or by the double submit."""
+        is_own = self.refuse_other_origins()
         given = csrf or self.request.headers.get("x-csrf-token")
         kept = self.read(self.csrf)
+        matches = given is not None and _is_csrf(given) and kept is not None and same(given, kept)
+        if not (is_own if given is None else matches):
+            raise _foreign()
+
+    def refuse_other_origins(self) -> bool:
+        """Let no request through that pages of other sites make; whether it says that it comes from one of this site.
+
+        A request that does not say where it comes from is not made by a page.
+        """
         came_from = self.request.headers.get("origin") or _origin_of(self.request.headers.get("referer"))
-        is_own = came_from is not None and came_from == self.login.site.public_url
-        matches = bool(given and kept) and hmac.compare_digest((given or "").encode(), (kept or "").encode())
-        if (came_from is not None and not is_own) or (given is not None and not matches) or not (is_own or matches):
-            raise Refusal(403, "CSRF", "this request does not come from a page of this site; load the page again")
+        if came_from is not None and came_from != self.login.site.public_url:
+            raise _foreign()
+        return came_from is not None
+
+    def csrf_token(self) -> str:
+        """The token that this browser has, or a new one where it has none that we made."""
+        kept = self.read(self.csrf)
+        return kept if kept is not None and _is_csrf(kept) else secrets.token_urlsafe(32)
 
     def answer(self, body: BaseModel, *cookies: str, status: int = 200) -> Response:
         response = JSONResponse(body.model_dump(), status, headers=_NO_STORE)
@@ -211,27 +234,36 @@ def _wants_json(request: Request) -> bool:
 def _origin_of(url: str | None) -> str | None:
     if not url:
         return None
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as http://[, which is no page of ours
+        return "null"
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_csrf(token: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9_-]{43}", token) is not None
+
+
+def _foreign() -> Refusal:
+    return Refusal(403, "CSRF", "this request does not come from a page of this site; load the page again")
 
 
 async def _field(request: Request, name: str) -> str | None:
     """A field of a small body, JSON or form; None: it is not there. A body that is neither holds no field."""
-    if int(request.headers.get("content-length") or 0) > _FORM_MAX_BYTES:
-        return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
-    if not body:
+    if not body or len(body) > _FORM_MAX_BYTES:
         return None
     found: Any = None
-    if kind == "application/x-www-form-urlencoded":
-        found = parse_qs(body.decode("utf-8", "replace"), max_num_fields=50).get(name, [None])[0]
-    else:
-        try:
-            told = await request.json()
-        except ValueError:
-            raise Refusal(400, "BAD_REQUEST", "the body is no JSON") from None
-        found = told.get(name) if isinstance(told, dict) else None
+    try:
+        if kind == "application/x-www-form-urlencoded":
+            found = parse_qs(body.decode("utf-8", "replace"), max_num_fields=50).get(name, [None])[0]
+        else:
+            told = json.loads(body)
+            found = told.get(name) if isinstance(told, dict) else None
+    except (ValueError, RecursionError):  # no JSON, too many fields, or nested too deep
+        raise Refusal(400, "BAD_REQUEST", "the body cannot be read") from None
     if found is not None and not isinstance(found, str):
         raise Refusal(400, "BAD_REQUEST", f"{name} is a text")
     return found
@@ -331,7 +363,7 @@ async def _page(visit: Visiting) -> Response:
     async with _refusals():
         await visit.count("sessions")
         live = await visit.login.session(visit.token)
-        csrf = visit.read(visit.csrf) or secrets.token_urlsafe(32)
+        csrf = visit.csrf_token()
         values: dict[str, Any] = {"providers": visit.login.providers, "csrf": csrf, "gone": None, "live": None}
         cookies = [visit.csrf.set(csrf)]
         if live:
@@ -351,7 +383,7 @@ async def _csrf(visit: Visiting) -> Response:
     """The same value comes as a cookie; send it back as `csrf` in the body, or in the header x-csrf-token."""
     async with _refusals():
         await visit.count("csrf")
-    token = visit.read(visit.csrf) or secrets.token_urlsafe(32)
+    token = visit.csrf_token()
     return visit.answer(CsrfAnswer(token=token), visit.csrf.set(token))
 
 
@@ -414,16 +446,15 @@ async def _callback(
         if error is not None:
             return await _refused(visit, provider, state, error)
         done = await visit.login.callback(
-            provider, code=code, state=state, iss=iss, browser=visit.read(visit.browser), token=visit.token
+            provider,
+            code=code,
+            state=state,
+            iss=iss,
+            browser=visit.read(visit.browser),
+            token=visit.token,
+            can_ask=not visit.wants_json,
         )
     if isinstance(done, Unconfirmed):
-        if visit.wants_json:
-            raise Refusal(
-                409,
-                "CONFIRMATION_REQUIRED",
-                "this browser lost the cookie of the login; start again",
-                headers=_NO_STORE,
-            )
         cookie = visit.browser.set(done.browser, LOGIN_SECONDS)
         return visit.page(
             "login/confirm.html",
@@ -451,7 +482,8 @@ def _finished(visit: Visit, done: Finished) -> Response:
 
 async def _refused(visit: Visit, provider: str, state: str | None, error: str) -> Response:
     to, word = await visit.login.refused_by_provider(provider, state, error)
-    target = f"{to}{'&' if '?' in to else '?'}{quote(provider)}_oauth_error={quote(word)}"
+    path, mark, fragment = to.partition("#")
+    target = f"{path}{'&' if '?' in path else '?'}{quote(provider)}_oauth_error={quote(word)}{mark}{fragment}"
     if visit.wants_json:
         raise Refusal(
             400,
@@ -473,9 +505,10 @@ async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
 
 
 async def _claim(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Response:
+    visit.refuse_other_origins()
     async with _refusals():
         await visit.count("claim")
-        token = await visit.login.claim(provider, body.state, visit.read(visit.bridge))
+        token = await visit.login.claim(provider, body.state, visit.read(visit.bridge), visit.token)
     cookies = visit.sid.set(token, visit.session_seconds), visit.bridge.clear()
     return visit.answer(ClaimedAnswer(), *cookies)
 
@@ -492,18 +525,24 @@ async def _logout(visit: Visiting) -> Response:
 async def _logout_all(visit: Visiting) -> Response:
     """Ends every session of the user, this one too. The login must be recent."""
     visit.refuse_foreign(await _field(visit.request, "csrf"))
-    async with _refusals():
-        await visit.count("logout")
-        ended = await visit.login.logout_all(visit.token)
+    try:
+        async with _refusals():
+            await visit.count("logout")
+            ended = await visit.login.logout_all(visit.token)
+    except Refusal as refusal:
+        return _again(visit, refusal)
     return _after_form(visit, EndedAnswer(ended=ended), visit.sid.clear())
 
 
 async def _logout_others(visit: Visiting) -> Response:
     """Ends every session of the user but this one. The login must be recent."""
     visit.refuse_foreign(await _field(visit.request, "csrf"))
-    async with _refusals():
-        await visit.count("logout")
-        ended = await visit.login.logout_others(visit.token)
+    try:
+        async with _refusals():
+            await visit.count("logout")
+            ended = await visit.login.logout_others(visit.token)
+    except Refusal as refusal:
+        return _again(visit, refusal)
     return _after_form(visit, EndedAnswer(ended=ended))
 
 
@@ -527,19 +566,26 @@ async def _sessions(visit: Visiting) -> Response:
 async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Response:
     """Of another session than this one only after a recent login. An id that is none of the user's ends nothing."""
     visit.refuse_foreign(await _field(visit.request, "csrf"))
-    async with _refusals():
-        await visit.count("sessions")
-        own = await visit.login.session(visit.token)
-        ended = await visit.login.end(visit.token, id)
+    try:
+        async with _refusals():
+            await visit.count("sessions")
+            own = await visit.login.session(visit.token)
+            ended = await visit.login.end(visit.token, id)
+    except Refusal as refusal:
+        return _again(visit, refusal)
     cookies = [visit.sid.clear()] if own and own.id == id else []
     return _after_form(visit, EndedAnswer(ended=int(ended)), *cookies)
 
 
 def _after_form(visit: Visit, body: BaseModel, *cookies: str) -> Response:
-    kind = visit.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/x-www-form-urlencoded" and not visit.wants_json:
-        return visit.goes_on("/login", *cookies)
-    return visit.answer(body, *cookies)
+    return visit.goes_on("/login", *cookies) if visit.is_form else visit.answer(body, *cookies)
+
+
+def _again(visit: Visit, refusal: Refusal) -> Response:
+    """Whoever pressed a button and must log in again first is led there."""
+    if refusal.code != "LOGIN_AGAIN" or not visit.is_form:
+        raise refusal
+    return visit.page("login/again.html", status=refusal.status, start=refusal.more["startUrl"])
 
 
 def _ms(moment: datetime) -> int:

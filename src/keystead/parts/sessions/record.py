@@ -97,4 +97,8 @@ class Ended(BaseModel):
 class Successor(BaseModel):
     """Where a session went when its token was rotated."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     sid: str
+    until: EpochMs
+    """from when on the old token counts no more"""

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, cast
+from typing import Any, Generic, NamedTuple, cast
 
-from keystead.errors import BadDeclaration, BadValue, CapReached, Contended, Unreadable
+from pydantic import ValidationError
+
+from keystead.errors import (
+    BadDeclaration,
+    BadKey,
+    BadValue,
+    CapReached,
+    Contended,
+    DoesNotFit,
+    KeysteadError,
+    StoreUnavailable,
+    Unreadable,
+    WrongKind,
+)
 from keystead.parts.sessions.policy import Policy
 from keystead.parts.sessions.record import Ended, Gone, Live, New, Reason, S, Successor
 from keystead.parts.sessions.token import SECRET_BYTES, id_of, named_by, new_token
 from keystead.schema.family import Bound
 from keystead.schema.kinds.value import ValueKey
+from keystead.schema.lifetime import After, Sliding, in_words
+from keystead.schema.listing import PRUNE_FROM
+from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
 from keystead.schema.times import deadline_ms
 from keystead.stores import TABLE, Call, Command, Reply, Step, at_most, holds, required
 
-_ATTEMPTS = 64  # logins of one user at one moment that may come between before a login gives up
+_ATTEMPTS = 64  # logins or changes of one user at one moment that may come between before one gives up
+_ROTATIONS = 8  # rotations within one grace that a token from before them is followed through
 _AT_ONCE = 200
 _GET, _SISMEMBER = TABLE["GET"], TABLE["SISMEMBER"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT = frozenset({"created_at", "last_seen_at"})
+
+
+class _Sorted(NamedTuple):
+    """The entries of a user's Set, by what they name."""
+
+    alive: list[Live[Any]]
+    dead: list[str]
+    unreadable: list[str]
 
 
 class Sessions(Generic[S]):
@@ -36,8 +63,9 @@ class Sessions(Generic[S]):
         sessions = Sessions(keys.session, Policy(idle="1h", absolute="24h", cap=3))
 
     `successors` and `ends`, two further families, are optional: with the first, requests under way may come with the
-    old token for a moment after a rotation; with the second, whoever was evicted or revoked is told so.
-    `new_secret` is for tests.
+    old token for a moment after a rotation, also to log out; with the second, whoever was evicted or revoked is told
+    so. Without a policy it is the usual one, with deadlines no longer than the families live. `new_secret` is for
+    tests. Raises BadDeclaration where the families cannot keep what the policy says.
     """
 
     def __init__(
@@ -50,9 +78,9 @@ class Sessions(Generic[S]):
         new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
     ) -> None:
         relation = _index_relation(family)
-        self.policy = policy or Policy()
         self._family = family
         self._index = family.related(relation.target)
+        self.policy = policy or _usual_policy(family, self._index)
         self._user_field = _user_field(family, relation)
         self._successors = successors
         self._ends = ends
@@ -61,53 +89,60 @@ class Sessions(Generic[S]):
         self._one_step = family.store.guarantees.atomic == "any keys"
         self._idle_ms, self._absolute_ms = self.policy.idle_ms, self.policy.absolute_ms
         self._touch_every_ms = self.policy.touch_every_ms
+        _refuse_unfit(self.policy, family, self._index, successors, ends)
 
     # --- logins --------------------------------------------------------------------------------------------
 
     async def create(self, session: S) -> New[S]:
-        """Make a session for the user that it names. Three round trips, or four where one must make room.
+        """Make a session for the user that it names. Two round trips; where room must be made, three and cleaning up.
 
         Beyond the cap the session whose login is longest ago is evicted, or CapReached is raised, as the policy says;
         of any number of logins at one moment exactly so many are alive afterwards. A login never takes over what a
         browser sends: the token is always new, and nothing that is there is written over.
         """
-        now = self._now()
-        session = session.model_copy(update={"created_at": now, "last_seen_at": now})
         user = self._user_of(session)
-        for _ in range(_ATTEMPTS):
-            evicted = await self._in_the_way(user)
+        for attempt in range(_ATTEMPTS):
+            dead, evicted = await self._in_the_way(user)
+            # The clock is read after the list, so that whoever is on it logged in before.
+            now = self._now()
+            session = session.model_copy(update={"created_at": now, "last_seen_at": now})
             token = new_token(self._new_secret(), user)
             sid = id_of(token)
-            taking_out = [required(("SREM", self._list(user), one)) for one in evicted]
-            if await self._admit(user, sid, session, [*self._room(user, len(evicted)), *taking_out]):
+            leaving = [*dead, *evicted]
+            taking_out = [required(("SREM", self._list(user), one)) for one in leaving]
+            count = await self._admit(user, sid, session, [*self._room(user, len(leaving)), *taking_out])
+            if count:
                 await self._discard(evicted, "evicted")
+                await self._discard(dead)
+                await self._upkeep(user, count)
                 return New(token, sid, session, tuple(evicted))
+            await _apart(attempt)
         raise Contended("too many logins of one user at the same moment; try again")
 
     async def rotate(self, token: str) -> New[S] | Gone:
         """Exchange the token for a new one; the session goes on, with its login and its absolute deadline.
 
-        The old token counts no more, except that requests under way may read with it for `policy.grace`; it cannot
+        The old token counts no more, except that requests under way may come with it for `policy.grace`; it cannot
         be rotated again. One atomic step: at each moment exactly one of both is listed.
         """
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             found = await self._found(token)
             if isinstance(found, Gone):
                 return found
             live, raw = found
             if live.aged:
                 return Gone("unknown")
+            if self._now_ms() >= live.ends_at_ms:
+                continue  # its time ran out since it was read: the next look ends it
             session = live.session.model_copy(update={"last_seen_at": self._now()})
             new = new_token(self._new_secret(), live.user)
-            sid = id_of(new)
-            guards: list[Step] = [required(("SREM", self._list(live.user), live.id))]
-            if self._one_step:  # what another request wrote meanwhile must not be lost
-                guards.insert(0, holds(self._key(live.id), raw))
-            after: list[Step] = [("DEL", self._key(live.id))]
-            if self._successors is not None:
-                after += self._successors(live.id).set(Successor(sid=sid)).steps
-            if await self._admit(live.user, sid, session, guards, after):
-                return New(new, sid, session)
+            if await self._moved(live, raw, id_of(new), session):
+                if not self._one_step:
+                    session = await self._caught_up(live, raw, new, session)
+                if self._family.family.owns:
+                    await self._discard([live.id])
+                return New(new, id_of(new), session)
+            await _apart(attempt)
         raise Contended("the session was changed again and again while it was rotated; try again")
 
     # --- requests ------------------------------------------------------------------------------------------
@@ -121,16 +156,26 @@ class Sessions(Generic[S]):
         if isinstance(found, Gone):
             return found
         live, raw = found
-        if self._now_ms() - _ms(live.session.last_seen_at) >= self._touch_every_ms and not live.aged:  # type: ignore[attr-defined]
-            return await self._touched(live, raw)
-        return live
+        if self._now_ms() - _ms(live.session.last_seen_at) < self._touch_every_ms or live.aged:  # type: ignore[attr-defined]
+            return live
+        noted = await self._noted(live, raw)
+        if noted is not None:
+            return noted
+        # Somebody changed, rotated or ended it meanwhile. If it is alive, the next request notes that it was used.
+        again = await self._found(token)
+        return again if isinstance(again, Gone) else again[0]
 
     async def touch(self, token: str) -> bool:
         """Note that the session was used, now. False: it is not alive, and stays so. Two round trips."""
-        found = await self._found(token)
-        if isinstance(found, Gone) or found[0].aged:
-            return False
-        return bool(await self._touched(*found, must=True))
+        for attempt in range(_ATTEMPTS):
+            found = await self._found(token)
+            if isinstance(found, Gone):
+                return False
+            noted = await self._noted(*found)
+            if noted is not None:
+                return bool(noted)
+            await _apart(attempt)
+        raise Contended("the session was changed by others again and again; try again")
 
     async def change(self, token: str, function: Callable[[S], S]) -> Live[S] | Gone:
         """Change what the session holds. `function` gets the newest state and may be called several times.
@@ -138,7 +183,7 @@ class Sessions(Generic[S]):
         Two requests that change different fields both succeed. Nothing that has ended is written. Its user, the time
         of its login and of its last use stay as they are.
         """
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             found = await self._found(token)
             if isinstance(found, Gone):
                 return found
@@ -147,14 +192,31 @@ class Sessions(Generic[S]):
             changed = function(live.session).model_copy(update=fixed)
             if await self._replace(live, raw, changed):
                 return Live(live.id, live.user, changed, live.ends_at_ms, live.aged)
+            await _apart(attempt)
         raise Contended("the session was changed by others again and again; try again")
 
     async def update(self, token: str, **fields: Any) -> Live[S] | Gone:
-        """Change some fields of the session and leave the others as they are, whoever changes those meanwhile."""
+        """Change some fields of the session and leave the others as they are, whoever changes those meanwhile.
+
+        Raises BadValue for a field that it does not have or that is not for you to change, and for a value that does
+        not fit.
+        """
         unknown = fields.keys() - self._family.family.field_names
         if unknown:
             raise BadValue(f"the session has no field {min(unknown)!r}")
-        return await self.change(token, lambda session: session.model_validate({**dict(session), **fields}))
+        kept = fields.keys() & {*_KEPT, self._user_field}
+        if kept:
+            raise BadValue(f"{min(kept)!r} of a session stays as it is; log in again for another one")
+
+        def changed(session: S) -> S:
+            try:
+                return session.model_validate({**dict(session), **fields}, by_name=True)
+            except ValidationError as error:
+                # The fields only: what was given may be a secret.
+                names = sorted({str(one["loc"][0]) if one["loc"] else "?" for one in error.errors()})
+                raise BadValue(f"the session does not take what was given for {', '.join(names)}") from None
+
+        return await self.change(token, changed)
 
     # --- ends ----------------------------------------------------------------------------------------------
 
@@ -166,12 +228,16 @@ class Sessions(Generic[S]):
         named = named_by(token)
         if named is None:
             return False
-        ended = await self._end(named.user, [named.id])
-        if not ended and self._successors is not None:
-            successor = await self._successors(named.id).consume()
-            if successor is not None:
-                ended = await self._end(named.user, [successor.sid])
-        return bool(ended)
+        sid = named.id
+        with suppress(BadKey, Unreadable, WrongKind):  # no user has this name, or what is stored leads nowhere
+            for _ in range(_ROTATIONS):
+                if await self._end(named.user, [sid]):
+                    return True
+                successor, _why = await self._traces(sid)
+                if successor is None:
+                    return False
+                sid = successor
+        return False
 
     async def revoke_id(self, user: str, id: str) -> bool:
         """End one session of a user by the id that a listing shows. False: that user has no such session."""
@@ -182,53 +248,48 @@ class Sessions(Generic[S]):
 
         None ends where this one is not alive itself.
         """
-        found = await self._found(token)
-        if isinstance(found, Gone):
-            return 0
-        live, _ = found
-        name = self._list(live.user)
-        outcome = await self._store.atomically(
-            [
-                required(("SISMEMBER", name, live.id)),
-                ("SMEMBERS", name),
-                ("DEL", name),
-                ("SADD", name, live.id),
-                *self._renewal(live.user),
-            ]
-        )
-        if not outcome:
-            return 0
-        others = [one for one in _texts(outcome.replies[1]) if one != live.id]
-        await self._discard(others, "revoked")
-        return len(others)
+        for _ in range(_ATTEMPTS):
+            found = await self._found(token)
+            if isinstance(found, Gone):
+                return 0
+            live, _raw = found
+            name = self._list(live.user)
+            outcome = await self._store.atomically(
+                [
+                    required(("SISMEMBER", name, live.id)),
+                    ("SMEMBERS", name),
+                    ("DEL", name),
+                    ("SADD", name, live.id),
+                    *self._renewal(live.user),
+                ]
+            )
+            if outcome:
+                others = [one for one in _texts(outcome.replies[1]) if one != live.id]
+                await self._discard(others, "revoked")
+                return len(others)
+            # It was rotated or ended since it was read: the next look says which.
+        raise Contended("the session was rotated again and again; try again")
 
     async def revoke_all(self, user: str) -> int:
         """End all sessions of a user; how many there were. One atomic write, which needs no list to be complete.
 
         A login at the same moment is either before it, and ended, or after it, and alive.
         """
-        name = self._list(user)
-        outcome = await self._store.atomically([("SMEMBERS", name), ("DEL", name)])
-        ended = _texts(outcome.replies[0])
-        await self._discard(ended, "revoked")
-        return len(ended)
+        return await self._emptied(self._list(user))
 
     async def revoke_everyone(self) -> AsyncIterator[tuple[str, int]]:
-        """End every session there is: yields each user and how many they had, as they end.
+        """End every session there is: yields each user and how many they had, as they end. So go through all of it.
 
         A login that comes while this goes through the users may or may not be ended.
         """
         async for key in self._index.scan():
-            user = str(next(iter(key.values.values())))
-            yield user, await self.revoke_all(user)
+            yield str(next(iter(key.values.values()))), await self._emptied(key.key)
 
     async def list_for(self, user: str) -> list[Live[S]]:
         """The sessions of a user that are alive, the latest login first; what has ended is taken off the list."""
-        members = _texts((await self._store.run([("SMEMBERS", self._list(user))]))[0])
-        alive, dead = await self._sorted_out(user, members)
-        if dead:
-            await self._end(user, dead)
-        return sorted(alive, key=lambda live: (-_ms(live.session.created_at), live.id))  # type: ignore[attr-defined]
+        found = await self._sorted_out(user, await self._listed(user))
+        await self._end(user, found.dead)
+        return sorted(found.alive, key=lambda live: (-_ms(live.session.created_at), live.id))
 
     # --- one session ---------------------------------------------------------------------------------------
 
@@ -236,19 +297,25 @@ class Sessions(Generic[S]):
         named = named_by(token)
         if named is None:
             return Gone("unknown")
-        found = await self._read(named.user, named.id)
-        if isinstance(found, Gone) and found.reason == "unknown":
-            return await self._elsewhere(named.user, named.id)
+        try:
+            found = await self._read(named.user, named.id)
+            if isinstance(found, Gone) and found.reason == "unknown":
+                return await self._elsewhere(named.user, named.id)
+        except BadKey:  # no user can have this name
+            return Gone("unknown")
         return found
 
     async def _read(self, user: str, sid: str, *, aged: bool = False) -> tuple[Live[S], bytes] | Gone:
         key, member = self._key(sid), sid.encode()
-        raw, listed = await self._store.run(
-            [
-                cast("Command", Call(_GET, [key.encode()], None)),
-                cast("Command", Call(_SISMEMBER, [self._list(user).encode(), member], None)),
-            ]
-        )
+        try:
+            raw, listed = await self._store.run(
+                [
+                    cast("Command", Call(_GET, [key.encode()], None)),
+                    cast("Command", Call(_SISMEMBER, [self._list(user).encode(), member], None)),
+                ]
+            )
+        except WrongKind:
+            return Gone("unreadable")
         if raw is None or not listed:
             return Gone("unknown")
         live = self._live(user, sid, raw, aged)
@@ -260,15 +327,30 @@ class Sessions(Generic[S]):
 
     async def _elsewhere(self, user: str, sid: str) -> tuple[Live[S], bytes] | Gone:
         """For a token that names no session: was it rotated a moment ago, and if not, why did it end?"""
+        try:
+            for _ in range(_ROTATIONS):
+                successor, end = await self._traces(sid)
+                if successor is None:
+                    return Gone(end.reason if end is not None else "unknown")
+                sid = successor
+                found = await self._read(user, sid, aged=True)
+                if not isinstance(found, Gone) or found.reason != "unknown":
+                    return found
+        except (Unreadable, WrongKind):
+            return Gone("unreadable")
+        return Gone("unknown")
+
+    async def _traces(self, sid: str) -> tuple[str | None, Ended | None]:
+        """What is left of a session that is not listed: the id that it went on with, and why it ended."""
         asked = [
             self._successors(sid).get() if self._successors else None,
             self._ends(sid).get() if self._ends else None,
         ]
         answers = iter(await self._family.keyspace.run(*(one for one in asked if one is not None)))
         successor, end = (next(answers) if one is not None else None for one in asked)
-        if successor is not None:
-            return await self._read(user, successor.sid, aged=True)
-        return Gone(end.reason if end is not None else "unknown")
+        if successor is not None and self._now_ms() >= _ms(successor.until):
+            successor = None
+        return (None if successor is None else successor.sid), end
 
     def _live(self, user: str, sid: str, raw: bytes, aged: bool = False) -> Live[S] | Gone:
         try:
@@ -283,16 +365,17 @@ class Sessions(Generic[S]):
             return Gone("expired")
         return Live(sid, user, session, ends_at_ms, aged)
 
-    async def _touched(self, live: Live[S], raw: bytes, *, must: bool = False) -> Live[S] | Gone:
-        """The session with `last_seen_at` now. Where another request changed it meanwhile, that one saw it, too."""
-        session = live.session.model_copy(update={"last_seen_at": self._now()})
-        if await self._replace(live, raw, session):
-            ends_at_ms = min(self._now_ms() + self._idle_ms, _ms(cast("Any", session).created_at) + self._absolute_ms)
-            return Live(live.id, live.user, session, ends_at_ms)
-        again = await self._read(live.user, live.id)
-        if isinstance(again, Gone):
-            return again
-        return await self._touched(*again) if must and again[1] != raw else again[0]
+    async def _noted(self, live: Live[S], raw: bytes) -> Live[S] | Gone | None:
+        """The session with `last_seen_at` now. None: it was changed, rotated or ended since it was read."""
+        now_ms = self._now_ms()
+        if now_ms >= live.ends_at_ms:  # its time ran out since it was read: a late note must not bring it back
+            await self._end(live.user, [live.id])
+            return Gone("expired")
+        session = live.session.model_copy(update={"last_seen_at": _moment(now_ms)})
+        if not await self._replace(live, raw, session):
+            return None
+        ends_at_ms = min(now_ms + self._idle_ms, _ms(cast("Any", session).created_at) + self._absolute_ms)
+        return Live(live.id, live.user, session, ends_at_ms, live.aged)
 
     async def _replace(self, live: Live[S], raw: bytes, session: S) -> bool:
         """Write the record if nobody did since it was read, and if it is still listed."""
@@ -308,79 +391,157 @@ class Sessions(Generic[S]):
             return False
         return bool(await self._store.atomically([holds(key, raw), write]))
 
+    async def _moved(self, live: Live[S], raw: bytes, sid: str, session: S) -> bool:
+        """Put the session under another id. False: it was changed or ended since it was read, so nothing was done."""
+        old = self._key(live.id)
+        write = self._birth(sid, session)
+        swap: list[Step] = [
+            required(("SREM", self._list(live.user), live.id)),
+            ("SADD", self._list(live.user), sid),
+            *self._renewal(live.user),
+        ]
+        successor: list[Any] = []
+        if self._successors is not None:
+            until = _moment(self._now_ms() + self.policy.grace_ms)
+            successor = self._successors(live.id).set(Successor(sid=sid, until=until)).steps
+        if self._one_step:  # what another request wrote meanwhile must not be lost
+            steps = [holds(old, raw), write, *swap, ("DEL", old), *successor]
+            return bool(await self._store.atomically(steps))
+        # In a cluster all is prepared first, and counts for nothing until the list says so.
+        if not await self._store.atomically([write]):
+            return False
+        await self._store.run(successor)
+        if await self._store.atomically(swap):
+            return True
+        await self._store.run([("DEL", self._key(sid))])
+        return False
+
+    async def _caught_up(self, live: Live[S], raw: bytes, new: str, session: S) -> S:
+        """In a cluster: what another request wrote to the old record until it was moved is written to the new one, too.
+
+        Nothing is written to the old one once it is gone: whoever tries comes here, by way of the successor.
+        """
+        [last] = await self._store.run([("GETDEL", self._key(live.id))])
+        if last is None or last == raw:
+            return session
+        try:
+            then: S = self._family.family.codec.decode(last, self._key(live.id), self._family.ring)
+        except Unreadable:
+            return session
+        names = self._family.family.field_names - _KEPT
+        written = {name: getattr(then, name) for name in names if getattr(then, name) != getattr(live.session, name)}
+        changed = await self.change(new, lambda newest: newest.model_copy(update=written))
+        return changed.session if changed else session
+
     # --- the list of a user --------------------------------------------------------------------------------
 
-    async def _in_the_way(self, user: str) -> list[str]:
-        """The sessions that must end so that one more may be: what has ended anyway, and the oldest beyond the cap."""
+    async def _listed(self, user: str) -> list[str]:
+        return _texts((await self._store.run([("SMEMBERS", self._list(user))]))[0])
+
+    async def _in_the_way(self, user: str) -> tuple[list[str], list[str]]:
+        """What must leave the list so that one more may be on it: what has ended anyway, and the oldest beyond the cap.
+
+        What is unreadable goes before anything that is alive; `keystead doctor` sets it aside.
+        """
         cap = self.policy.cap
         if cap is None:
-            return []
-        members = _texts((await self._store.run([("SMEMBERS", self._list(user))]))[0])
+            return [], []
+        members = await self._listed(user)
         if len(members) < cap:
-            return []
-        alive, dead = await self._sorted_out(user, members)
-        beyond = len(alive) - cap + 1
-        if beyond > 0 and self.policy.at_cap == "refuse":
-            if dead:
-                await self._end(user, dead)
+            return [], []
+        alive, dead, unreadable = await self._sorted_out(user, members)
+        if len(alive) >= cap and self.policy.at_cap == "refuse":
+            await self._end(user, dead)
             raise CapReached(f"the user has {len(alive)} sessions, and {cap} are allowed; end one of them first")
-        oldest = sorted(alive, key=lambda live: (_ms(live.session.created_at), live.id))  # type: ignore[attr-defined]
-        return dead + [live.id for live in oldest[: max(beyond, 0)]]
+        oldest = sorted(alive, key=lambda live: (_ms(live.session.created_at), live.id))
+        beyond = max(len(alive) + len(unreadable) - cap + 1, 0)
+        return dead, [*unreadable, *(live.id for live in oldest)][:beyond]
 
     def _room(self, user: str, leaving: int) -> list[Step]:
         """Stops a login that others overtook: with those who leave, there must be room for one more."""
         cap = self.policy.cap
         return [] if cap is None else [at_most(("SCARD", self._list(user)), cap - 1 + leaving)]
 
-    async def _sorted_out(self, user: str, members: Sequence[str]) -> tuple[list[Live[S]], list[str]]:
-        alive: list[Live[S]] = []
-        dead: list[str] = []
+    async def _sorted_out(self, user: str, members: Sequence[str]) -> _Sorted:
+        found = _Sorted([], [], [])
         for at in range(0, len(members), _AT_ONCE):
             page = members[at : at + _AT_ONCE]
-            replies = await self._store.run([("GET", self._key(sid)) for sid in page])
+            replies = await replies_of(self._store, [("GET", self._key(sid)) for sid in page])
             for sid, raw in zip(page, replies, strict=True):
-                live = Gone("unknown") if raw is None else self._live(user, sid, raw)
+                live: Live[S] | Gone
+                if isinstance(raw, WrongKind):
+                    live = Gone("unreadable")
+                else:
+                    live = Gone("unknown") if raw is None else self._live(user, sid, raw)
                 if live:
-                    alive.append(live)
-                elif live.reason != "unreadable":  # which `keystead doctor` sets aside
-                    dead.append(sid)
-        return alive, dead
+                    found.alive.append(live)
+                else:
+                    (found.unreadable if live.reason == "unreadable" else found.dead).append(sid)
+        return found
 
-    async def _admit(self, user: str, sid: str, session: S, guards: list[Step], after: Sequence[Step] = ()) -> bool:
-        """Write a new record and list it, if the guards hold. It is alive from the moment when it is listed."""
-        key, now_ms = self._key(sid), self._now_ms()
-        family = self._family.family
+    def _birth(self, sid: str, session: S) -> Step:
+        """The step that writes a new record, and never over another one."""
+        key, family = self._key(sid), self._family.family
         data = family.codec.encode(session, key, self._family.ring)
-        write = required(("SET", key, data, *family.lifetime.on_create(now_ms, None), "NX"))
-        entry: list[Step] = [("SADD", self._list(user), sid), *self._renewal(user)]
+        return required(("SET", key, data, *family.lifetime.on_create(self._now_ms(), None), "NX"))
+
+    async def _admit(self, user: str, sid: str, session: S, guards: list[Step]) -> int:
+        """Write a new record and list it, if the guards hold; how many are listed then. 0: nothing was done.
+
+        It is alive from the moment when it is listed.
+        """
+        write = self._birth(sid, session)
+        entry: list[Step] = [("SADD", self._list(user), sid), *self._renewal(user), ("SCARD", self._list(user))]
         if self._one_step:
-            return bool(await self._store.atomically([*guards, write, *entry, *after]))
+            outcome = await self._store.atomically([*guards, write, *entry])
+            return int(outcome.replies[-1]) if outcome else 0
         # In a cluster the record comes first, and counts for nothing until it is listed.
         if not await self._store.atomically([write]):
-            return False
-        if await self._store.atomically([*guards, *entry]):
-            await self._store.run(cast("list[Command]", after))
-            return True
-        await self._store.run([("DEL", key)])
-        return False
+            return 0
+        outcome = await self._store.atomically([*guards, *entry])
+        if outcome:
+            return int(outcome.replies[-1])
+        await self._store.run([("DEL", self._key(sid))])
+        return 0
+
+    async def _upkeep(self, user: str, count: int) -> None:
+        """Where no cap looks through the list, do so each time it has doubled: so it does not grow for ever."""
+        if self.policy.cap is None and count >= PRUNE_FROM and count & (count - 1) == 0:
+            with suppress(KeysteadError):  # the login took place
+                await self.list_for(user)
+
+    async def _emptied(self, name: str) -> int:
+        outcome = await self._store.atomically([("SMEMBERS", name), ("DEL", name)])
+        ended = _texts(outcome.replies[0])
+        await self._discard(ended, "revoked")
+        return len(ended)
 
     async def _end(self, user: str, ids: Sequence[str], reason: Reason | None = None) -> int:
         """Take sessions off the list, which ends them, and delete what is left of them; how many were on it."""
         if not ids:
             return 0
-        [ended] = await self._store.run([("SREM", self._list(user), *ids)])
+        replies = await self._store.run([("SREM", self._list(user), sid) for sid in ids])
         # Only what was on the list: another user's record is none of theirs, whatever id is given.
-        if ended or len(ids) > 1:
-            await self._discard(ids, reason)
-        return int(ended)
+        ended = [sid for sid, was_listed in zip(ids, replies, strict=True) if was_listed]
+        await self._discard(ended, reason)
+        return len(ended)
 
-    async def _discard(self, ids: Iterable[str], reason: Reason | None) -> None:
-        """Delete the records of sessions that have ended, and what they own."""
-        for sid in ids:
-            if self._ends is not None and reason in ("evicted", "revoked"):
-                await self._ends(sid).set(Ended(reason=reason))
-            with suppress(Unreadable):
-                await self._family(sid).delete()
+    async def _discard(self, ids: Iterable[str], reason: Reason | None = None) -> None:
+        """Delete the records of sessions that have ended, and what they own.
+
+        They have ended, whether this succeeds or not. What a store that went away keeps is dead, and dies by its TTL.
+        """
+        waiting = list(ids)
+        with suppress(StoreUnavailable):
+            while waiting:
+                await asyncio.gather(*(self._discard_one(sid, reason) for sid in waiting[:_AT_ONCE]))
+                del waiting[:_AT_ONCE]
+
+    async def _discard_one(self, sid: str, reason: Reason | None) -> None:
+        if self._ends is not None and reason in ("evicted", "revoked"):
+            await self._ends(sid).set(Ended(reason=reason))
+        with suppress(Unreadable):
+            await self._family(sid).delete()
 
     # --- names and times -----------------------------------------------------------------------------------
 
@@ -405,7 +566,7 @@ class Sessions(Generic[S]):
         return self._family.now_ms()
 
     def _now(self) -> datetime:
-        return _EPOCH + timedelta(milliseconds=self._now_ms())
+        return _moment(self._now_ms())
 
 
 def _index_relation(family: Bound[Any]) -> Relation:
@@ -417,7 +578,10 @@ def _index_relation(family: Bound[Any]) -> Relation:
         )
     missing = _KEPT - family.family.field_names
     if missing:
-        raise BadDeclaration(f"{family.family.place}: the model of a session has a field {min(missing)}, of EpochMs")
+        raise BadDeclaration(
+            f"{family.family.place}: the model of a session has the fields created_at and last_seen_at, and this one "
+            f"has no {min(missing)}; inherit SessionRecord, or write {min(missing)}: EpochMs"
+        )
     relation: Relation = admitting[0]
     return relation
 
@@ -432,8 +596,65 @@ def _user_field(family: Bound[Any], relation: Relation) -> str:
     return origins[0].name
 
 
+def _usual_policy(family: Bound[Any], index: Bound[Any]) -> Policy:
+    usual = Policy()
+    slides = [one.family.lifetime.ms for one in (family, index) if isinstance(one.family.lifetime, Sliding)]
+    kept = family.family.lifetime
+    absolute_ms = min(usual.absolute_ms, kept.ms) if isinstance(kept, After) else usual.absolute_ms
+    idle_ms = min(usual.idle_ms, absolute_ms, *slides)
+    return Policy(idle=timedelta(milliseconds=idle_ms), absolute=timedelta(milliseconds=absolute_ms))
+
+
+def _refuse_unfit(
+    policy: Policy,
+    family: Bound[Any],
+    index: Bound[Any],
+    successors: Bound[Any] | None,
+    ends: Bound[Any] | None,
+) -> None:
+    """A record or a list that is gone before its time would end sessions that the policy keeps."""
+    place, kept, listing = family.family.place, family.family.lifetime, index.family.lifetime
+    idle = in_words(policy.idle_ms)
+    advice = f"write lifetime=sliding(...) with {idle} or more"
+    if not (isinstance(kept, Sliding) and kept.ms >= policy.idle_ms) and not (
+        isinstance(kept, After) and kept.ms >= policy.absolute_ms
+    ):
+        raise BadDeclaration(
+            f"{place}: its lifetime ({kept.describe()}) would end sessions that may be idle for {idle}; {advice}"
+        )
+    if not (isinstance(listing, Sliding) and listing.ms >= policy.idle_ms):
+        raise BadDeclaration(
+            f"{index.family.place}: its lifetime ({listing.describe()}) would end sessions that may be idle for "
+            f"{idle}; {advice}"
+        )
+    longest = None if successors is None else successors.family.lifetime.longest_ms
+    if successors is not None and (longest is None or longest < policy.grace_ms):
+        raise BadDeclaration(
+            f"{successors.family.place}: its lifetime ({successors.family.lifetime.describe()}) is shorter than the "
+            f"grace of the policy; write lifetime=after(...) with {in_words(policy.grace_ms)} or more"
+        )
+    for other in (successors, ends):
+        if other is not None and other.store is not family.store:
+            raise BadDeclaration(f"{other.family.place} and {place} need one role: they are written in one step")
+    if family.store.guarantees.consistency == "eventual":
+        raise DoesNotFit(f"{place} does not fit {family.store.url}: a read may miss a logout that was acknowledged")
+    try:
+        family(id_of(""))
+    except BadKey as error:
+        raise BadDeclaration(f"{place}: an id is 43 letters of base64url, as in {{sid:token}}; {error}") from None
+
+
+async def _apart(attempt: int) -> None:
+    """Whoever lost waits a little, each another time, so that somebody wins and the next try is not the same."""
+    await asyncio.sleep(random.random() * 0.0005 * 2 ** min(attempt, 6))  # noqa: S311 - spreads callers apart
+
+
 def _ms(moment: datetime) -> int:
     return deadline_ms(moment)
+
+
+def _moment(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def _texts(reply: Reply) -> list[str]:

@@ -31,9 +31,13 @@ def new_token(secret: bytes, user: str) -> str:
     """
     if len(secret) < SECRET_BYTES:
         raise BadValue(f"the secret of a token has {SECRET_BYTES} bytes or more, not {len(secret)}")
-    if not user or len(user.encode()) > USER_MAX_BYTES:
-        raise BadValue(f"the id of a user has 1 to {USER_MAX_BYTES} bytes, not {len(user.encode())}")
-    return f"{_base64(secret[:SECRET_BYTES])}.{_base64(user.encode())}"
+    try:
+        name = user.encode()
+    except UnicodeEncodeError:
+        raise BadValue("the id of a user is text, and this one has half a character in it") from None
+    if not 0 < len(name) <= USER_MAX_BYTES:
+        raise BadValue(f"the id of a user has 1 to {USER_MAX_BYTES} bytes, not {len(name)}")
+    return f"{_base64(secret[:SECRET_BYTES])}.{_base64(name)}"
 
 
 def id_of(token: str) -> str:

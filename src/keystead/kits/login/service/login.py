@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final
+from ipaddress import IPv6Address, IPv6Network
+from typing import Any, Final, TypeVar
 
 import httpx2
 
+from keystead.errors import Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.login.keys import LoginKeys
 from keystead.kits.login.models import (
@@ -38,12 +40,15 @@ from keystead.parts.oauth import (
     new_verifier,
 )
 from keystead.parts.sessions import Gone, Live, New, Sessions
+from keystead.parts.sessions.token import USER_MAX_BYTES
 from keystead.schema.lifetime import duration_ms
 
 _log = logging.getLogger("keystead.login")
 _security = logging.getLogger("keystead.security")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+T = TypeVar("T")
 
 
 class Login:
@@ -102,7 +107,8 @@ class Login:
             issuer=client.provider.issuer,
         )
         redirect_uri, challenge = self._redirect_uri(provider), challenge_of(verifier)
-        url = await client.authorize_url(redirect_uri, state, challenge, nonce)
+        with self._refusing(provider):
+            url = await client.authorize_url(redirect_uri, state, challenge, nonce)
         app_url = client.app_authorize_url(redirect_uri, state, challenge, nonce)
         if not await self._state(provider, state).add(record):
             raise LoginRefused("TRY_AGAIN", "this login could not begin; try again")
@@ -110,7 +116,8 @@ class Login:
 
     async def refused_by_provider(self, provider: str, state: str | None, error: str) -> tuple[str, str]:
         """The user said no at the provider, or it did: the login is over. Where to go, and the word for it."""
-        record = await self._state(provider, state).consume() if state and is_secret(state) else None
+        self._client(provider)
+        record = await _readable(self._state(provider, state).consume()) if state and is_secret(state) else None
         self.site.count("login", "login", "refused")
         return (record.returnTo if record and record.returnTo else self.settings.return_to), (
             error_word(error) or "unknown_error"
@@ -125,16 +132,18 @@ class Login:
         iss: str | None,
         browser: str | None,
         token: str | None,
+        can_ask: bool = True,
     ) -> Finished | Unconfirmed:
         """The browser comes back from the provider. `token` is that of the session that it has, which ends then.
 
         The state is consumed before anything else, in one atomic step, whatever comes of it. A browser with another
-        secret than the one in which the login began is refused; one with none is asked (`Unconfirmed`).
+        secret than the one in which the login began is refused; one with none is asked (`Unconfirmed`), or refused, too,
+        where nobody is there to answer (`can_ask`).
         """
         client = self._client(provider)
         if not state or not code:
             raise LoginRefused("BAD_CALLBACK", "the callback of a login has a state and a code; start again")
-        record = await self._state(provider, state).consume() if is_secret(state) else None
+        record = await _readable(self._state(provider, state).consume()) if is_secret(state) else None
         if record is None:
             _security.warning(
                 "login: a callback with a state that is unknown, spent or too old", extra=_event(provider)
@@ -145,6 +154,8 @@ class Login:
             raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
         if record.issuer != client.provider.issuer:
             raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
+        if browser is None and not can_ask:
+            raise LoginRefused("CONFIRMATION_REQUIRED", "this browser lost the cookie of the login; start again")
         tokens, identity = await self._identified(client, code, record, iss)
         context: LoginContext = record.loginContext or "browser"
         if browser is None:
@@ -157,7 +168,9 @@ class Login:
 
     async def confirm(self, provider: str, confirm: str, browser: str | None, token: str | None) -> Finished:
         """The user says that a login without its cookie is theirs. Once, and only in the browser that was asked."""
-        pending = await self.keys.login_confirm(digest(confirm)).consume() if is_secret(confirm) else None
+        self._client(provider)
+        question = self.keys.login_confirm(digest(confirm)) if is_secret(confirm) else None
+        pending = None if question is None else await _readable(question.consume())
         if (
             pending is None
             or browser is None
@@ -180,28 +193,34 @@ class Login:
         self.site.count("login", "login", "confirmed")
         return Finished(issued, made.session, pending.loginContext, pending.returnTo or self.settings.return_to)
 
-    async def claim(self, provider: str, state: str | None, claim: str | None) -> str:
-        """The token of the session that a login made for the installed app which began it. Once."""
+    async def claim(self, provider: str, state: str | None, claim: str | None, token: str | None) -> str:
+        """The token of the session that a login made for the installed app which began it. Once.
+
+        `token` is that of the session that the app had before, which ends then, as with any login.
+        """
+        self._client(provider)
         if not state:
             raise LoginRefused("STATE_REQUIRED", "name the state of the login whose session is claimed")
         if claim is None or not is_secret(claim):
             raise LoginRefused("CLAIM_TOKEN_REQUIRED", "only the app in which the login began can claim its session")
-        parked = self._parked(provider, digest(state))
-        record = await parked.get() if is_secret(state) else None
-        if record is None:
+        parked = self._parked(provider, digest(state)) if is_secret(state) else None
+        record = None if parked is None else await _readable(parked.get())
+        if parked is None or record is None:
             raise LoginRefused("NOT_FOUND", "there is no session to claim: the login is not finished, or too long ago")
         if record.claimTokenDigest is None:
             raise LoginRefused("NOT_CLAIMABLE", "this session cannot be claimed")
         if not same(claim_digest(claim), record.claimTokenDigest):
             _security.warning("login: a session was claimed with a wrong claim token", extra=_event(provider))
             raise LoginRefused("CLAIM_TOKEN_WRONG", "only the app in which the login began can claim its session")
-        taken = await parked.consume()
+        taken = await _readable(parked.consume())
         if taken is None:
             raise LoginRefused("ALREADY_CLAIMED", "this session was claimed already")
         if not await self.sessions.read(taken.sid):
             raise LoginRefused("SESSION_ENDED", "the session has ended; log in again")
-        token: str = taken.sid
-        return token
+        claimed: str = taken.sid
+        if token is not None and token != claimed:
+            await self.sessions.revoke(token)
+        return claimed
 
     # --- being logged in -----------------------------------------------------------------------------------
 
@@ -278,7 +297,7 @@ class Login:
         if limit == 0:
             return
         window, into_ms = divmod(self.site.now_ms(), 60_000)
-        client = sha256(address.encode()).hexdigest()[:16]
+        client = sha256(_network(address).encode()).hexdigest()[:16]
         if await self.keys.guesses(name, window, client).increment() > limit:
             raise LoginRefused(
                 "RATE_LIMITED", "too many requests; wait a minute", retryAfter=max(1, (60_000 - into_ms) // 1000)
@@ -314,10 +333,16 @@ class Login:
         self, client: Client, code: str, record: AuthState, iss: str | None
     ) -> tuple[Tokens, Identity]:
         provider = client.provider.name
-        try:
+        with self._refusing(provider):
             await client.check_issuer(iss)
             tokens = await client.exchange(code, record.verifier, self._redirect_uri(provider))
             return tokens, await client.identity(tokens, record.nonce or "")
+
+    @contextmanager
+    def _refusing(self, provider: str) -> Iterator[None]:
+        """Turns what goes wrong with a provider into what a user is told, which holds nothing that it said."""
+        try:
+            yield
         except ProviderUnavailable as error:
             self.site.count("login", "login", "unavailable")
             _log.warning("login: %s", error)
@@ -328,9 +353,13 @@ class Login:
             raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this login; start again") from None
 
     def _new_session(self, provider: str, tokens: Tokens, identity: Identity) -> Session:
+        # Discord's ids stand for themselves, as in the document; those of others are told apart by their name.
+        uid = identity.id if provider == DISCORD else f"{provider}.{identity.id}"
+        if len(uid.encode()) > USER_MAX_BYTES:
+            _log.warning("login: %s: it gave an id of more than %d bytes", provider, USER_MAX_BYTES)
+            raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this login; start again")
         return Session(
-            # Discord's ids stand for themselves, as in the document; those of others are told apart by their name.
-            uid=identity.id if provider == DISCORD else f"{provider}.{identity.id}",
+            uid=uid,
             name=identity.name,
             avatar=identity.avatar,
             access_token=tokens.access_token,
@@ -391,6 +420,24 @@ async def open_login(keys: LoginKeys, settings: LoginSettings, site: Site) -> As
             yield login
         finally:
             await login.close()
+
+
+async def _readable(reading: Awaitable[T]) -> T | None:
+    """What a record of a login holds; None: it is not there, or cannot be read, and then that login is over."""
+    try:
+        return await reading
+    except Unreadable as error:
+        _log.warning("login: %s", error)
+        return None
+
+
+def _network(address: str) -> str:
+    """Who counts as one client: an address, and in IPv6 the network of 64 bits that one household has."""
+    try:
+        read = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(read.ipv4_mapped or IPv6Network((read, 64), strict=False))
 
 
 def _moment(ms: int) -> datetime:

@@ -15,6 +15,7 @@ from keystead.kits.login.models import DISCORD, Session
 from keystead.kits.login.service.secret import new_secret
 from keystead.parts.oauth import Client, OAuthError
 from keystead.parts.sessions import Gone, Live, Sessions
+from keystead.schema.kinds.value import ValueKey
 from keystead.schema.times import deadline_ms
 from keystead.stores import holds
 
@@ -24,6 +25,7 @@ REFRESH_BEFORE_MS: Final = 30_000  # so long before its end a provider's access 
 REFRESH_WITHIN_S: Final = 4.0  # less than the lock lives, so that two never refresh at once
 WAIT_S: Final = 1.5  # how long the others wait for the one that refreshes
 _FIRST_PAUSE_S: Final = 0.1
+_FAILED: Final = "failed"  # in the place of the holder: nobody refreshes now, and nobody should for a while
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,7 +62,7 @@ class Refresh:
     async def _refreshed(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
         lock, holder = self._keys.session_lock(live.id), new_secret()
         if not await lock.add(holder):
-            return await self._waited(token, live)
+            return await self._waited(token, live, lock)
         again = await self._sessions.read(token)
         if not again or not self.is_due(again.session):
             await self._release(lock.key, holder)
@@ -70,7 +72,10 @@ class Refresh:
             async with asyncio.timeout(REFRESH_WITHIN_S):
                 tokens = await self._clients[provider].refresh(again.session.refresh_token)
         except (OAuthError, KeyError, TimeoutError) as error:
-            # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all.
+            # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all,
+            # and none of them waits for it.
+            mark = ("SET", lock.key, _FAILED, "KEEPTTL")
+            await self._keys.session_lock.store.atomically([holds(lock.key, holder), mark])
             self._site.count("login", "refresh", "failed")
             _log.warning("login: %s: the tokens of a session could not be refreshed: %s", provider, _word(error))
             return again
@@ -92,11 +97,11 @@ class Refresh:
         await self._release(lock.key, holder)
         return changed
 
-    async def _waited(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
+    async def _waited(self, token: str, live: Live[Session], lock: ValueKey[str]) -> Live[Session] | Gone:
         """Another request refreshes: what it brings, or after a while the session as it is."""
         pause, left = _FIRST_PAUSE_S, WAIT_S
         seen: Live[Session] | Gone = live
-        while left > 0:
+        while left > 0 and await lock.get() != _FAILED:
             await self._pause(min(pause, left))
             left -= pause
             pause = 2 * _FIRST_PAUSE_S

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final, Literal
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
@@ -109,4 +110,6 @@ def is_return_path(path: str) -> bool:
     """Whether a login may lead there: a path of this site, and no route of the API."""
     if len(path) > _RETURN_MAX or not _RETURN.fullmatch(path):
         return False
-    return not (path.lower() + "/").startswith("/api/")
+    # As the browser and the server will read it: `/x/../api/y` and `/%61pi/y` are routes of the API, too.
+    first, *parts = unquote(re.split(r"[?#]", path, maxsplit=1)[0]).lower().removeprefix("/").split("/")
+    return first != "api" and not {".", ".."} & {first, *parts}

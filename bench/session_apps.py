@@ -1,0 +1,114 @@
+"""The same application with and without sessions, for each framework: `POST /login`, and `GET /me`, which is measured.
+
+Served by Granian as `bench.session_apps:make` with the name of an application in `BENCH_APP` and the URL of a Redis in
+`BENCH_REDIS`. `/me` answers with a name; with sessions it is a field of the session that the cookie names.
+"""
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from keystead.integrations.asgi import SessionMiddleware, session_of
+from keystead.parts.sessions import SessionRecord
+
+NAME = "Ann Example"
+_users = itertools.count()
+
+
+class Visit(SessionRecord):
+    name: str
+    theme: str = "light"
+    cart: list[str] = []
+
+
+def _starlette() -> Any:
+    async def me(request: Request) -> Response:
+        return JSONResponse({"name": NAME})
+
+    return Starlette(routes=[Route("/me", me)])
+
+
+def _starlette_keystead() -> Any:
+    async def login(request: Request) -> Response:
+        await session_of(request, Visit).start(Visit(uid=f"user-{next(_users)}", name=NAME))
+        return Response(status_code=204)
+
+    async def me(request: Request) -> Response:
+        visit = session_of(request, Visit).require()
+        return JSONResponse({"name": visit.name})
+
+    app = Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
+    app.add_middleware(
+        SessionMiddleware, store=os.environ["BENCH_REDIS"], model=Visit, development=True, csrf_exempt=["/login"]
+    )
+    return app
+
+
+def _starlette_starsessions() -> Any:
+    from redis.asyncio import Redis
+    from starsessions import SessionAutoloadMiddleware
+    from starsessions import SessionMiddleware as StarSessions
+    from starsessions.stores.redis import RedisStore
+
+    async def login(request: Request) -> Response:
+        request.session.update(uid=f"user-{next(_users)}", name=NAME, theme="light", cart=[])
+        return Response(status_code=204)
+
+    async def me(request: Request) -> Response:
+        return JSONResponse({"name": request.session["name"]})
+
+    app = Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
+    app.add_middleware(SessionAutoloadMiddleware)
+    store = RedisStore(connection=Redis.from_url(os.environ["BENCH_REDIS"]))
+    app.add_middleware(StarSessions, store=store, lifetime=3600, cookie_https_only=False)
+    return app
+
+
+def _litestar() -> Any:
+    from litestar import Litestar, get
+
+    @get("/me")
+    async def me() -> dict[str, str]:
+        return {"name": NAME}
+
+    return Litestar(route_handlers=[me])
+
+
+def _litestar_sessions() -> Any:
+    from litestar import Litestar, get, post
+    from litestar import Request as LitestarRequest
+    from litestar.middleware.session.server_side import ServerSideSessionConfig
+    from litestar.stores.redis import RedisStore
+
+    @post("/login", status_code=204)
+    async def login(request: LitestarRequest[Any, Any, Any]) -> None:
+        request.set_session({"uid": f"user-{next(_users)}", "name": NAME, "theme": "light", "cart": []})
+
+    @get("/me")
+    async def me(request: LitestarRequest[Any, Any, Any]) -> dict[str, str]:
+        return {"name": request.session["name"]}
+
+    return Litestar(
+        route_handlers=[login, me],
+        middleware=[ServerSideSessionConfig().middleware],
+        stores={"sessions": RedisStore.with_client(os.environ["BENCH_REDIS"])},
+    )
+
+
+APPS: dict[str, Callable[[], Any]] = {
+    "starlette": _starlette,
+    "starlette-keystead": _starlette_keystead,
+    "starlette-starsessions": _starlette_starsessions,
+    "litestar": _litestar,
+    "litestar-sessions": _litestar_sessions,
+}
+
+
+def make() -> Any:
+    return APPS[os.environ["BENCH_APP"]]()

@@ -1,0 +1,1 @@
+"""Keystead in other frameworks."""

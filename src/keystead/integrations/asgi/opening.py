@@ -1,0 +1,81 @@
+"""The sessions of an application: bound to their store when it starts, or with the first request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+
+from keystead.integrations.asgi.types import App, Message, Receive, Scope, Send
+from keystead.parts.sessions import Sessions
+from keystead.stores import Store
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class Opening(Generic[R]):
+    """`ours` is a store to open and to close here; None: somebody else does. `bind` is called once it is open, because
+    only then it knows what it guarantees."""
+
+    def __init__(self, ours: Store | None, bind: Callable[[], Sessions[R]]) -> None:
+        self.sessions: Sessions[R] | None = None  # once they are bound
+        self._ours = ours
+        self._bind = bind
+        self._one_at_a_time = asyncio.Lock()
+
+    async def open(self) -> Sessions[R]:
+        """The sessions. Of any number of callers at one moment one opens the store; where it fails, the next tries."""
+        async with self._one_at_a_time:
+            if self.sessions is None:
+                if self._ours is not None:
+                    await self._ours.open()
+                self.sessions = self._bind()
+            return self.sessions
+
+    async def close(self) -> None:
+        async with self._one_at_a_time:
+            self.sessions = None
+            if self._ours is not None:
+                await self._ours.close()
+
+    async def lifespan(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """The life of the application, with the store open from before its start until after its end.
+
+        An application that knows nothing of lifespans is given one. If the store cannot be opened, the server says so
+        and the application does not start.
+        """
+        if self._ours is None:
+            return await app(scope, receive, send)
+        startup = await receive()
+        try:
+            await self.open()
+        except Exception as error:
+            await self.close()
+            return await send({"type": "lifespan.startup.failed", "message": f"sessions: {error}"})
+        has_asked = False
+
+        async def from_the_start() -> Message:
+            nonlocal has_asked
+            if has_asked:
+                return await receive()
+            has_asked = True
+            return startup
+
+        async def closing(message: Message) -> None:
+            if message["type"] != "lifespan.startup.complete":
+                await self.close()
+            await send(message)
+
+        try:
+            await app(scope, from_the_start, closing)
+        except BaseException:
+            if has_asked:
+                await self.close()
+                raise
+        if not has_asked:  # it did not even want to know what the message was
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await closing({"type": "lifespan.shutdown.complete"})
+        return None

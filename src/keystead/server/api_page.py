@@ -1,0 +1,64 @@
+"""`/docs`: the API to read and to try, from files of our own, and the OpenAPI document with the shape of errors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
+
+from keystead.server.templates import TEMPLATES
+
+# Swagger UI is a program: it runs its own script, asks this server alone, and draws icons from data URLs.
+_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_VALIDATION: Final = ("HTTPValidationError", "ValidationError")
+
+
+def add_api_page(app: FastAPI) -> None:
+    async def api_page() -> HTMLResponse:
+        return HTMLResponse(TEMPLATES.get_template("api.html").render(), headers={"content-security-policy": _POLICY})
+
+    app.add_api_route("/docs", api_page, methods=["GET"], include_in_schema=False)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document, in which a request that is not valid is answered as it really is: 400, in our shape."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, tags=_tags(app)
+        )
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                if operation["responses"].pop("422", None) is not None:
+                    operation["responses"].setdefault("400", _bad_request())
+        schemas = document.get("components", {}).get("schemas", {})
+        for name in _VALIDATION:
+            schemas.pop(name, None)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _bad_request() -> dict[str, Any]:
+    shape = {"$ref": "#/components/schemas/ErrorAnswer"}
+    return {
+        "description": "The request is not what this address takes; `error` says which field.",
+        "content": {"application/json": {"schema": shape}},
+    }
+
+
+def _tags(app: FastAPI) -> list[dict[str, str]]:
+    own = {"name": "server", "description": "Whether it runs, and how it does."}
+    return [own, *({"name": kit.name, "description": kit.doc} for kit in app.state.running)]

@@ -1,0 +1,141 @@
+"""The kits that run: found by name, held to what production needs, and opened on their stores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from difflib import get_close_matches
+from importlib import import_module
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import keystead
+from keystead.kits import ROUTED
+from keystead.kits.kit import Kit, Site
+from keystead.schema import Keyspace
+from keystead.server.measured import Measured
+from keystead.server.secrets import others_can_read
+from keystead.server.settings import PREFIX, MissingSettings, Settings, WrongSettings
+from keystead.stores import Store
+
+if TYPE_CHECKING:
+    from keystead.server.metrics import Metrics
+
+
+def load_kits(settings: Settings) -> list[Kit]:
+    """The kits that run, in the order they are named. Raises `WrongSettings` where there is no such kit."""
+    kits = [_load(name) for name in (ROUTED if settings.kits is None else settings.kits)]
+    names = [kit.name for kit in kits]
+    for name in names:
+        if names.count(name) > 1:
+            raise WrongSettings([f"kits: {name!r} is named twice"])
+    settings.refuse_other_tables(names, list(ROUTED))
+    return kits
+
+
+def _load(name: str) -> Kit:
+    module, _, attribute = (ROUTED.get(name, "") + ":KIT" if name in ROUTED else name).partition(":")
+    if not attribute:
+        near = get_close_matches(name, ROUTED, 1)
+        advice = f"did you mean {near[0]}?" if near else f"there are: {', '.join(ROUTED)}"
+        raise WrongSettings(
+            [f"kits: {name!r} is no kit with routes; {advice} One of your own is written myapp.kit:KIT"]
+        )
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does, so that a program in this folder is found
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except ImportError as error:
+        raise WrongSettings([f"kits: {name!r} cannot be imported ({error})"]) from None
+    if not isinstance(found, Kit):
+        raise WrongSettings([f"kits: {name!r} is no kit; {module} must have {attribute} = Kit(…)"])
+    return found
+
+
+def needs_seal(kits: Sequence[Kit]) -> bool:
+    """Whether any of these seals something in its store."""
+    return any(family.needs_ring for kit in kits for family in kit.keyspace.families.values())
+
+
+def refuse_missing(settings: Settings, kits: Sequence[Kit]) -> None:
+    """Raises `MissingSettings` with everything that production needs and that is not there, all at once."""
+    missing = []
+    if needs_seal(kits) and settings.seal_keys is None:
+        missing.append(
+            f"seal_keys: the keys that seal secrets in the store; `keystead secrets new` prints a line for the "
+            f"environment ({PREFIX}SEAL_KEYS) or for {settings.secrets_path}"
+        )
+    if settings.public_url is None:
+        missing.append("public_url: where browsers reach this server, such as https://example.com")
+    elif not is_private(settings.public_url):
+        missing.append("public_url: with https, since cookies and codes would go over http in the clear")
+    if others_can_read(settings.secrets_path):
+        missing.append(f"secrets_file: others can read {settings.secrets_path}; run chmod 600 {settings.secrets_path}")
+    for kit in kits:
+        missing += kit.missing(settings.of(kit))
+    if missing:
+        raise MissingSettings(missing)
+
+
+def is_private(url: str) -> bool:
+    """Whether nobody on the way can read along: https, or http that does not leave this machine."""
+    host = urlsplit(url).hostname or ""
+    with suppress(ValueError):
+        return url.startswith("https://") or ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def refuse_split_memory(settings: Settings) -> None:
+    """Raises `WrongSettings` where several workers would each have a memory of their own."""
+    if settings.workers > 1:
+        for role, url in settings.store_urls.items():
+            if url.lower().startswith("memory://"):
+                said = f"workers: each of {settings.workers} would have a store memory:// (role {role}) of its own; "
+                raise WrongSettings([f"{said}write workers = 1, or another store such as sqlite:///keystead.db"])
+
+
+@asynccontextmanager
+async def opened_stores(settings: Settings, metrics: Metrics | None = None) -> AsyncIterator[dict[str, Store]]:
+    """The stores by role, opened; each URL once. Errors in opening one are raised as it raised them."""
+    urls = settings.store_urls
+    async with AsyncExitStack() as stack:
+        by_url: dict[str, Store] = {}
+        for url in dict.fromkeys(urls.values()):
+            store = keystead.connect(url)
+            by_url[url] = await stack.enter_async_context(store if metrics is None else Measured(store, metrics))
+        yield {role: by_url[url] for role, url in urls.items()}
+
+
+def bind(
+    kits: Sequence[Kit], stores: Mapping[str, Store], settings: Settings, now_ms: Callable[[], int]
+) -> dict[str, Keyspace]:
+    """The keyspace of each kit, bound to its stores. Raises DoesNotFit where a store cannot keep what it needs."""
+    others: dict[str, Any] = {role: store for role, store in stores.items() if role != "default"}
+    ring = settings.ring
+    bound = {kit.name: kit.keyspace(stores["default"], seal=ring, now_ms=now_ms, **others) for kit in kits}
+    for store in stores.values():
+        if isinstance(store, Measured):
+            store.knows(one for keys in bound.values() for one in keys.bounds())
+    return bound
+
+
+def refuse_misfits(kits: Sequence[Kit], stores: Mapping[str, Store]) -> None:
+    """Raises DoesNotFit where a store cannot keep what a family needs. No key is needed for that."""
+    others: dict[str, Any] = {role: store for role, store in stores.items() if role != "default"}
+    for kit in kits:
+        kit.keyspace(stores["default"], needs_seal=False, **others)
+
+
+@asynccontextmanager
+async def opened_kits(
+    kits: Sequence[Kit], stores: Mapping[str, Store], settings: Settings, site: Site
+) -> AsyncIterator[dict[str, Any]]:
+    """The service of each kit, opened, by name."""
+    keyspaces = bind(kits, stores, settings, site.now_ms)
+    async with AsyncExitStack() as stack:
+        yield {
+            kit.name: await stack.enter_async_context(kit.service(keyspaces[kit.name], settings.of(kit), site))
+            for kit in kits
+        }

@@ -1,0 +1,79 @@
+"""Structured logs: a line a request, and what went wrong, as text for people or as JSON for programs.
+
+No line holds a query string, a cookie, a body, a key, an id or the path of an unknown route. A traceback holds the
+lines of the program and the names of errors; their messages, which may quote what a user sent, only in development.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+ACCESS: Final = logging.getLogger("keystead.access")
+SERVER: Final = logging.getLogger("keystead.server")
+_FIELDS: Final = "keystead_fields"
+
+
+def set_up_logs(form: Literal["text", "json"], level: str, development: bool) -> None:
+    """Send everything that Keystead logs to standard error, in this form. Calling it again replaces what was set."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter((_Json if form == "json" else _Text)(messages=development))
+    root = logging.getLogger("keystead")
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+
+
+def log_request(level: int, **fields: Any) -> None:
+    ACCESS.log(level, "request", extra={_FIELDS: fields})
+
+
+def log_failure(error: BaseException, **fields: Any) -> None:
+    """What no route expected, with the lines it came from."""
+    SERVER.error("a request failed", exc_info=error, extra={_FIELDS: fields})
+
+
+class _Structured(logging.Formatter):
+    def __init__(self, messages: bool) -> None:
+        super().__init__()
+        self._messages = messages
+
+    def fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        fields = {"time": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        fields |= getattr(record, _FIELDS, {})
+        return fields
+
+    def trace(self, record: logging.LogRecord) -> str:
+        if not record.exc_info or record.exc_info[1] is None:
+            return ""
+        error: BaseException | None = record.exc_info[1]
+        said = []
+        while error is not None:
+            said.append("".join(traceback.format_list(traceback.extract_tb(error.__traceback__))) + self._named(error))
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        return "\ncaused by\n".join(said)
+
+    def _named(self, error: BaseException) -> str:
+        name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+        return f"{name}: {error}" if self._messages and str(error) else name
+
+
+class _Json(_Structured):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = self.fields(record)
+        trace = self.trace(record)
+        return json.dumps({**fields, **({"trace": trace} if trace else {})}, ensure_ascii=False, default=str)
+
+
+class _Text(_Structured):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = self.fields(record)
+        at, level, _, message = (fields.pop(name) for name in ("time", "level", "logger", "message"))
+        line = " ".join((at, level, message.replace("\n", " "), *(f"{name}={value}" for name, value in fields.items())))
+        trace = self.trace(record)
+        return f"{line}\n{trace}" if trace else line

@@ -1,0 +1,111 @@
+"""Metrics for Prometheus. Labels are templates of routes and names of families; never a key, never a raw path.
+
+With several workers each writes its numbers to a folder that they share (`PROMETHEUS_MULTIPROC_DIR`), and whichever is
+asked adds them up. prometheus_client looks for that folder when it is first imported, so this module is imported by
+workers only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
+
+import keystead
+
+FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+# Name, kind, labels and meaning of each: the list in docs/server.md is held to this one.
+METRICS: Final = {
+    "keystead_requests_total": ("counter", ("route", "method", "status"), "Requests that were answered."),
+    "keystead_request_seconds": ("histogram", ("route", "method"), "How long requests took, to the end of the answer."),
+    "keystead_requests_in_flight": ("gauge", (), "Requests under way."),
+    "keystead_store_calls_total": (
+        "counter",
+        ("family", "outcome"),
+        "Calls of kits to their stores; the outcome is ok, unavailable or error.",
+    ),
+    "keystead_store_call_seconds": ("histogram", ("family",), "How long calls to stores took."),
+    "keystead_info": ("gauge", ("version", "mode"), "1; its labels say what runs."),
+}
+
+
+class Metrics:
+    """The metrics of one application."""
+
+    def __init__(self, mode: str) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(*self._declared("keystead_requests_total"), registry=self._registry)
+        self._seconds = Histogram(
+            *self._declared("keystead_request_seconds"), registry=self._registry, buckets=_SECONDS
+        )
+        self._in_flight = Gauge(
+            *self._declared("keystead_requests_in_flight"), registry=self._registry, multiprocess_mode="livesum"
+        )
+        self._calls = Counter(*self._declared("keystead_store_calls_total"), registry=self._registry)
+        self._call_seconds = Histogram(
+            *self._declared("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
+        )
+        info = Gauge(*self._declared("keystead_info"), registry=self._registry, multiprocess_mode="max")
+        info.labels(keystead.__version__, mode).set(1)
+        self._folder = os.environ.get(FOLDER_VARIABLE)
+        if self._folder and os.name == "posix":
+            _forget_dead_workers(Path(self._folder))
+
+    @staticmethod
+    def _declared(name: str) -> tuple[str, str, tuple[str, ...]]:
+        _, labels, doc = METRICS[name]
+        return name, doc, labels
+
+    def began(self) -> None:
+        self._in_flight.inc()
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        self._in_flight.dec()
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route, method).observe(seconds)
+
+    def called(self, family: str, outcome: str, seconds: float) -> None:
+        self._calls.labels(family, outcome).inc()
+        self._call_seconds.labels(family).observe(seconds)
+
+    def page(self) -> bytes:
+        """What `/metrics` answers: the numbers of all workers."""
+        if not self._folder:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        multiprocess.MultiProcessCollector(together, self._folder)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
+
+
+def _forget_dead_workers(folder: Path) -> None:
+    """What a worker that was killed had under way is not under way any more; its counters stay."""
+    for file in folder.glob("gauge_live*_*.db"):
+        found = re.fullmatch(r"gauge_live\w*_(\d+)\.db", file.name)
+        if found and int(found[1]) != os.getpid() and not _runs(int(found[1])):
+            with suppress(FileNotFoundError):  # another worker was faster
+                file.unlink()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,41 @@
+"""No body is larger than is allowed."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keystead.server.errors import TooLarge, error_answer
+
+
+class BodyLimit:
+    """413 at once where the length is stated and too large; where it is not stated, as soon as too much has come.
+
+    Nothing of a body that is too large is kept, and a route that reads it gets an error in the place of the rest.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        stated = Headers(scope=scope).get("content-length", "")
+        if stated.isdigit() and int(stated) > self._max_bytes:
+            sentence = TooLarge(self._max_bytes).sentence
+            await error_answer(scope, "TOO_LARGE", sentence, headers={"connection": "close"})(scope, receive, send)
+            return
+        come = 0
+
+        async def receive_and_count() -> Message:
+            nonlocal come
+            message = await receive()
+            if message["type"] == "http.request":
+                come += len(message.get("body", b""))
+                if come > self._max_bytes:
+                    raise TooLarge(self._max_bytes)
+            return message
+
+        await self._app(scope, receive_and_count, send)

@@ -1,0 +1,59 @@
+"""Who really asks, where the server stands behind a proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class Forwarded:
+    """Believes `X-Forwarded-For` and `X-Forwarded-Proto` of the addresses and networks that are allowed, of no others.
+
+    Of several addresses the last one that is not itself an allowed proxy is the client: those before it are the
+    client's own words.
+    """
+
+    def __init__(self, app: ASGIApp, allow: Sequence[str]) -> None:
+        self._app = app
+        self._allow = [ip_network(one, strict=False) for one in allow]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._allow and scope["type"] == "http" and self._is_allowed(_address((scope.get("client") or ("",))[0])):
+            headers = Headers(scope=scope)
+            scheme = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
+            if scheme in ("http", "https"):
+                scope["scheme"] = scheme
+            client = self._client(headers.getlist("x-forwarded-for"))
+            if client is not None:
+                scope["client"] = (str(client), 0)
+        await self._app(scope, receive, send)
+
+    def _client(self, headers: Sequence[str]) -> IPv4Address | IPv6Address | None:
+        found = None
+        for text in reversed(",".join(headers).split(",")):
+            address = _address(text.strip())
+            if address is None:
+                return found  # what stands before something unreadable cannot be trusted
+            found = address
+            if not self._is_allowed(address):
+                return found
+        return found
+
+    def _is_allowed(self, address: IPv4Address | IPv6Address | None) -> bool:
+        return address is not None and any(address in one for one in self._allow)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """An address, also as `[::1]:443` or `127.0.0.1:443`; None: it is none."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

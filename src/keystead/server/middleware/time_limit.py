@@ -1,0 +1,45 @@
+"""No request takes for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keystead.server.errors import error_answer
+
+
+class TimeLimit:
+    """Cancels what takes too long, and answers TIMEOUT.
+
+    A stream of events (`text/event-stream`) may go on once it has begun. Any other route that is meant to take long
+    lifts the limit itself, by `request.state.time_limit.reschedule(None)`.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                if Headers(raw=message.get("headers", [])).get("content-type", "").startswith("text/event-stream"):
+                    limit.reschedule(None)
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                scope.setdefault("state", {})["time_limit"] = limit
+                await self._app(scope, receive, send_and_note)
+        except TimeoutError:
+            if not limit.expired() or begun:
+                raise
+            await error_answer(scope, "TIMEOUT")(scope, receive, send)

@@ -1,0 +1,115 @@
+"""`keystead serve`: the parent process, which starts the workers and replaces those that die."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+from granian import Granian
+from granian.constants import Interfaces
+from granian.log import LogLevels
+
+from keystead.server.settings import Settings, reachable
+from keystead.server.worker import load_worker
+
+START_TIMEOUT_S: Final = 30.0
+_METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class WorkersEnded(Exception):
+    """The workers ended without being asked to, again and again."""
+
+
+def free_address(settings: Settings) -> str:
+    """The host as an IP address, after making sure that the port is free. Raises OSError.
+
+    Granian shares its port with any process that is willing to share; a second Keystead must be told instead.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen()
+    return str(address[0])
+
+
+def run_workers(settings: Settings, address: str, when_listening: Callable[[], None]) -> None:
+    """Run until SIGINT or SIGTERM; then requests under way may end, and the workers are gone when this returns.
+
+    Raises `WorkersEnded` where they cannot be kept running.
+    """
+    with _metrics_folder():
+        server = _Server(
+            "keystead",
+            address=address,
+            port=settings.port,
+            interface=Interfaces.ASGI,
+            workers=settings.workers,
+            websockets=False,
+            log_level=LogLevels.critical,  # what workers have to say, they log themselves
+            respawn_failed_workers=True,
+            workers_kill_timeout=max(1, -(-settings.stop_timeout // 1000)),
+        )
+        server.when_listening = when_listening
+        ended = 0
+        try:
+            server.serve(target_loader=partial(load_worker, settings), wrap_loader=False)
+        except SystemExit as error:
+            ended = 1 if error.code else 0
+        if ended and not server.asked_to_stop:
+            raise WorkersEnded
+
+
+class _Server(Granian):  # type: ignore[misc, valid-type]
+    """Granian's main process, which also says when the first worker listens, and whether it was asked to stop."""
+
+    when_listening: Callable[[], None]
+    asked_to_stop = False
+
+    def startup(self, spawn_target: Any, target_loader: Any) -> None:
+        super().startup(spawn_target, target_loader)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, self._stop)
+        # After the workers were forked: a process that forks should have no thread that might hold a lock.
+        threading.Thread(target=self._say_when_listening, daemon=True).start()
+
+    def _stop(self, signum: int, frame: FrameType | None) -> None:
+        self.asked_to_stop = True
+        self.signal_handler_interrupt(signum, frame)
+
+    def _say_when_listening(self) -> None:
+        """Granian does not say when it accepts connections, so one is tried until it is accepted."""
+        stopped = threading.Event()
+        for _ in range(int(START_TIMEOUT_S / 0.01)):
+            if self.asked_to_stop or self.interrupt_children:
+                return
+            try:
+                socket.create_connection((reachable(self.bind_addr), self.bind_port), timeout=1).close()
+            except OSError:
+                stopped.wait(0.01)
+            else:
+                self.when_listening()
+                return
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[None]:
+    """Where the workers put their numbers, for as long as they run."""
+    folder = tempfile.mkdtemp(prefix="keystead-metrics-")
+    os.environ[_METRICS_FOLDER] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop(_METRICS_FOLDER, None)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,86 @@
+"""The routes of the application, as the rest of the server asks about them: by template, never by raw path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from starlette.datastructures import URLPath
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Match, Mount, NoMatchFound, Route
+from starlette.types import Receive, Scope, Send
+
+UNKNOWN: Final = "(unknown)"  # the template of all paths that nothing answers
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+def template_of(scope: Scope) -> str:
+    """The template of the route that answered, such as `/api/auth/{provider}/start`; or `(unknown)`."""
+    found = scope.get("keystead.template") or getattr(scope.get("route"), "path", None)
+    if not isinstance(found, str) or isinstance(scope.get("route"), Mount):
+        # A plain route leaves its endpoint behind, and no more.
+        templates: Mapping[Any, str] = getattr(scope["app"].state, "templates", {})
+        found = templates.get(scope.get("endpoint"), UNKNOWN)
+    return found
+
+
+def templates_by_endpoint(app: FastAPI) -> dict[Any, str]:
+    """For `template_of`, which finds them in `app.state.templates`."""
+    found: dict[Any, str] = {route.endpoint: route.path for route in plain_routes(app.routes)}
+    return found | {mount.app: f"{mount.path}/{{path}}" for mount in app.routes if isinstance(mount, Mount)}
+
+
+def method_of(scope: Scope) -> str:
+    """The method; those that nobody has heard of are one, for anybody can make up more."""
+    method = scope.get("method", "")
+    return method if method in METHODS else "OTHER"
+
+
+def plain_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
+    """All routes with a path and methods, those of included routers among them."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        if isinstance(inner, APIRouter):
+            yield from plain_routes(inner.routes)
+        elif isinstance(route, Route):
+            yield route
+
+
+def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
+    """The methods that this path takes, over all the routes that have it."""
+    found = {"OPTIONS"}
+    for route in plain_routes(app.routes):
+        if route.path_regex.match(scope["path"]):
+            found |= route.methods or set()
+    if "GET" in found:
+        found.add("HEAD")
+    return [method for method in METHODS if method in found]
+
+
+class KitHealth(BaseRoute):
+    """`GET …?health` on the path of any route of a kit: 200 with the template, whoever asks, whatever the route does.
+
+    It stands before the routes of kits, so it holds for all of them, also for those that take no GET.
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = tuple(routes)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and _asks_for_health(scope["query_string"]):
+            for route in self._routes:
+                if route.path_regex.match(scope["path"]):
+                    return Match.FULL, {"endpoint": self, "keystead.template": route.path}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = JSONResponse({"ok": True, "route": scope["keystead.template"]}, headers={"cache-control": "no-store"})
+        await answer(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
+        raise NoMatchFound(name, path_params)
+
+
+def _asks_for_health(query: bytes) -> bool:
+    return b"health" in query and any(part.partition(b"=")[0] == b"health" for part in query.split(b"&"))

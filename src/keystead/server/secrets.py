@@ -1,0 +1,94 @@
+"""The secrets file: made where it is missing, read by its owner alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from keystead.schema import KeyRing
+
+_MODE: Final = 0o600
+_HEAD: Final = """\
+# Made by `keystead serve`. Whoever has this file can open what is sealed in the store, and without it nobody can:
+# keep it private, out of version control, and with your backups.
+"""
+
+
+def new_seal_key() -> str:
+    """A new key with an id of its own, as `seal_keys` holds it: `20261231-5f0c:{base64url}`."""
+    return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(2)}:{KeyRing.new_key()}"
+
+
+def add_seal_key(path: Path) -> bool:
+    """Make sure that the file holds a key to seal with; False: it held one already, perhaps since a moment ago.
+
+    The file appears whole or not at all, and of several processes that start at once one makes the key, which the
+    others then find. What else the file holds stays as it is. Raises OSError where it cannot be written.
+    """
+    if not path.exists() and _created(path):
+        return True
+    with _locked(path) as held:
+        if "seal_keys" in tomllib.loads(held):
+            return False
+        _replace(path, _seal_line() + held)
+        return True
+
+
+def others_can_read(path: Path) -> bool:
+    return os.name == "posix" and path.is_file() and bool(path.stat().st_mode & 0o077)
+
+
+def _seal_line() -> str:
+    return f'seal_keys = "{new_seal_key()}"\n'
+
+
+def _created(path: Path) -> bool:
+    """Write a new file under another name and link it to its own, which only the first of several can."""
+    temporary = _written(path, _HEAD + _seal_line())
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    return True
+
+
+def _replace(path: Path, text: str) -> None:
+    _written(path, text).replace(path)
+
+
+def _written(path: Path, text: str) -> Path:
+    """A private file with this text, safe on disk, beside the path that it is for."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[str]:
+    """The text of the file, which nobody else that asks here changes meanwhile."""
+    while True:
+        with path.open(encoding="utf-8") as file:
+            _lock(file.fileno())
+            if os.fstat(file.fileno()).st_ino != path.stat().st_ino:
+                continue  # replaced while this waited for the lock
+            yield file.read()
+            return
+
+
+def _lock(descriptor: int) -> None:
+    """Let go when the file is closed. On Windows there are no such locks, and two starts at once are not kept apart."""
+    with suppress(ImportError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,104 @@
+"""A worker process: the application, opened even while its store is away, and never left behind by its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from keystead.errors import StoreUnavailable
+from keystead.server.app import create_app
+from keystead.server.logs import SERVER, set_up_logs
+from keystead.server.settings import Settings
+
+_TRY_AGAIN_S: Final = 0.5
+_LOOK_EVERY_S: Final = 0.5
+
+
+def load_worker(settings: Settings) -> ASGIApp:
+    """What Granian calls in each new process."""
+    set_up_logs(settings.logs_as, settings.log_level, settings.development)
+    _end_with_parent(os.getppid(), settings.stop_timeout / 1000)
+    return Worker(create_app(settings))
+
+
+class Worker:
+    """The application in a process of its own.
+
+    `keystead serve` has opened the stores once before any worker starts. So a worker that cannot open them replaces one
+    that died while a store was away: it goes on trying, and answers 503 until it has succeeded.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._opening: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._app(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        _leave_interrupts_to_the_parent()
+        tried = asyncio.Event()
+        self._opening = asyncio.create_task(self._keep_open(tried))
+        waiting = asyncio.create_task(tried.wait())
+        await asyncio.wait((self._opening, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._opening.done() and (error := self._opening.exception()) is not None:
+            SERVER.critical("a worker cannot start", exc_info=error)
+            await send({"type": "lifespan.startup.failed", "message": ""})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        self._closing.set()
+        with suppress(Exception):  # said when it happened
+            await self._opening
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _keep_open(self, tried: asyncio.Event) -> None:
+        """Hold the application open until it is to close; `tried` is set once it is open, or its store was away."""
+        while not self._closing.is_set():
+            try:
+                async with self._app.router.lifespan_context(self._app):
+                    tried.set()
+                    await self._closing.wait()
+                    return
+            except StoreUnavailable as error:
+                if self._closing.is_set():
+                    return
+                SERVER.warning("%s Trying again.", error)
+                tried.set()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _TRY_AGAIN_S)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches every process of a terminal. The parent alone decides what it means, and asks with SIGTERM."""
+    with suppress(NotImplementedError, ValueError):
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with_parent(parent: int, stop_s: float) -> None:
+    """A worker whose parent was killed would hold the port for ever: it stops by itself, within a second or two."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_EVERY_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(stop_s)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="keystead-parent-watch", daemon=True).start()

@@ -1,0 +1,380 @@
+"""The middleware in each framework, with and without a lifespan, on a store that comes and goes."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import keystead
+from keystead.errors import BadDeclaration, BadUrl, StoreUnavailable
+from keystead.integrations.asgi import SessionMiddleware, session_keys, session_of
+from keystead.parts.sessions import Policy, SessionRecord, Sessions
+from keystead.schema import KeyRing, Sealed
+from keystead.testing import servers
+from tests.integrations.apps import Visit
+from tests.integrations.serving import ROOT, Browser, Served, serving
+from tests.serving import free_port, keystead_command, wait_until
+
+
+@pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
+def test_a_session_begins_changes_and_ends_in_each_framework(
+    framework: str, tmp_path: Path, redis: servers.Server
+) -> None:
+    with serving(tmp_path, framework, store=redis.url, prefix=framework) as served, Browser(served) as browser:
+        assert browser.me()["signed_in"] is False
+        refused = browser.get("/private")
+        assert (refused.status_code, refused.json()["code"]) == (401, "SIGNED_OUT")
+        assert browser.send("POST", "/login", json={"user": "ann"}).json()["code"] == "CSRF"
+        browser.login("ann")
+        assert browser.get("/private").json() == {"name": "Ann"}
+        assert browser.post("/update", {"theme": "dark"}, "PATCH").json()["theme"] == "dark"
+        found = browser.get("/me")
+        assert (found.json()["user"], found.json()["theme"]) == ("ann", "dark")
+        assert found.headers["cache-control"] == "no-store"
+        with browser.copy() as tab:
+            assert browser.post("/logout").json()["ended"] is True
+            assert tab.me()["gone"] == "unknown"
+        assert list(redis.ask("KEYS", f"{framework}:*")) == []
+
+
+@pytest.mark.parametrize("server", ["granian", "uvicorn"])
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+def test_an_application_that_knows_no_lifespan_has_sessions_and_ends_cleanly(
+    server: str, lifespan: str, tmp_path: Path
+) -> None:
+    """Without a start to open the store at, the first requests do: all of them at one moment, and it is opened once."""
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with serving(tmp_path, "bare", server=server, lifespan=lifespan, store=store) as served:
+        browsers = [Browser(served) for _ in range(6)]
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda browser: browser.me()["signed_in"], browsers))
+        for browser in browsers:
+            browser.__exit__()
+        assert found == [False] * 6
+    assert served.process.returncode in (0, -15)
+    assert "Traceback" not in served.said
+
+
+@pytest.mark.parametrize("app", ["starlette", "litestar", "bare"])
+def test_a_store_that_cannot_be_opened_keeps_the_application_from_starting_and_says_why(
+    app: str, tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match="sessions: "):
+        with serving(tmp_path, app, store=f"redis://127.0.0.1:{free_port()}/0?connect_timeout=200ms"):
+            pass
+
+
+def test_a_store_that_is_down_is_a_503_quickly_and_never_signed_out_and_it_recovers(tmp_path: Path) -> None:
+    with servers.redis("--appendonly", "yes", "--appendfsync", "always") as server:
+        url = f"{server.url}?timeout=1s&connect_timeout=300ms"
+        with serving(tmp_path, "starlette", store=url) as served, Browser(served) as browser:
+            browser.login("ann")
+            token = browser.token
+            server.kill()
+            began = time.monotonic()
+            for answer in [browser.get("/me"), browser.post("/logout"), browser.get("/public")]:
+                assert answer.status_code == 503
+                assert answer.json() == {
+                    "ok": False,
+                    "error": "The store does not answer; try again in a moment.",
+                    "code": "STORE_UNAVAILABLE",
+                }
+                assert answer.headers["retry-after"] == "1"
+                assert answer.headers["cache-control"] == "no-store"
+                assert browser.set_cookies == []
+            assert time.monotonic() - began < 5
+            assert browser.token == token
+            server.restart()
+            wait_until(lambda: browser.get("/me").status_code == 200, "the store is back")
+            assert browser.me()["user"] == "ann"
+
+
+@pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
+def test_a_store_that_goes_down_while_a_request_is_under_way_is_a_503_too(framework: str, tmp_path: Path) -> None:
+    with servers.redis() as server:
+        url = f"{server.url}?timeout=1s&connect_timeout=300ms"
+        with serving(tmp_path, framework, store=url) as served, Browser(served) as browser:
+            csrf = browser.csrf()
+            server.kill()
+            # Without a cookie nothing is read; the login itself meets the dead store.
+            answer = (
+                browser.send("POST", "/login", {"x-csrf-token": csrf}, content=b'{"user":"ann"}')
+                if framework == "starlette"
+                else browser.send("POST", "/login", {"x-csrf-token": csrf}, json={"user": "ann"})
+            )
+            assert (answer.status_code, answer.json()["code"]) == (503, "STORE_UNAVAILABLE")
+            assert answer.headers["retry-after"] == "1"
+
+
+# --- WebSockets --------------------------------------------------------------------------------------------
+
+
+class Socket:
+    """As much of a WebSocket as these tests need: text frames of less than 126 bytes."""
+
+    def __init__(self, served: Served, cookie: str, origin: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+        key = b64encode(os.urandom(16)).decode()
+        self._socket.sendall(
+            f"GET /socket HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nCookie: {cookie}\r\nOrigin: {origin}\r\n\r\n".encode()
+        )
+        self._stream = self._socket.makefile("rb")
+        self.status = int(self._stream.readline().split()[1])
+        while self._stream.readline() != b"\r\n":
+            pass
+
+    def heard(self) -> dict[str, Any]:
+        length = self._stream.read(2)[1]
+        if length == 126:
+            length = int.from_bytes(self._stream.read(2))
+        found: dict[str, Any] = json.loads(self._stream.read(length))
+        return found
+
+    def say(self, text: bytes) -> None:
+        self._socket.sendall(bytes([0x81, 0x80 | len(text)]) + bytes(4) + text)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._socket.close()
+
+
+def test_a_websocket_knows_who_is_there_and_learns_of_a_logout(browser: Browser, served: Served) -> None:
+    browser.login("ws-ann")
+    opened = Socket(served, f"__Host-sid={browser.token}", served.origin)
+    try:
+        assert (opened.status, opened.heard()) == (101, {"user": "ws-ann"})
+        opened.say(b"again")
+        problem = "rotate gives the browser a cookie, which a WebSocket cannot; do it in a request"
+        assert opened.heard() == {"user": "ws-ann", "problem": problem}
+        browser.post("/logout")
+        opened.say(b"again")
+        assert opened.heard()["user"] is None
+    finally:
+        opened.close()
+
+
+def test_a_websocket_of_another_site_is_refused(browser: Browser, served: Served) -> None:
+    browser.login("ws-ann")
+    opened = Socket(served, f"__Host-sid={browser.token}", "https://evil.example")
+    opened.close()
+    assert opened.status == 403
+
+
+# --- on plain http, for development ------------------------------------------------------------------------
+
+
+def test_in_development_cookies_go_by_plain_http(tmp_path: Path) -> None:
+    with serving(tmp_path, "starlette", store="memory://", development=True) as served, Browser(served) as browser:
+        token = browser.get("/csrf").json()["token"]
+        assert browser.set_cookies == [f"csrf={token}; Path=/; HttpOnly; SameSite=Lax"]
+        headers = {"x-csrf-token": token, "origin": served.url}
+        browser.send("POST", "/login", headers, content=b'{"user":"ann"}')
+        assert browser.set_cookies[0].startswith("sid=")
+        assert browser.me()["user"] == "ann"
+
+
+# --- in process: deadlines by a clock, a keyspace of one's own, declarations ----------------------------------
+
+
+class Called:
+    """An application that was called with a request, and what it answered."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    async def by(self, app: Any, cookie: str = "") -> "Called":
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b""}
+
+        async def send(message: Any) -> None:
+            self.sent.append(message)
+
+        headers = [(b"cookie", cookie.encode())] if cookie else []
+        await app({"type": "http", "method": "GET", "path": "/", "headers": headers}, receive, send)
+        return self
+
+    @property
+    def said(self) -> Any:
+        return json.loads(self.sent[1]["body"])
+
+    @property
+    def set_cookie(self) -> str:
+        return dict(self.sent[0]["headers"]).get(b"set-cookie", b"").decode()
+
+
+def app_that(do: Any) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        answer = json.dumps(await do(scope["state"]["session"])).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": answer})
+
+    return app
+
+
+class OwnSession(SessionRecord):
+    secret: Sealed[str]
+
+
+async def test_sessions_of_a_keyspace_of_ones_own_end_by_their_own_clock() -> None:
+    now_ms = 1_700_000_000_000
+    policy = Policy(idle="10m", absolute="1h")
+    async with keystead.connect("memory://") as store:
+        keys = session_keys(OwnSession, policy, prefix="shop")(
+            store, seal=KeyRing({"2026": os.urandom(32)}), now_ms=lambda: now_ms
+        )
+        sessions = Sessions(keys.session, policy)
+
+        async def login(session: Any) -> Any:
+            await session.start(OwnSession(uid="ann", secret="s3cret"))
+            return session.data.secret
+
+        async def read(session: Any) -> Any:
+            return session.data and session.data.secret
+
+        signed = await Called().by(SessionMiddleware(app_that(login), sessions=sessions, csrf=False))
+        assert signed.said == "s3cret"
+        assert "Max-Age=3600;" in signed.set_cookie
+        cookie = signed.set_cookie.partition(";")[0]
+        app = SessionMiddleware(app_that(read), sessions=sessions)
+        for minutes in (9, 18, 27, 36, 45, 54):  # in use all the time
+            now_ms = 1_700_000_000_000 + minutes * 60_000
+            assert (await Called().by(app, cookie)).said == "s3cret"
+        now_ms = 1_700_000_000_000 + 3_600_000
+        ended = await Called().by(app, cookie)
+        assert ended.said is None
+        assert ended.set_cookie.startswith("__Host-sid=; Max-Age=0")
+
+
+async def test_a_store_that_the_application_opens_is_left_open() -> None:
+    async with keystead.connect("memory://") as store:
+
+        async def who(session: Any) -> Any:
+            return session.user
+
+        app = SessionMiddleware(app_that(who), store=store)
+        assert (await Called().by(app)).said is None
+        await app.close()
+        assert await store.run([("DBSIZE",)]) == [0]
+
+
+async def test_a_record_that_cannot_be_read_is_signed_out_and_keeps_its_cookie(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with keystead.connect("memory://") as store:
+        sessions = Sessions(session_keys(Visit)(store).session)
+        new = await sessions.create(Visit(uid="ann", name="Ann"))
+        await store.run([("SET", f"app:sess:{new.id}", b"{}")])
+
+        async def gone(session: Any) -> Any:
+            return session.gone
+
+        found = await Called().by(SessionMiddleware(app_that(gone), sessions=sessions), f"__Host-sid={new.token}")
+        assert (found.said, found.set_cookie) == ("unreadable", "")
+        assert "a session cannot be read" in caplog.text
+        assert new.token not in caplog.text
+
+
+async def test_a_login_that_the_cap_refuses_is_an_error_that_the_application_can_answer() -> None:
+    async with keystead.connect("memory://") as store:
+
+        async def login(session: Any) -> Any:
+            try:
+                await session.start(SessionRecord(uid="ann"))
+            except keystead.errors.CapReached:
+                return "refused"
+            return "signed in"
+
+        app = SessionMiddleware(app_that(login), store=store, policy=Policy(cap=1, at_cap="refuse"))
+        first = await Called().by(app)
+        assert (first.said, (await Called().by(app)).said) == ("signed in", "refused")
+        # The browser that is signed in may sign in again: its own session makes room.
+        assert (await Called().by(app, first.set_cookie.partition(";")[0])).said == "signed in"
+
+
+async def test_an_error_of_another_store_is_the_applications_own() -> None:
+    async with keystead.connect("memory://") as store:
+
+        async def fail(session: Any) -> Any:
+            raise StoreUnavailable("another store of the application is down")
+
+        with pytest.raises(StoreUnavailable):
+            await Called().by(SessionMiddleware(app_that(fail), store=store))
+
+
+async def test_the_type_of_a_session_is_checked_where_it_is_asked_for() -> None:
+    class Request:
+        scope: Any = {"state": {}}
+
+    with pytest.raises(LookupError, match="add SessionMiddleware"):
+        session_of(Request(), Visit)
+    async with keystead.connect("memory://") as store:
+
+        async def ask(session: Any) -> Any:
+            await session.start(SessionRecord(uid="ann"))
+            Request.scope = {"state": {"session": session}}
+            with pytest.raises(TypeError, match="sessions hold SessionRecord here, not Visit"):
+                session_of(Request(), Visit)
+            return session_of(Request(), SessionRecord).user
+
+        assert (await Called().by(SessionMiddleware(app_that(ask), store=store))).said == "ann"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({}, BadDeclaration, "needs store="),
+        ({"store": "nowhere"}, BadUrl, "scheme"),
+        ({"store": "memory://", "model": dict}, BadDeclaration, "SessionRecord"),
+        ({"store": "memory://", "skip": "/static"}, BadDeclaration, r'skip=\["/static/"\]'),
+        ({"store": "memory://", "csrf_exempt": ["hook"]}, BadDeclaration, "csrf_exempt"),
+        ({"store": "memory://", "trusted_origins": ["example.com"]}, BadDeclaration, "https://app.example.com"),
+    ],
+)
+def test_what_is_declared_wrongly_is_said_at_once(
+    options: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        SessionMiddleware(app_that(None), **options)
+
+
+def test_the_keyspace_of_an_application_can_be_checked_and_documented() -> None:
+    checked = subprocess.run(
+        keystead_command("check", "tests.integrations.apps:VisitKeys"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+    document = subprocess.run(
+        keystead_command("docs", "tests.integrations.apps:VisitKeys"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for pattern in ("app:sess:{sid}", "app:user:{uid}:sessions", "app:next:{sid}", "app:end:{sid}"):
+        assert pattern in document
+
+
+async def test_the_doctor_finds_nothing_wrong_with_the_keys_of_a_live_application(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with serving(tmp_path, "starlette", store=store) as served, Browser(served) as browser, Browser(served) as other:
+        browser.login("ann")
+        other.login("ann")
+        browser.post("/rotate")
+        other.post("/end-others")
+        other.post("/update", {"theme": "dark"}, "PATCH")
+        examined = subprocess.run(
+            keystead_command("doctor", "tests.integrations.apps:VisitKeys", "--store", store),
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert examined.returncode == 0, examined.stdout + examined.stderr

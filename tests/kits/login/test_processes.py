@@ -1,0 +1,78 @@
+"""Two `keystead serve` on one Redis, as they run in production, behind whatever divides requests between them."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from keystead.testing import servers
+from keystead.testing.oidc import OidcProvider, log_in
+from tests.kits.login.browsing import ACCOUNT, BASE, JSON, RING, login_table
+from tests.kits.login.front import Front
+from tests.serving import Keystead, keystead_serving
+
+
+def toml(table: dict[str, Any], name: str) -> str:
+    """A table of texts, and the tables in it."""
+    own = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    inner = [toml(value, f"{name}.{key}") for key, value in table.items() if isinstance(value, dict)]
+    return "\n".join([f"[{name}]", *own, *inner])
+
+
+@contextmanager
+def two_servers(folder: Path, store: str, table: dict[str, Any]) -> Iterator[list[Keystead]]:
+    with ExitStack() as stack:
+        found = []
+        for name in ("one", "two"):
+            own = folder / name
+            own.mkdir()
+            (own / "keystead.toml").write_text(toml(table, "login"))
+            serving = keystead_serving(own, store, "--kits", "login", KEYSTEAD_PUBLIC_URL=BASE, KEYSTEAD_SEAL_KEYS=RING)
+            found.append(stack.enter_context(serving))
+        yield found
+
+
+async def test_a_login_goes_from_one_process_to_the_other_and_twenty_requests_at_both_refresh_once(
+    tmp_path: Path, redis_server: servers.Server, redis_url: str, provider: OidcProvider, front: Front
+) -> None:
+    with two_servers(tmp_path, redis_url, login_table(provider, front)) as (one, two):
+        async with httpx2.AsyncClient(headers=JSON, trust_env=False) as http:
+            started = await http.get(f"{one.url}/api/auth/discord/start")
+            parts = urlsplit(await log_in(started.json()["authorizeUrl"], ACCOUNT))
+            finished = await http.get(f"{two.url}{parts.path}?{parts.query}")
+            assert finished.status_code == 200, finished.text
+            replayed = await http.get(f"{one.url}{parts.path}?{parts.query}")
+            assert replayed.json()["code"] == "STATE_INVALID"
+
+            for ver in (2, 3):
+                expire_tokens(redis_server)
+                answers = await asyncio.gather(
+                    *(http.get(f"{server.url}/api/auth/me") for server in (one, two) for _ in range(10))
+                )
+                assert {answer.status_code for answer in answers} == {200}
+                assert front.refreshes() == ver - 1
+                assert session(redis_server)["ver"] == ver
+
+            logout = await http.post(f"{one.url}/api/auth/logout", headers={"origin": BASE})
+            assert logout.json() == {"ok": True}
+            assert (await http.get(f"{two.url}/api/auth/me?soft=1")).json()["loggedIn"] is False
+            assert redis_server.ask("KEYS", "sess:*") == []
+        said = one.said + two.said
+        assert not re.search("Traceback|WARNING|ERROR", said), said
+
+
+def session(server: servers.Server) -> dict[str, Any]:
+    [key] = server.ask("KEYS", "sess:*")
+    read: dict[str, Any] = json.loads(server.ask("GET", key))
+    return read
+
+
+def expire_tokens(server: servers.Server) -> None:
+    [key] = server.ask("KEYS", "sess:*")
+    server.ask("SET", key, json.dumps({**session(server), "access_expires_at": 1_700_000_000_000}), "KEEPTTL")

@@ -1,0 +1,236 @@
+"""The provider's tokens are renewed shortly before they expire: once, and without losing the session."""
+
+import asyncio
+import json
+
+import pytest
+
+from keystead.kits.login import LoginKeys
+from keystead.schema import KeyRing
+from keystead.testing.oidc import OidcProvider
+from tests.kits.login.browsing import RING, Browser, Running, login_table, running
+from tests.kits.login.front import Front
+
+LIFETIME_S = 3600  # of an access token of the provider
+
+
+async def logged_in(site: Running) -> Browser:
+    browser = site.browser()
+    await browser.log_in()
+    return browser
+
+
+async def begun(site: Running, front: Front, browser: Browser) -> "asyncio.Task[bool]":
+    """A request whose refresh the provider has granted, and which has not heard of it yet."""
+    site.clock.move(seconds=LIFETIME_S)
+    front.answering.clear()
+    front.reached.clear()
+    asking = asyncio.ensure_future(browser.is_logged_in())
+    await front.reached.wait()
+    return asking
+
+
+async def refresh_token(site: Running) -> str:
+    keys = LoginKeys(site.store, seal=KeyRing.from_text(RING))
+    session = await keys.session((await site.key("sess:")).removeprefix("sess:")).get()
+    assert session is not None
+    return session.refresh_token
+
+
+async def test_tokens_are_renewed_thirty_seconds_before_they_expire_and_not_earlier(
+    site: Running, front: Front
+) -> None:
+    browser = await logged_in(site)
+    site.clock.move(seconds=LIFETIME_S - 40)
+    assert await browser.is_logged_in()
+    assert front.refreshes() == 0
+    site.clock.move(seconds=11)
+    assert await browser.is_logged_in()
+    assert front.refreshes() == 1
+    assert await browser.is_logged_in()
+    assert front.refreshes() == 1
+
+
+@pytest.mark.parametrize("provider_name", ["discord", "acme"])
+async def test_a_refresh_counts_up_and_renews_what_the_session_holds(
+    stored_site: Running, front: Front, provider_name: str
+) -> None:
+    browser = stored_site.browser()
+    await browser.log_in(provider=provider_name)
+    before, token = await stored_site.held("sess:"), await refresh_token(stored_site)
+    for ver in (2, 3, 4):
+        stored_site.clock.move(seconds=LIFETIME_S)
+        assert await browser.is_logged_in()
+        after = await stored_site.held("sess:")
+        assert after["ver"] == ver
+        assert after["access_expires_at"] > stored_site.clock() + 3_500_000
+        assert {name: after[name] for name in ("uid", "name", "created_at", "scope")} == {
+            name: before[name] for name in ("uid", "name", "created_at", "scope")
+        }
+        assert await refresh_token(stored_site) != token  # this provider gives a new one each time
+        token = await refresh_token(stored_site)
+    assert front.refreshes() == 3
+    assert [key for key in await stored_site.keys() if key.startswith("lock:")] == []
+
+
+async def test_a_session_has_its_thirty_days_again_after_a_refresh(redis_site: Running) -> None:
+    browser = await logged_in(redis_site)
+    await redis_site.ask("PEXPIRE", await redis_site.key("sess:"), 100_000)
+    redis_site.clock.move(seconds=LIFETIME_S)
+    assert await browser.is_logged_in()
+    assert await redis_site.left_s(await redis_site.key("sess:")) > 29 * 86_400
+
+
+async def test_twenty_requests_at_two_processes_refresh_once_and_all_get_what_came(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
+    table = login_table(provider, front)
+    async with running(store_url, table) as one, running(store_url, table, clock=one.clock) as other:
+        browser = await logged_in(one)
+        elsewhere = other.copy_of(browser)
+        for ver in (2, 3):  # a refresh token that was used twice would be the end of all of them
+            one.clock.move(seconds=LIFETIME_S)
+            services = [one.app.state.kits["login"], other.app.state.kits["login"]] * 10
+            answers = await asyncio.gather(*(service.session(browser.cookie("sid")) for service in services))
+            assert front.refreshes() == ver - 1
+            assert {live.session.ver for live in answers} == {ver}
+            assert len({live.session.access_token for live in answers}) == 1
+            assert (await one.held("sess:"))["ver"] == ver
+        assert await browser.is_logged_in()
+        assert await elsewhere.is_logged_in()
+
+
+@pytest.mark.parametrize("trouble", ["refusing", "down"])
+async def test_a_refresh_that_fails_loses_no_session_and_is_not_tried_again_at_once(
+    stored_site: Running, front: Front, trouble: str
+) -> None:
+    browser = await logged_in(stored_site)
+    before, token = await stored_site.held("sess:"), await refresh_token(stored_site)
+    stored_site.clock.move(seconds=LIFETIME_S)
+    setattr(front, trouble, True)
+    asked: list[str] = front.grants
+    began = len(asked)
+    for _ in range(3):
+        assert await browser.is_logged_in()
+    after = await stored_site.held("sess:")
+    assert (after["ver"], after["access_expires_at"]) == (1, before["access_expires_at"])
+    assert await refresh_token(stored_site) == token
+    assert len(asked) - began == 1
+    lock = await stored_site.key("lock:sess:")
+    assert 0 < await stored_site.left_s(lock) <= 5
+    # When the five seconds are over, and the provider is back, it is tried again.
+    setattr(front, trouble, False)
+    await stored_site.ask("DEL", lock)
+    assert await browser.is_logged_in()
+    assert (await stored_site.held("sess:"))["ver"] == 2
+
+
+async def test_after_a_refresh_that_failed_nobody_waits_for_another_one(site: Running, front: Front) -> None:
+    browser = await logged_in(site)
+    site.clock.move(seconds=LIFETIME_S)
+    front.refusing = True
+    assert await browser.is_logged_in()
+    async with asyncio.timeout(1):  # less than those wait who wait for a refresh that is under way
+        assert await browser.is_logged_in()
+
+
+async def test_a_provider_that_was_taken_out_of_the_settings_loses_no_session(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
+    table = login_table(provider, front)
+    async with running(store_url, table) as site:
+        browser = await logged_in(site)
+    del table["providers"]["discord"]
+    async with running(store_url, table) as site:
+        site.clock.move(seconds=LIFETIME_S)
+        assert await site.copy_of(browser).is_logged_in()
+
+
+async def test_a_client_that_goes_away_in_the_middle_does_not_lose_the_new_tokens(
+    stored_site: Running, front: Front
+) -> None:
+    browser = await logged_in(stored_site)
+    asking = await begun(stored_site, front, browser)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    front.answering.set()
+    # The next request waits for what the first one asked for.
+    assert await browser.is_logged_in()
+    assert (await stored_site.held("sess:"))["ver"] == 2
+    assert front.refreshes() == 1
+    stored_site.clock.move(seconds=LIFETIME_S)
+    assert await browser.is_logged_in()
+    assert (await stored_site.held("sess:"))["ver"] == 3
+
+
+async def test_a_server_that_stops_in_the_middle_does_not_lose_the_new_tokens(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
+    table = login_table(provider, front)
+    async with running(store_url, table) as site:
+        browser = await logged_in(site)
+        asking = await begun(site, front, browser)
+        asking.cancel()
+        asyncio.get_running_loop().call_later(0.2, front.answering.set)
+    async with running(store_url, table, clock=site.clock) as again:
+        assert (await again.held("sess:"))["ver"] == 2
+        assert await again.copy_of(browser).is_logged_in()
+
+
+@pytest.mark.parametrize("end", ["logout", "logout-all"])
+async def test_who_logs_out_during_a_refresh_stays_logged_out(stored_site: Running, front: Front, end: str) -> None:
+    browser = await logged_in(stored_site)
+    same_browser = stored_site.copy_of(browser)
+    token = browser.cookie("sid")
+    asking = await begun(stored_site, front, browser)
+    # The login is an hour ago by now: as recent as it must be.
+    stored_site.clock.move(seconds=-60)
+    assert (await same_browser.post(f"/api/auth/{end}")).status_code == 200
+    front.answering.set()
+    assert not await asking
+    thief = stored_site.browser()
+    assert not (await thief.get("/api/auth/me?soft=1", cookie=f"sid={token}")).json()["loggedIn"]
+    assert [key for key in await stored_site.keys() if not key.startswith("end:")] == []
+
+
+async def test_a_session_that_another_device_ends_during_a_refresh_stays_ended(
+    stored_site: Running, front: Front
+) -> None:
+    browser = await logged_in(stored_site)
+    asking = await begun(stored_site, front, browser)
+    front.answering.set()
+    other = stored_site.browser()
+    await other.log_in()
+    assert await asking
+    front.answering.clear()
+    again = asyncio.ensure_future(browser.is_logged_in())
+    assert (await other.post("/api/auth/logout-others")).status_code == 200
+    front.answering.set()
+    await again
+    assert not await browser.is_logged_in()
+    assert [one["current"] for one in await other.sessions()] == [True]
+
+
+async def test_a_change_that_others_made_meanwhile_is_kept(redis_site: Running, front: Front) -> None:
+    browser = await logged_in(redis_site)
+    asking = await begun(redis_site, front, browser)
+    key = await redis_site.key("sess:")
+    record = json.loads(await redis_site.ask("GET", key))
+    await redis_site.ask("SET", key, json.dumps({**record, "name": "Ada King"}), "KEEPTTL")
+    front.answering.set()
+    assert await asking
+    after = await redis_site.held("sess:")
+    assert (after["name"], after["ver"]) == ("Ada King", 2)
+
+
+async def test_a_session_without_a_refresh_token_lives_on_without_one(redis_site: Running, front: Front) -> None:
+    browser = await logged_in(redis_site)
+    keys = LoginKeys(redis_site.store, seal=KeyRing.from_text(RING))
+    key = keys.session((await redis_site.key("sess:")).removeprefix("sess:"))
+    session = await key.get()
+    assert session is not None
+    await key.replace(session.model_copy(update={"refresh_token": ""}))
+    redis_site.clock.move(seconds=2 * LIFETIME_S)
+    assert await browser.is_logged_in()
+    assert front.refreshes() == 0

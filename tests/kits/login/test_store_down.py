@@ -1,0 +1,83 @@
+"""The store is away: the kit says so, quickly, and goes on when it is back (design, rule 6)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2
+import pytest
+
+from keystead.testing import servers
+from keystead.testing.oidc import OidcProvider, log_in
+from tests.kits.login.browsing import ACCOUNT, HTML, Browser, Running, login_table, running
+from tests.kits.login.front import Front
+
+
+@pytest.fixture
+def own_redis() -> Iterator[servers.Server]:
+    with servers.redis() as server:
+        yield server
+
+
+@pytest.fixture
+async def fragile_site(own_redis: servers.Server, provider: OidcProvider, front: Front) -> AsyncIterator[Running]:
+    async with running(f"{own_redis.url}?timeout=1s&connect_timeout=1s", login_table(provider, front)) as site:
+        yield site
+
+
+async def all_at_once(browser: Browser, callback: str) -> list[httpx2.Response]:
+    return await asyncio.gather(
+        browser.get("/api/auth/me"),
+        browser.get("/api/auth/me?soft=1"),
+        browser.get("/api/auth/discord/start"),
+        browser.back(callback),
+        browser.get("/api/auth/sessions"),
+        browser.get("/api/auth/csrf"),
+        browser.post("/api/auth/logout"),
+        browser.post("/api/auth/logout-all"),
+        browser.delete("/api/auth/sessions/x"),
+        browser.post("/api/auth/discord/claim-session", {"state": "x"}),
+    )
+
+
+@pytest.mark.parametrize("how", ["paused", "killed"])
+async def test_a_store_that_is_away_is_said_and_nobody_is_logged_out_by_it(
+    own_redis: servers.Server, fragile_site: Running, how: str
+) -> None:
+    browser = fragile_site.browser()
+    await browser.log_in()
+    callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
+    if how == "paused":
+        own_redis.pause()
+    else:
+        own_redis.kill()
+    try:
+        async with asyncio.timeout(5):
+            answers = await all_at_once(browser, callback)
+            page = await browser.get("/login", **HTML)
+    finally:
+        if how == "paused":
+            own_redis.resume()
+        else:
+            own_redis.start()
+    for answer in [*answers, page]:
+        assert answer.status_code == 503, answer.request.url
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "set-cookie" not in answer.headers  # the cookie stays, for when the store is back
+    assert {answer.json()["code"] for answer in answers} == {"STORE_UNAVAILABLE"}
+    assert page.headers["content-type"].startswith("text/html")
+
+    async with asyncio.timeout(10):
+        while (answer := await browser.get("/api/auth/me?soft=1")).status_code != 200:
+            await asyncio.sleep(0)
+    if how == "paused":  # a Redis that was killed has forgotten everybody here, for it saves nothing
+        assert answer.json()["loggedIn"] or answer.json() == {"ok": False, "loggedIn": False}
+    await browser.log_in()
+    assert await browser.is_logged_in()
+
+
+async def test_that_the_store_is_away_is_not_shown_by_health_which_asks_nobody(
+    own_redis: servers.Server, fragile_site: Running
+) -> None:
+    own_redis.kill()
+    answer = await fragile_site.browser().get("/api/auth/me?health")
+    assert answer.status_code == 200

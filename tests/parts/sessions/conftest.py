@@ -1,0 +1,98 @@
+"""What the tests of sessions share: an empty store of each kind, a clock, and a keyspace with all four families."""
+
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from keystead import Keyspace, Sealed, Set, Store, Value, after, link, sliding
+from keystead.parts.sessions import Ended, New, Policy, SessionRecord, Sessions, Successor
+from keystead.schema.seal import KeyRing
+from tests.schema.conftest import STORES, redis_server, store, store_url, valkey_cluster, valkey_server
+
+__all__ = [
+    "RING",
+    "AppKeys",
+    "AppSession",
+    "Clock",
+    "everywhere",
+    "in_one_step",
+    "redis_server",
+    "sessions_of",
+    "store",
+    "store_url",
+    "valkey_cluster",
+    "valkey_server",
+]
+
+everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
+# Where one atomic step spans any keys.
+in_one_step = pytest.mark.parametrize("store_url", [one for one in STORES if one != "cluster"], indirect=True)
+
+RING = KeyRing({"test": b"k" * 32})
+DAY_MS = 86_400_000
+
+
+class AppSession(SessionRecord):
+    """Who is logged in, what they chose, and a token that must not be seen."""
+
+    theme: str = "light"
+    seen: int = 0
+    provider_token: Sealed[str] = "the token of the provider"
+    fields: dict[str, int] = Field(default_factory=dict)
+
+
+class AppKeys(Keyspace):
+    """The sessions of an application."""
+
+    session = Value(
+        "sess:{sid:token}",
+        AppSession,
+        lifetime=sliding("30d", touch_every="1m"),
+        listed_in=link("user_sessions", admits=True),
+        owns="lock",
+        tag="sid",
+    )
+    user_sessions = Set("user:{uid}:sessions", str, lifetime=sliding("30d", touch_every="1m"))
+    successor = Value("next:{sid:token}", Successor, lifetime=after("10s"), tag="sid")
+    end = Value("end:{sid:token}", Ended, lifetime=after("1d"), tag="sid")
+    lock = Value("lock:{sid:token}", str, lifetime=after("5s"), tag="sid")
+
+
+class Clock:
+    """A clock that stands until it is set. It begins at a moment that no real clock shows."""
+
+    def __init__(self, now_ms: int = 4_000_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def pass_ms(self, ms: int) -> None:
+        self.now_ms += ms
+
+
+def sessions_of(store: Store, clock: Clock, policy: Policy | None = None, **options: Any) -> Sessions[AppSession]:
+    """Sessions with all that they can have, as another process would make them on the same store."""
+    keys = AppKeys(store, seal=RING, now_ms=clock)
+    return Sessions(keys.session, policy, successors=keys.successor, ends=keys.end, **options)
+
+
+def is_new(made: object) -> New[AppSession]:
+    assert isinstance(made, New)
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def keys(store: Store, clock: Clock) -> AppKeys:
+    return AppKeys(store, seal=RING, now_ms=clock)
+
+
+@pytest.fixture
+def sessions(store: Store, clock: Clock) -> Sessions[AppSession]:
+    return sessions_of(store, clock)

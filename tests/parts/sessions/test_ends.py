@@ -1,0 +1,86 @@
+"""Dead stays dead: what was logged out, revoked or has expired is not brought back by anything under way."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from keystead import Store
+from keystead.parts.sessions import New, Policy, Sessions
+from tests.parts.sessions.conftest import AppSession, Clock, sessions_of
+from tests.parts.sessions.relays import Actor, Gated, every_order, in_order
+
+MINUTE_MS = 60_000
+POLICY = Policy(idle="1h", absolute="24h")
+
+Verb = Callable[[Sessions[AppSession], str, Clock], Awaitable[Any]]
+
+
+async def save(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    return await sessions.update(token, theme="dark")
+
+
+async def touch(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    return await sessions.touch(token)
+
+
+async def rotate(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    return await sessions.rotate(token)
+
+
+async def refresh(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    def renewed(session: AppSession) -> AppSession:
+        return session.model_copy(update={"provider_token": "a new token", "seen": session.seen + 1})
+
+    return await sessions.change(token, renewed)
+
+
+async def read(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    return await sessions.read(token)  # which notes that it was used, too: the last note is a while ago
+
+
+async def revoke(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    return await sessions.revoke(token)
+
+
+async def revoke_all(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    return await sessions.revoke_all("ann")
+
+
+async def expire(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    clock.pass_ms(POLICY.idle_ms)
+    return await sessions.read(token)
+
+
+WORK: tuple[Verb, ...] = (save, touch, rotate, refresh, read)
+ENDS: tuple[Verb, ...] = (revoke, revoke_all, expire)
+
+
+@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
+@pytest.mark.parametrize("end", ENDS, ids=lambda verb: verb.__name__)
+@pytest.mark.parametrize("work", WORK, ids=lambda verb: verb.__name__)
+async def test_in_every_order_of_their_steps_an_end_is_final_whatever_is_under_way(
+    store: Store, work: Verb, end: Verb
+) -> None:
+    async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
+        clock = Clock()
+        gated = Gated(store)
+        worker, ender = sessions_of(gated, clock, POLICY), sessions_of(gated, clock, POLICY)
+        made = await worker.create(AppSession(uid="ann"))
+        clock.pass_ms(5 * MINUTE_MS)
+        order, results = await in_order(
+            gated,
+            {"a": lambda: work(worker, made.token, clock), "b": lambda: end(ender, made.token, clock)},
+            first,
+        )
+        tokens = [made.token] + ([results["a"].token] if isinstance(results["a"], New) else [])
+        for token in tokens:
+            assert not await worker.read(token), order
+            assert not await worker.touch(token), order
+        assert await worker.list_for("ann") == [], order
+        if store.guarantees.atomic == "any keys":
+            held = {key.decode() async for page in store.scan() for key in page}
+            assert {key for key in held if not key.startswith(("end:", "next:"))} == set(), order
+        return order
+
+    assert await every_order(one) >= 3

@@ -1,0 +1,281 @@
+"""What every answer has in common: the shape of errors, HEAD and OPTIONS, health of kit routes, limits, request ids."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from keystead.server.errors import prefers_html
+from tests.server.conftest import notes_serving
+from tests.serving import Keystead
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+def ask(server: Keystead, method: str, path: str, **options: object) -> httpx2.Response:
+    return httpx2.request(method, f"{server.url}{path}", timeout=20, **options)  # type: ignore[arg-type]
+
+
+def error(answer: httpx2.Response) -> tuple[int, str]:
+    body = answer.json()
+    assert body["ok"] is False
+    assert body.keys() >= {"ok", "error", "code"}
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["vary"] == "accept"
+    return answer.status_code, body["code"]
+
+
+def raw_answer(server: Keystead, request: bytes) -> bytes:
+    """What is answered to these bytes, until the server closes or has said all."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+        raw.sendall(request)
+        return raw.makefile("rb").read()
+
+
+# --- the shape of errors ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status", "code"),
+    [
+        ("GET", "/no/such/path", {}, 404, "NOT_FOUND"),
+        ("GET", "/static/none.css", {}, 404, "NOT_FOUND"),
+        ("GET", "/healthz/", {}, 404, "NOT_FOUND"),
+        ("PUT", "/api/notes", {}, 405, "METHOD_NOT_ALLOWED"),
+        ("FROB", "/api/notes", {}, 405, "METHOD_NOT_ALLOWED"),
+        ("POST", "/api/notes", {"json": {}}, 400, "BAD_REQUEST"),
+        ("POST", "/api/notes", {"content": b"{", "headers": {"content-type": "application/json"}}, 400, "BAD_REQUEST"),
+        (
+            "POST",
+            "/api/notes",
+            {"content": b"\xff", "headers": {"content-type": "application/json"}},
+            400,
+            "BAD_REQUEST",
+        ),
+        ("GET", "/api/notes/fail", {}, 500, "INTERNAL"),
+        ("GET", "/api/notes/refuse", {}, 409, "NOTE_LOCKED"),
+        ("GET", "/api/notes/by-id/none", {}, 404, "NOT_FOUND"),
+    ],
+)
+def test_whatever_goes_wrong_has_one_shape(
+    notes: Keystead, method: str, path: str, options: dict[str, object], status: int, code: str
+) -> None:
+    assert error(ask(notes, method, path, **options)) == (status, code)
+
+
+def test_a_refusal_adds_to_the_shape_and_cannot_change_it(notes: Keystead) -> None:
+    answer = ask(notes, "GET", "/api/notes/refuse")
+    assert answer.json() == {"ok": False, "error": "The note is locked.", "code": "NOTE_LOCKED", "until": 5}
+    assert answer.headers["x-lock"] == "1"
+
+
+def test_a_wrong_field_is_named_and_what_was_sent_is_not_repeated(notes: Keystead) -> None:
+    answer = ask(notes, "POST", "/api/notes", json={"id": "", "text": {"card": "4111-1111"}})
+    assert answer.json()["error"] == (
+        "id in the body should have at least 1 character; text in the body should be a valid string"
+    )
+    assert "4111" not in answer.text
+
+
+def test_a_failure_shows_no_stack_and_no_secret_only_the_id_under_which_the_log_has_it(notes: Keystead) -> None:
+    answer = ask(notes, "GET", "/api/notes/fail?secret=of-a-query")
+    assert answer.headers["x-request-id"] in answer.json()["error"]
+    assert "Traceback" not in answer.text
+    assert "secret" not in answer.text
+
+
+def test_a_browser_gets_a_page_for_any_error(notes: Keystead) -> None:
+    answer = ask(notes, "GET", "/api/notes/refuse", headers={"accept": BROWSER})
+    assert answer.status_code == 409
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "The note is locked." in answer.text
+    assert '<a href="/">Back to the start page</a>' in answer.text
+
+
+def test_the_path_is_not_repeated_on_a_page(notes: Keystead) -> None:
+    answer = ask(notes, "GET", "/call-this-number-now", headers={"accept": BROWSER})
+    assert "call-this-number" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        ("", False),
+        ("*/*", False),
+        (BROWSER, True),
+        ("text/html", True),
+        ("TEXT/HTML", True),
+        ("text/html, application/json", False),
+        ("text/html;q=0.5, application/json;q=0.4", True),
+        ("application/json, text/html;q=0.9", False),
+        ("text/html;q=0, */*", False),
+        ("text/html;q=0.5, */*", False),
+        ("text/html, */*", True),
+        ("text/html;q=x", False),
+        ("application/problem+json, text/html;q=0.3", False),
+        (",;,text/html ; q=1.0;x=y", True),
+    ],
+)
+def test_html_is_for_those_who_like_it_better_than_json(accept: str, html: bool) -> None:
+    assert prefers_html(accept) is html
+
+
+def test_the_openapi_document_has_the_shape_of_errors_and_no_other(notes: Keystead) -> None:
+    document = ask(notes, "GET", "/openapi.json").json()
+    add = document["paths"]["/api/notes"]["post"]["responses"]
+    shape = {"$ref": "#/components/schemas/ErrorAnswer"}
+    assert add.keys() == {"200", "default"}
+    assert add["default"]["content"]["application/json"]["schema"] == shape
+    assert document["components"]["schemas"]["ErrorAnswer"]["required"] == ["error", "code"]
+    assert not [name for name in document["components"]["schemas"] if "Validation" in name]
+
+
+# --- HEAD and OPTIONS ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/readyz", "/docs", "/openapi.json", "/api/notes/site", "/static/start.css", "/none"]
+)
+def test_head_is_get_without_the_body(notes: Keystead, path: str) -> None:
+    head, get = ask(notes, "HEAD", path), ask(notes, "GET", path)
+    assert (head.status_code, head.headers["content-type"]) == (get.status_code, get.headers["content-type"])
+    assert head.content == b""
+    assert get.content != b""
+
+
+def test_options_says_what_an_address_takes_over_all_its_routes(notes: Keystead) -> None:
+    answer = ask(notes, "OPTIONS", "/api/notes/by-id/x")
+    assert answer.status_code == 204
+    assert answer.headers["allow"] == "GET, HEAD, DELETE, OPTIONS"
+    assert ask(notes, "POST", "/api/notes/by-id/x").headers["allow"] == "GET, HEAD, DELETE, OPTIONS"
+    assert ask(notes, "OPTIONS", "/none").status_code == 404
+
+
+# --- health of the routes of kits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["health", "health=1", "health=", "x=y&health=no"])
+@pytest.mark.parametrize(
+    ("path", "template"),
+    [
+        ("/api/notes", "/api/notes"),  # takes POST only
+        ("/api/notes/slow", "/api/notes/slow"),
+        ("/api/notes/fail", "/api/notes/fail"),
+        ("/api/notes/by-id/secret-id", "/api/notes/by-id/{id}"),
+    ],
+)
+def test_every_route_of_a_kit_tells_that_it_is_there(notes: Keystead, path: str, template: str, query: str) -> None:
+    answer = ask(notes, "GET", f"{path}?{query}")
+    assert answer.status_code == 200
+    assert answer.json() == {"ok": True, "route": template}
+
+
+def test_only_get_and_only_that_parameter_asks_for_health(notes: Keystead) -> None:
+    assert error(ask(notes, "POST", "/api/notes?health=1", json={})) == (400, "BAD_REQUEST")
+    assert error(ask(notes, "GET", "/api/notes?healthy=1")) == (405, "METHOD_NOT_ALLOWED")
+    assert error(ask(notes, "GET", "/api/none?health=1")) == (404, "NOT_FOUND")
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
+    settings = {"KEYSTEAD_MAX_BODY": "10kB", "KEYSTEAD_REQUEST_TIMEOUT": "300ms"}
+    with notes_serving(tmp_path_factory.mktemp("tight"), None, **settings) as running:
+        yield running
+
+
+def chunked(size: int) -> Iterator[bytes]:
+    for _ in range(size // 1000):
+        yield b"x" * 1000
+
+
+def test_a_body_up_to_the_limit_is_taken(tight: Keystead) -> None:
+    assert ask(tight, "POST", "/api/notes/raw", content=b"x" * 10_000).text == "10000"
+    assert ask(tight, "POST", "/api/notes/raw", content=chunked(10_000)).text == "10000"
+
+
+def test_a_body_beyond_the_limit_is_refused_with_and_without_a_stated_length(tight: Keystead) -> None:
+    stated = ask(tight, "POST", "/api/notes/raw", content=b"x" * 10_001)
+    unstated = ask(tight, "POST", "/api/notes/raw", content=chunked(50_000))
+    as_json = ask(tight, "POST", "/api/notes", content=chunked(50_000), headers={"content-type": "application/json"})
+    for answer in (stated, unstated, as_json):
+        assert error(answer) == (413, "TOO_LARGE")
+        assert answer.json()["error"] == "The body of the request is too large; at most 10,000 bytes are taken."
+
+
+def test_a_body_that_is_only_announced_is_refused_before_it_is_sent(tight: Keystead) -> None:
+    request = b"POST /api/notes/raw HTTP/1.1\r\nHost: here\r\nContent-Length: 99999999\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", tight.port), timeout=20) as raw:
+        raw.sendall(request)
+        assert raw.makefile("rb").readline().split()[1] == b"413"
+
+
+def test_a_request_that_takes_too_long_is_given_up(tight: Keystead) -> None:
+    assert error(ask(tight, "GET", "/api/notes/slow")) == (504, "TIMEOUT")
+
+
+def test_a_body_that_never_comes_is_given_up(tight: Keystead) -> None:
+    request = b"POST /api/notes/raw HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf"
+    with socket.create_connection(("127.0.0.1", tight.port), timeout=20) as raw:
+        raw.sendall(request)
+        assert raw.makefile("rb").readline().split()[1] == b"504"
+
+
+def test_streams_and_routes_that_ask_for_it_have_no_time_limit(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, KEYSTEAD_REQUEST_TIMEOUT="300ms") as server:
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(ask(server, "GET", "/api/notes/patient")))
+        waiting.start()
+        with httpx2.stream("GET", f"{server.url}/api/notes/events", timeout=20) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "data: one"
+            # One that is held to the limit is given up now, while the other two go on.
+            assert error(ask(server, "GET", "/api/notes/slow")) == (504, "TIMEOUT")
+            ask(server, "POST", "/api/notes/release")
+            assert [line for line in lines if line] == ["data: two"]
+        waiting.join(20)
+        assert [answer.json() for answer in answers] == [{"ok": True}]
+
+
+# --- request ids -----------------------------------------------------------------------------------------------------
+
+
+def test_a_sane_request_id_is_kept_and_any_other_is_replaced(notes: Keystead) -> None:
+    assert ask(notes, "GET", "/none", headers={"x-request-id": "abc-1.2_3"}).headers["x-request-id"] == "abc-1.2_3"
+    first = ask(notes, "GET", "/none").headers["x-request-id"]
+    assert first != ask(notes, "GET", "/none").headers["x-request-id"]
+    for bad in ("a b", "x" * 65, "a;b", "-a", "<b>"):
+        given = ask(notes, "GET", "/none", headers={"x-request-id": bad}).headers["x-request-id"]
+        assert given != bad
+        assert given.isalnum()
+    assert b"forged" not in raw_answer(
+        notes, b"GET /none HTTP/1.1\r\nHost: here\r\nX-Request-Id: a\tforged\r\nConnection: close\r\n\r\n"
+    )
+
+
+# --- proxies ---------------------------------------------------------------------------------------------------------
+
+
+def seen(server: Keystead, **headers: str) -> tuple[str, str]:
+    own = ask(
+        server, "GET", "/api/notes/site", headers={name.replace("_", "-"): text for name, text in headers.items()}
+    )
+    return own.json()["client"], own.json()["scheme"]
+
+
+def test_nobody_is_believed_about_who_asks_unless_they_are_named(notes: Keystead) -> None:
+    assert seen(notes, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("127.0.0.1", "http")
+
+
+def test_a_named_proxy_is_believed_and_what_the_client_put_before_it_is_not(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, KEYSTEAD_FORWARDED_ALLOW="127.0.0.1,10.0.0.0/8") as server:
+        assert seen(server, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("1.2.3.4", "https")
+        assert seen(server, x_forwarded_for="6.6.6.6, 1.2.3.4, 10.1.1.1") == ("1.2.3.4", "http")
+        assert seen(server, x_forwarded_for="[2001:db8::1]:443") == ("2001:db8::1", "http")
+        assert seen(server, x_forwarded_for="nonsense", x_forwarded_proto="gopher") == ("127.0.0.1", "http")
+        assert seen(server, x_forwarded_for="nonsense, 10.0.0.2") == ("10.0.0.2", "http")

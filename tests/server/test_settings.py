@@ -1,0 +1,322 @@
+"""Where settings come from, which of them win, and what is said of a wrong one."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from keystead.server import MissingSettings, Settings, WrongSettings
+from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
+from keystead.server.secrets import new_seal_key
+from keystead.server.settings import SECRETS_FILE
+from keystead.server.sizes import size_bytes
+from tests.server.notes import KIT, NotesSettings
+
+SECRET = "correct-horse-battery"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, and an environment without settings."""
+    for name in list(os.environ):
+        if name.startswith(("KEYSTEAD_", "DISCORD_", "NOTES_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config(folder: Path, text: str, name: str = "keystead.toml") -> None:
+    (folder / name).write_text(text)
+
+
+def wrong(**flags: object) -> str:
+    with pytest.raises(WrongSettings) as raised:
+        Settings(**flags)
+    return str(raised.value)
+
+
+def test_without_any_settings_the_defaults_hold() -> None:
+    settings = Settings()
+    assert (settings.store, settings.host, settings.port, settings.workers) == (
+        "sqlite:///keystead.db",
+        "127.0.0.1",
+        8700,
+        1,
+    )
+    assert settings.development
+    assert settings.kits is None
+    assert settings.max_body == 1_000_000
+    assert settings.request_timeout == 30_000
+    assert settings.origin == "http://127.0.0.1:8700"
+    assert settings.logs_as == "text"
+
+
+def test_flags_win_over_the_environment_and_that_over_secrets_and_those_over_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(folder, 'port = 8701\nworkers = 2\nhost = "127.0.0.2"\nlog_level = "error"\n')
+    config(folder, 'port = 8702\nworkers = 3\nhost = "127.0.0.3"\n', SECRETS_FILE)
+    monkeypatch.setenv("KEYSTEAD_PORT", "8703")
+    monkeypatch.setenv("KEYSTEAD_WORKERS", "4")
+    settings = Settings(port="8704")
+    assert (settings.port, settings.workers, settings.host, settings.log_level) == (8704, 4, "127.0.0.3", "error")
+
+
+def test_the_tables_of_a_kit_are_merged_setting_by_setting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config(folder, '[notes]\nlongest = 7\n[notes.providers.discord]\nclient_id = "file"\n')
+    config(folder, f'[notes.providers.discord]\nclient_secret = "{SECRET}"\n', SECRETS_FILE)
+    monkeypatch.setenv("KEYSTEAD_NOTES__PROVIDERS__GITHUB__CLIENT_ID", "hub")
+    own: NotesSettings = Settings().of(KIT)
+    assert own.longest == 7
+    assert own.providers["discord"].client_id == "file"
+    secret = own.providers["discord"].client_secret
+    assert secret is not None
+    assert secret.get_secret_value() == SECRET
+    assert own.providers["github"].client_id == "hub"
+
+
+def test_the_names_of_a_kits_document_are_read_and_keysteads_own_names_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISCORD_CLIENT_ID", "document")
+    assert Settings().of(KIT).providers["discord"].client_id == "document"
+    monkeypatch.setenv("KEYSTEAD_NOTES__PROVIDERS__DISCORD__CLIENT_ID", "own")
+    assert Settings().of(KIT).providers["discord"].client_id == "own"
+
+
+def test_an_empty_variable_of_a_document_is_as_good_as_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config(folder, '[notes.providers.discord]\nclient_id = "file"\n')
+    monkeypatch.setenv("DISCORD_CLIENT_ID", "")
+    assert Settings().of(KIT).providers["discord"].client_id == "file"
+
+
+def test_lists_are_divided_by_commas_and_stores_stand_by_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYSTEAD_KITS", "login, myapp.kit:KIT")
+    monkeypatch.setenv("KEYSTEAD_FORWARDED_ALLOW", "127.0.0.1,10.0.0.0/8")
+    monkeypatch.setenv("KEYSTEAD_STORES__DURABLE", "sqlite:///durable.db")
+    settings = Settings(stores={"cache": "memory://"})
+    assert settings.kits == ("login", "myapp.kit:KIT")
+    assert settings.forwarded_allow == ("127.0.0.1", "10.0.0.0/8")
+    assert settings.store_urls == {
+        "default": "sqlite:///keystead.db",
+        "durable": "sqlite:///durable.db",
+        "cache": "memory://",
+    }
+
+
+def test_another_file_is_read_where_one_is_named_and_must_be_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(folder, "port = 8701\n")
+    config(folder, "port = 8702\n", "other.toml")
+    monkeypatch.setenv("KEYSTEAD_CONFIG", "other.toml")
+    assert Settings().port == 8702
+    monkeypatch.setenv("KEYSTEAD_CONFIG", "none.toml")
+    assert wrong() == "none.toml: cannot be read (No such file or directory)"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("workers", "0", "'0' is no number from 1 to 256"),
+        ("mode", "prod", "'prod' is neither development nor production"),
+        ("log_format", "xml", "'xml' is neither text nor json"),
+        ("log_level", "loud", "'loud' is none of debug, info, warning and error"),
+        ("max_body", "big", "'big' is no size; write one such as 500kB or 2MB"),
+        ("request_timeout", "30", "'30' is no duration; write one with its unit, such as 500ms or 30s"),
+        ("stop_timeout", "-1s", "'-1s' is no duration; write one with its unit, such as 500ms or 5s"),
+        ("forwarded_allow", "proxy", "'proxy' is no list of addresses or networks; write some such as"),
+        ("metrics", "perhaps", "'perhaps' is neither true nor false"),
+    ],
+)
+def test_a_wrong_setting_is_said_with_its_name_its_place_and_what_to_write(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str
+) -> None:
+    config(folder, f'{name} = "{given}"\n')
+    assert wrong().startswith(f"{name} in keystead.toml: {said}")
+    monkeypatch.setenv(f"KEYSTEAD_{name.upper()}", given)
+    assert wrong().startswith(f"KEYSTEAD_{name.upper()}: {said}")
+
+
+def test_all_wrong_settings_are_said_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config(folder, 'log_level = "loud"\n')
+    monkeypatch.setenv("KEYSTEAD_WORKERS", "many")
+    assert wrong(port="x") == (
+        "--port: 'x' is no number from 1 to 65535; KEYSTEAD_WORKERS: 'many' is no number from 1 to 256; "
+        "log_level in keystead.toml: 'loud' is none of debug, info, warning and error"
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["example.net", "ftp://example.com", "https://example.com/app", "https://a:b@example.com", "https://e.com?x"]
+)
+def test_a_public_url_is_an_origin(url: str) -> None:
+    assert wrong(public_url=url).startswith("--public-url: write where browsers reach this server")
+    assert url not in wrong(public_url=url)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("prot = 1", "prot in keystead.toml: there is no such setting; did you mean port?"),
+        ("zebra = 1", "zebra in keystead.toml: there is no such setting; docs/server.md lists all of them"),
+    ],
+)
+def test_a_key_that_is_no_setting_is_refused_with_the_nearest_one(folder: Path, line: str, said: str) -> None:
+    config(folder, f"{line}\n")
+    assert wrong() == said
+
+
+def test_a_table_that_belongs_to_no_kit_is_refused(folder: Path) -> None:
+    config(folder, "[logn]\n")
+    with pytest.raises(WrongSettings, match=r"logn in keystead.toml: there is no such setting; did you mean login\?"):
+        load_kits(Settings())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[notes]\nlonget = 1\n", "notes.longet in keystead.toml: there is no such setting; did you mean longest?"),
+        (
+            "[notes.providers.discord]\nclient_ids = 1\n",
+            "notes.providers.discord.client_ids in keystead.toml: there is no such setting; did you mean client_id?",
+        ),
+        ('[notes]\nlongest = "x"\n', "notes.longest in keystead.toml: this should be a valid integer"),
+    ],
+)
+def test_what_is_wrong_in_the_table_of_a_kit_is_said_alike(folder: Path, text: str, said: str) -> None:
+    config(folder, text)
+    with pytest.raises(WrongSettings) as raised:
+        Settings().of(KIT)
+    assert str(raised.value).startswith(said)
+
+
+def test_a_wrong_setting_of_a_kit_names_the_variable_that_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYSTEAD_NOTES__LONGEST", "-4")
+    with pytest.raises(WrongSettings, match=r"^KEYSTEAD_NOTES__LONGEST: this should be greater than or equal to 1$"):
+        Settings().of(KIT)
+
+
+def test_a_slip_in_a_variable_is_said_and_names_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYSTEAD_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KEYSTEAD_PORT_8700_TCP", "tcp://10.0.0.1:8700")
+    assert Settings().port == 8700
+    monkeypatch.setenv("KEYSTEAD_WORKRES", "2")
+    assert wrong() == "KEYSTEAD_WORKRES: there is no such setting; did you mean KEYSTEAD_WORKERS?"
+
+
+def test_a_file_that_is_no_toml_is_one_sentence(folder: Path) -> None:
+    config(folder, "port = \n")
+    assert re.fullmatch(r"keystead.toml is no TOML: .* \(at line 1, column 8\)", wrong())
+
+
+def test_no_secret_is_said_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config(folder, f'port = "x"\nstores = "redis://:{SECRET}@h"\n[notes]\napi_key = ["{SECRET}"]\n')
+    monkeypatch.setenv("KEYSTEAD_SEAL_KEYS", f"a:{SECRET}")
+    said = wrong(store="")
+    assert "KEYSTEAD_SEAL_KEYS: the seal key after 'a'" in said or "seal key 'a'" in said
+    assert SECRET not in said
+    config(folder, f'[notes]\napi_key = ["{SECRET}"]\n')
+    monkeypatch.delenv("KEYSTEAD_SEAL_KEYS")
+    settings = Settings(store=f"redis://:{SECRET}@h")
+    with pytest.raises(WrongSettings) as raised:
+        settings.of(KIT)
+    assert "notes.api_key in keystead.toml" in str(raised.value)
+    for text in (str(raised.value), repr(settings), str(settings)):
+        assert SECRET not in text
+
+
+def test_keys_do_not_belong_into_the_file_that_is_shared(folder: Path) -> None:
+    config(folder, f'seal_keys = "{new_seal_key()}"\n')
+    said = wrong()
+    assert said.startswith("seal_keys in keystead.toml: this file is one to share")
+
+
+def test_an_address_of_all_interfaces_is_reached_on_this_machine() -> None:
+    assert Settings(host="0.0.0.0", port=1234).origin == "http://127.0.0.1:1234"
+    assert Settings(host="::1", port=1234).origin == "http://[::1]:1234"
+    assert Settings(public_url="https://Example.com/").origin == "https://example.com"
+
+
+def test_secrets_are_beside_the_database_or_in_the_working_directory() -> None:
+    assert Settings().secrets_path == Path(SECRETS_FILE)
+    assert Settings(store="sqlite:////var/lib/app/my.db").secrets_path == Path("/var/lib/app") / SECRETS_FILE
+    assert Settings(store="redis://localhost").secrets_path == Path(SECRETS_FILE)
+    assert Settings(secrets_file="elsewhere.toml").secrets_path == Path("elsewhere.toml")
+
+
+def test_production_says_everything_that_is_missing_in_one_go() -> None:
+    with pytest.raises(MissingSettings) as raised:
+        refuse_missing(Settings(mode="production"), [KIT])
+    assert [sentence.partition(":")[0] for sentence in raised.value.sentences] == [
+        "seal_keys",
+        "public_url",
+        "notes.api_key",
+    ]
+    assert "keystead secrets new" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://example.com", True),
+        ("http://127.0.0.1:8700", True),
+        ("http://localhost:8700", True),
+        ("http://example.com", False),
+        ("http://localhost.example.com", False),
+        ("http://127.0.0.1.example.com", False),
+    ],
+)
+def test_production_takes_http_on_this_machine_only(url: str, taken: bool) -> None:
+    settings = Settings(mode="production", public_url=url)
+    if taken:
+        refuse_missing(settings, [])
+    else:
+        with pytest.raises(MissingSettings, match="public_url: with https"):
+            refuse_missing(settings, [])
+
+
+def test_production_refuses_a_secrets_file_that_others_can_read(folder: Path) -> None:
+    config(folder, f'seal_keys = "{new_seal_key()}"\n[notes]\napi_key = "x"\n', SECRETS_FILE)
+    (folder / SECRETS_FILE).chmod(0o640)
+    settings = Settings(mode="production", public_url="https://example.com")
+    with pytest.raises(MissingSettings, match=f"others can read {SECRETS_FILE}; run chmod 600"):
+        refuse_missing(settings, [KIT])
+    (folder / SECRETS_FILE).chmod(0o600)
+    refuse_missing(settings, [KIT])
+
+
+def test_several_workers_cannot_share_a_memory() -> None:
+    with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a store memory://"):
+        refuse_split_memory(Settings(store="memory://", workers=2))
+    with pytest.raises(WrongSettings, match="role cache"):
+        refuse_split_memory(Settings(stores={"cache": "memory://"}, workers=2))
+    refuse_split_memory(Settings(store="memory://", workers=1))
+
+
+@pytest.mark.parametrize(
+    ("kits", "said"),
+    [
+        ("logn", "'logn' is no kit with routes; did you mean login?"),
+        ("myapp.kit", "is no kit with routes"),
+        ("no_such_module:KIT", "'no_such_module:KIT' cannot be imported"),
+        ("tests.server.notes:Note", "is no kit; tests.server.notes must have Note = Kit("),
+        ("login,login", "'login' is named twice"),
+    ],
+)
+def test_a_kit_that_is_none_is_one_sentence(kits: str, said: str) -> None:
+    with pytest.raises(WrongSettings) as raised:
+        load_kits(Settings(kits=kits))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [("1MB", 1_000_000), ("64KiB", 65_536), ("500 kB", 500_000), (12, 12), ("12", 12), ("3b", 3)]
+)
+def test_a_size_has_a_unit_or_is_in_bytes(given: object, size: int) -> None:
+    assert size_bytes(given) == size
+
+
+@pytest.mark.parametrize("given", ["", "MB", "-1", 0, "0MB", "1.5MB", True, None, "1XB"])
+def test_what_is_no_size_is_refused(given: object) -> None:
+    with pytest.raises(ValueError, match="no size"):
+        size_bytes(given)

@@ -1,0 +1,181 @@
+"""Several processes: replaced when they die, stopped when they should, gone when their parent is."""
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import httpx2
+
+from keystead.testing import servers
+from tests.server.conftest import notes_serving
+from tests.server.test_serve import assert_one_sentence, run_keystead
+from tests.serving import Keystead, free_port, listens, wait_until
+
+
+def workers(server: Keystead) -> set[int]:
+    """The processes that the parent has started and that still run."""
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    return {int(pid) for pid in children}
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def ready(server: Keystead) -> int:
+    try:
+        return httpx2.get(f"{server.url}/readyz", timeout=20).status_code
+    except httpx2.HTTPError:
+        return 0
+
+
+def test_a_worker_that_is_killed_is_replaced_and_requests_go_on(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, "--workers", "2") as server:
+        wait_until(lambda: len(workers(server)) == 2, "both workers run")
+        before = workers(server)
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: not runs(victim) and len(workers(server)) == 2, "it is replaced")
+        assert victim not in workers(server)
+        wait_until(lambda: all(ready(server) == 200 for _ in range(10)), "all answer again")
+        page = httpx2.get(f"{server.url}/metrics", timeout=20).text
+        assert "keystead_requests_in_flight 1.0" in page
+        assert server.stop() == 0
+
+
+def test_the_only_worker_is_replaced_too(tmp_path: Path) -> None:
+    with notes_serving(tmp_path) as server:
+        [victim] = workers(server)
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: ready(server) == 200 and victim not in workers(server), "another one answers")
+
+
+def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, "--workers", "2") as server:
+        wait_until(lambda: len(workers(server)) == 2, "both workers run")
+        left = workers(server)
+        server.process.kill()
+        server.process.wait()
+        wait_until(lambda: not any(map(runs, left)), "the workers are gone")
+        assert not listens(server.port)
+
+
+def test_a_request_under_way_ends_before_the_server_does(tmp_path: Path) -> None:
+    with notes_serving(tmp_path) as server:
+        answers: list[httpx2.Response] = []
+        client = httpx2.Client(timeout=20)
+        releasing = httpx2.Client(timeout=20)
+        releasing.get(f"{server.url}/healthz")
+        asking = threading.Thread(target=lambda: answers.append(client.get(f"{server.url}/api/notes/slow")))
+        asking.start()
+        wait_until(lambda: "in_flight 2.0" in releasing.get(f"{server.url}/metrics").text, "the request is under way")
+        pending = threading.Thread(target=lambda: releasing.post(f"{server.url}/api/notes/release"))
+        pending.start()
+        assert server.stop() == 0
+        asking.join(20)
+        pending.join(20)
+        assert [answer.json() for answer in answers] == [{"ok": True}]
+        client.close()
+        releasing.close()
+
+
+def test_a_request_that_does_not_end_is_not_waited_for_beyond_the_limit(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, KEYSTEAD_STOP_TIMEOUT="1s") as server:
+
+        def ask() -> None:
+            with suppress(httpx2.HTTPError):
+                httpx2.get(f"{server.url}/api/notes/slow", timeout=20)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        wait_until(
+            lambda: "in_flight 2.0" in httpx2.get(f"{server.url}/metrics", timeout=20).text, "the request is under way"
+        )
+        assert server.stop() == 0
+        asking.join(20)
+        assert server.said.endswith("Keystead has stopped.\n")
+
+
+def test_ctrl_c_in_a_terminal_reaches_all_processes_and_stops_it_well(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, "--workers", "2") as server:
+        wait_until(lambda: len(workers(server)) == 2, "both workers run")
+        for pid in workers(server):
+            os.kill(pid, signal.SIGINT)
+        assert server.stop(signal.SIGINT) == 0
+        assert "Traceback" not in server.said
+        assert server.said.endswith("Keystead has stopped.\n")
+
+
+def test_several_workers_on_memory_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    result = run_keystead(
+        tmp_path, "serve", "--port", str(free_port()), "--store", "memory://", "--workers", "2", "--kits", ""
+    )
+    assert result.returncode == 2
+    assert_one_sentence(result)
+    assert "memory://" in result.stderr
+
+
+def test_a_store_that_hangs_is_503_soon_and_is_used_again_when_it_answers(tmp_path: Path) -> None:
+    with servers.valkey() as valkey:
+        url = f"{valkey.url}?timeout=500ms&connect_timeout=500ms"
+        with notes_serving(tmp_path, url) as server:
+            note = {"id": "a", "text": "b"}
+            assert httpx2.post(f"{server.url}/api/notes", json=note, timeout=20).status_code == 200
+            assert ready(server) == 200
+            os.kill(valkey.pid, signal.SIGSTOP)
+            try:
+                for path in ("/readyz", "/api/notes/by-id/a"):
+                    answer = httpx2.get(f"{server.url}{path}", timeout=4)
+                    assert answer.status_code == 503
+                    assert answer.headers["retry-after"] == "1"
+                assert answer.json()["code"] == "STORE_UNAVAILABLE"
+                readiness = httpx2.get(f"{server.url}/readyz", timeout=4).json()
+                assert readiness["status"] == "unavailable"
+                assert readiness["stores"]["default"] != "ok"
+                assert httpx2.get(f"{server.url}/api/notes/worker", timeout=4).status_code == 200
+            finally:
+                os.kill(valkey.pid, signal.SIGCONT)
+            wait_until(lambda: ready(server) == 200, "the store is used again")
+            assert httpx2.get(f"{server.url}/api/notes/by-id/a", timeout=20).json() == {"ok": True, "text": "b"}
+
+
+def test_each_role_is_asked_and_the_one_that_is_away_is_named(tmp_path: Path) -> None:
+    with servers.valkey() as valkey:
+        cache = f"cache={valkey.url}?timeout=500ms&connect_timeout=500ms"
+        with notes_serving(tmp_path, None, "--store", "sqlite:///notes.db", "--store", cache) as server:
+            assert httpx2.get(f"{server.url}/readyz", timeout=20).json() == {
+                "status": "ok",
+                "stores": {"default": "ok", "cache": "ok"},
+                "kits": ["notes"],
+            }
+            valkey.kill()
+            answer = httpx2.get(f"{server.url}/readyz", timeout=20)
+            assert answer.status_code == 503
+            assert answer.json()["stores"]["default"] == "ok"
+            assert answer.json()["stores"]["cache"] != "ok"
+            assert httpx2.get(f"{server.url}/healthz", timeout=20).status_code == 200
+            page = httpx2.get(f"{server.url}/", timeout=20).text
+            assert "Store: cache" in page
+            assert "unavailable" in page
+
+
+def test_a_worker_that_starts_while_the_store_is_away_says_503_and_opens_it_later(tmp_path: Path) -> None:
+    with (
+        servers.valkey() as valkey,
+        notes_serving(tmp_path, f"{valkey.url}?timeout=500ms&connect_timeout=500ms") as server,
+    ):
+        [victim] = workers(server)
+        valkey.kill()
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: ready(server) == 503, "another worker says that it is not ready")
+        for path in ("/api/notes/by-id/a", "/healthz"):
+            assert httpx2.get(f"{server.url}{path}", timeout=20).status_code == 503
+        assert httpx2.get(f"{server.url}/", timeout=20).status_code == 200
+        valkey.restart()
+        wait_until(lambda: ready(server) == 200, "it has opened its store")
+        assert httpx2.get(f"{server.url}/api/notes/by-id/a", timeout=20).status_code == 404
