@@ -27,6 +27,7 @@ class Subject(StrEnum):
     sweep = "sweep"
     schema = "schema"
     doctor = "doctor"
+    sessions = "sessions"
     all = "all"
 
 
@@ -66,6 +67,12 @@ async def _doctor(folder: Path, progress: Progress, quick: bool, keys: int | Non
     return await on_doctor.run(folder, progress, quick=quick, keys=keys)
 
 
+async def _sessions(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_web_sessions
+
+    return await on_web_sessions.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -74,6 +81,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.sweep: _sweep,
     Subject.schema: _schema,
     Subject.doctor: _doctor,
+    Subject.sessions: _sessions,
 }
 
 
@@ -105,6 +113,7 @@ def main(
     sweep: the longest call while 1,000,000 expired keys are removed.
     schema: what typed keys cost over the same raw commands, on Redis and on SQLite.
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
+    sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.

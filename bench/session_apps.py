@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,7 +25,7 @@ _users = itertools.count()
 class Visit(SessionRecord):
     name: str
     theme: str = "light"
-    cart: list[str] = []
+    cart: list[str] = Field(default_factory=list)
 
 
 def _starlette() -> Any:

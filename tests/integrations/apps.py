@@ -32,6 +32,8 @@ VisitKeys = session_keys(Visit)
 
 Session = BrowserSession[Visit]
 Answer = dict[str, Any]
+Signed = Annotated[Session, Depends(require_session(Visit))]
+Asked = LitestarRequest[Any, Any, Any]
 
 
 def said(session: Session) -> Answer:
@@ -240,7 +242,6 @@ def starlette(**options: Any) -> Any:
 def fastapi(**options: Any) -> Any:
     app = FastAPI()
     app.add_middleware(SessionMiddleware, **options)
-    Signed = Annotated[Session, Depends(require_session(Visit))]
 
     @app.post("/login")
     async def sign_in(request: Request, body: Answer) -> Answer:
@@ -270,8 +271,6 @@ def fastapi(**options: Any) -> Any:
 
 
 def litestar(**options: Any) -> Any:
-    Asked = LitestarRequest[Any, Any, Any]
-
     @post("/login", status_code=200)
     async def sign_in(request: Asked, data: Answer) -> Answer:
         return await login(session_of(request, Visit), data)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keystead.testing import servers
 from tests.integrations.serving import Browser, Served, serving
 
-OPTIONS = {"skip": ["/static/"], "csrf_exempt": ["/hook/"]}
+OPTIONS: dict[str, Any] = {"skip": ["/static/"], "csrf_exempt": ["/hook/"]}
 
 
 @pytest.fixture(scope="session")

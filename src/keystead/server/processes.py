@@ -19,10 +19,9 @@ from granian.constants import Interfaces
 from granian.log import LogLevels
 
 from keystead.server.settings import Settings, reachable
-from keystead.server.worker import load_worker
+from keystead.server.worker import METRICS_FOLDER, load_worker
 
 START_TIMEOUT_S: Final = 30.0
-_METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class WorkersEnded(Exception):
@@ -107,9 +106,9 @@ class _Server(Granian):  # type: ignore[misc, valid-type]
 def _metrics_folder() -> Iterator[None]:
     """Where the workers put their numbers, for as long as they run."""
     folder = tempfile.mkdtemp(prefix="keystead-metrics-")
-    os.environ[_METRICS_FOLDER] = folder
+    os.environ[METRICS_FOLDER] = folder
     try:
         yield
     finally:
-        os.environ.pop(_METRICS_FOLDER, None)
+        os.environ.pop(METRICS_FOLDER, None)
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from keystead.server.app import create_app
 from keystead.server.logs import SERVER, set_up_logs
 from keystead.server.settings import Settings
 
+METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"  # the name is prometheus_client's
 _TRY_AGAIN_S: Final = 0.5
 _LOOK_EVERY_S: Final = 0.5
 
@@ -92,11 +94,18 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _end_with_parent(parent: int, stop_s: float) -> None:
-    """A worker whose parent was killed would hold the port for ever: it stops by itself, within a second or two."""
+    """A worker whose parent was killed would hold the port for ever: it stops by itself, within a second or two.
+
+    It also removes the folder of metrics, which the parent cannot any more.
+    """
+
+    folder = os.environ.get(METRICS_FOLDER)
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_LOOK_EVERY_S)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(stop_s)
         os._exit(1)

@@ -210,6 +210,9 @@ class Visit:
             "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; "
             "frame-ancestors 'none'"
         )
+        # With `no-referrer`, which other pages have, a browser says `Origin: null` when a form is sent. Here it says where
+        # the form comes from, and still no more than that: a path may hold the code of a callback.
+        response.headers["referrer-policy"] = "strict-origin"
         for cookie in cookies:
             response.headers.append("set-cookie", cookie)
         return response

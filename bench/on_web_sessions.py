@@ -1,0 +1,317 @@
+"""What sessions cost a web application, and a million of them.
+
+The same Starlette application with our middleware and without, beside starsessions, and Litestar with its own
+server-side sessions and without: all on one real Redis, each by Granian with one worker. Servers and the client that
+loads them have a core each, where there are two; Redis shares the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import socket
+import statistics
+import sys
+import sysconfig
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+
+from bench.measure import (
+    Contender,
+    Effort,
+    Match,
+    Operation,
+    Peer,
+    Progress,
+    Row,
+    Target,
+    compare,
+    together,
+)
+from bench.session_apps import NAME, Visit
+from keystead.integrations.asgi import session_keys
+from keystead.parts.sessions import Policy, Sessions, id_of
+from keystead.parts.sessions.token import new_token
+from keystead.stores import Command, Store, connect
+from keystead.testing import servers
+
+ROOT = Path(__file__).parents[1]
+CONNECTIONS = 64
+SIGNED_IN = 1_000
+TURN_S, TURN_S_QUICK = 1.0, 0.05
+KEEPS = Target("at least", 0.8)
+
+# Each application with sessions, the same one without, and what is said of it.
+PAIRS = {
+    "starlette-keystead": ("starlette", "Starlette, keystead"),
+    "starlette-starsessions": ("starlette", "Starlette, starsessions"),
+    "litestar-sessions": ("litestar", "Litestar, its own"),
+}
+APPS = tuple(dict.fromkeys(itertools.chain.from_iterable((app, plain) for app, (plain, _) in PAIRS.items())))
+
+
+async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    return [
+        *await _throughput(effort, progress, quick=quick),
+        *await _many_on_redis(effort, progress, quick=quick),
+        *await _many_on_sqlite(folder, effort, progress, quick=quick),
+    ]
+
+
+# --- throughput --------------------------------------------------------------------------------------------
+
+
+async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    turn_s = TURN_S_QUICK if quick else TURN_S
+    async with AsyncExitStack() as stack:
+        redis = stack.enter_context(servers.redis())
+        first, rest = _cores()
+        os.sched_setaffinity(redis.pid, rest)
+        ports = {app: await stack.enter_async_context(_served(app, redis.url, first)) for app in APPS}
+        cookies = {app: await _signed_in(port, 50 if quick else SIGNED_IN) for app, port in ports.items()}
+        client = await stack.enter_async_context(_load(rest))
+        with progress.activity("sessions · throughput", (effort.rounds + 1) * len(APPS)) as advance:
+            requests = {}
+            for app, port in ports.items():  # the warm-up says how many requests fill a turn
+                took = await _loaded(client, port, 2_000, cookies[app])
+                requests[app] = max(CONNECTIONS, round(2_000 * turn_s / took))
+                advance()
+            times: dict[str, list[float]] = {app: [] for app in APPS}
+            for number in range(effort.rounds):
+                for app in (*APPS[number % len(APPS) :], *APPS[: number % len(APPS)]):
+                    took = await _loaded(client, ports[app], requests[app], cookies[app])
+                    times[app].append(took / requests[app])
+                    advance()
+    return [_kept(times, app, plain, name) for app, (plain, name) in PAIRS.items()]
+
+
+def _kept(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row:
+    """How much of the throughput without sessions is left with them."""
+    ratios = [without / having for having, without in zip(times[app], times[plain], strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return Row(
+        subject="sessions",
+        name=f"{CONNECTIONS} connections, {name}",
+        value=statistics.median(ratios),
+        unit="times as fast",
+        target=KEEPS if app == "starlette-keystead" else None,
+        against=f"{plain}, no sessions",
+        ours_us=statistics.median(times[app]) * 1e6,
+        theirs_us=statistics.median(times[plain]) * 1e6,
+        spread=(low, high),
+    )
+
+
+def _cores() -> tuple[set[int], set[int]]:
+    """The core of the servers, and those of everything else; the same one where there is only one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {cores[0]}, set(cores[1:] or cores)
+
+
+@asynccontextmanager
+async def _served(app: str, redis_url: str, cores: set[int]) -> AsyncIterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    granian = Path(sysconfig.get_path("scripts")) / "granian"
+    process = await asyncio.create_subprocess_exec(
+        *(str(granian), "--interface", "asgi", "--factory", "--workers", "1", "--no-access-log"),
+        *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), "bench.session_apps:make"),
+        cwd=ROOT,
+        env={**os.environ, "BENCH_APP": app, "BENCH_REDIS": redis_url},
+    )
+    os.sched_setaffinity(process.pid, cores)  # before it starts its worker, which inherits that
+    try:
+        deadline = time.monotonic() + 30
+        while not _listens(port):
+            if process.returncode is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{app} did not start")
+            await asyncio.sleep(0.05)
+        yield port
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+async def _signed_in(port: int, count: int) -> list[str]:
+    """The cookies of so many users; of an application without sessions, one that it does not know."""
+    cookies = []
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        for _ in range(count):
+            answer = await client.post("/login")
+            if answer.status_code == 404:
+                return [f"sid={'x' * 60}"]
+            cookies.append(answer.headers["set-cookie"].partition(";")[0])
+            client.cookies.clear()
+    return cookies
+
+
+@asynccontextmanager
+async def _load(cores: set[int]) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.load", str(CONNECTIONS)), cwd=ROOT, stdin=PIPE, stdout=PIPE
+    )
+    os.sched_setaffinity(process.pid, cores)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _loaded(client: Process, port: int, requests: int, cookies: list[str]) -> float:
+    """Seconds until so many requests were answered."""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    client.stdin.write(json.dumps({"port": port, "requests": requests, "cookies": cookies}).encode() + b"\n")
+    line = await client.stdout.readline()
+    if not line:
+        raise RuntimeError("the client that loads the servers has ended")
+    return float(json.loads(line)["seconds"])
+
+
+# --- a million sessions ------------------------------------------------------------------------------------
+
+PER_USER = 5
+FEW, MANY, MANY_ON_SQLITE = 10_000, 1_000_000, 200_000
+FEW_QUICK, MANY_QUICK = 500, 2_500
+BATCH_OF_USERS = 400
+SAMPLE = 20_000
+NO_SLOWER = Target("at most", 1.5)
+
+
+class Loaded(NamedTuple):
+    """A store full of sessions. Readers and those who log in and out are different users."""
+
+    sessions: Sessions[Visit]
+    store: Store
+    size: int
+    tokens: list[str]  # of some that are alive, and stay so
+    users: list[str]  # who log in and out
+
+
+async def _many_on_redis(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    few, many = (FEW_QUICK, MANY_QUICK) if quick else (FEW, MANY)
+    bounds = ("--maxmemory", "1200mb", "--maxmemory-policy", "noeviction")
+    with servers.redis(*bounds) as small, servers.redis(*bounds) as large:
+        async with connect(small.url) as one, connect(large.url) as other:
+            rows = await _compared("sessions, redis", one, few, other, many, effort, progress)
+        used = {
+            name: value for line in bytes(large.ask("INFO", "memory")).decode().splitlines()
+            for name, _, value in [line.partition(":")]
+        }  # fmt: skip
+    return [
+        *rows,
+        Row("sessions, redis", f"memory of Redis, {many:,} sessions", int(used["used_memory"]) / 2**20, "MB"),
+    ]
+
+
+async def _many_on_sqlite(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    few, many = (FEW_QUICK, MANY_QUICK) if quick else (FEW, MANY_ON_SQLITE)
+    async with (
+        connect(f"sqlite:///{folder / 'few.db'}") as one,
+        connect(f"sqlite:///{folder / 'many.db'}") as other,
+    ):
+        return await _compared("sessions, sqlite", one, few, other, many, effort, progress)
+
+
+async def _compared(
+    subject: str, small: Store, few: int, large: Store, many: int, effort: Effort, progress: Progress
+) -> list[Row]:
+    filled = [await _filled(subject, store, count, progress) for store, count in ((small, few), (large, many))]
+    rows: list[Row] = []
+    for name, make, draws in (
+        ("login", _login, _users),
+        ("read", _read, _tokens),
+        ("revoke-all and 5 logins", _revoke_all, _users),
+    ):
+        theirs, ours = (Contender(f"{one.size:,} sessions", together(make(one), draws(one))) for one in filled)
+        match = Match(f"32 tasks, {name}, {many:,} sessions", ours, [Peer(theirs, "times the time", NO_SLOWER)])
+        rows += await compare(subject, match, effort, progress)
+    return rows
+
+
+def _login(loaded: Loaded) -> Operation:
+    """The sixth session of a user, which evicts the oldest."""
+
+    async def login(user: str) -> None:
+        await loaded.sessions.create(Visit(uid=user, name=NAME))
+
+    return login
+
+
+def _read(loaded: Loaded) -> Operation:
+    async def read(token: str) -> None:
+        if not await loaded.sessions.read(token):
+            raise RuntimeError("a session that was made is not there")
+
+    return read
+
+
+def _revoke_all(loaded: Loaded) -> Operation:
+    async def revoke_all(user: str) -> None:
+        await loaded.sessions.revoke_all(user)
+        for _ in range(PER_USER):
+            await loaded.sessions.create(Visit(uid=user, name=NAME))
+
+    return revoke_all
+
+
+def _tokens(loaded: Loaded) -> Iterator[str]:
+    return itertools.cycle(loaded.tokens)
+
+
+def _users(loaded: Loaded) -> Iterator[str]:
+    """At random, but no two of one moment: logins of one user at one moment wait for each other."""
+    order = list(loaded.users)
+    random.Random(7).shuffle(order)
+    return itertools.cycle(order)
+
+
+async def _filled(subject: str, store: Store, count: int, progress: Progress) -> Loaded:
+    """Sessions as logins leave them, written in large batches."""
+    policy = Policy(cap=PER_USER)
+    keys = session_keys(Visit, policy)(store)
+    sessions = Sessions(keys.session, policy, successors=keys.session_successor, ends=keys.session_end)
+    chance, now = random.Random(count), datetime.now(UTC)
+    lives_ms = policy.idle_ms
+    users = [f"user-{number}" for number in range(count // PER_USER)]
+    tokens: list[str] = []
+    with progress.activity(f"{subject} · {count:,} sessions", len(users)) as advance:
+        for at in range(0, len(users), BATCH_OF_USERS):
+            commands: list[Command] = []
+            batch = users[at : at + BATCH_OF_USERS]
+            for user in batch:
+                made = [new_token(chance.randbytes(32), user) for _ in range(PER_USER)]
+                visit = Visit(uid=user, name=NAME, created_at=now, last_seen_at=now)
+                for token in made:
+                    key = keys.session(id_of(token)).key
+                    data = keys.session.family.codec.encode(visit, key)
+                    commands.append(("SET", key, data, "PX", lives_ms))
+                listed = keys.user_sessions(user).key
+                commands += [("SADD", listed, *map(id_of, made)), ("PEXPIRE", listed, lives_ms)]
+                tokens.append(made[0])
+            await store.run(commands)
+            advance(len(batch))
+    half = len(users) // 2
+    sample = random.Random(9).sample(tokens[:half], min(SAMPLE, half))
+    return Loaded(sessions, store, count, sample, users[half:])
