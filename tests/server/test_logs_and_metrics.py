@@ -123,6 +123,7 @@ def test_metrics_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_metrics_are_in_the_form_of_prometheus(notes: Keystead) -> None:
+    httpx2.get(f"{notes.url}/docs", timeout=20)
     answer = httpx2.get(f"{notes.url}/metrics", timeout=20)
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert "# TYPE keystead_requests_total counter" in answer.text

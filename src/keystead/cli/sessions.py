@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +19,12 @@ from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Stores, bound, keyspaces, run
 from keystead.cli.words import counted
-from keystead.parts.sessions import Ended, Live, Sessions
+from keystead.parts.sessions import Ended, Live, Policy, Sessions
 from keystead.schema import Value
 from keystead.schema.family import Bound
 from keystead.schema.times import deadline_ms
 
+_LONGEST = timedelta(days=3650)
 _security = logging.getLogger("keystead.security")
 
 _FAMILY_HELP = """The family of the sessions, as myapp.keys:AppKeys.session or LoginKeys.session of the kit login.
@@ -160,8 +162,15 @@ async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tup
         ends = next(
             (one for one in keys.bounds() if isinstance(one.family, Value) and one.family.codec.type is Ended), None
         )
-        part: Sessions[Any] = Sessions(found, ends=ends)
+        part: Sessions[Any] = Sessions(found, _as_the_family_says(found), ends=ends)
         yield part, found.related(found.family.listed_in[0].target)
+
+
+def _as_the_family_says(found: Bound[Any]) -> Policy:
+    """The application may hold its sessions to less than their family does; here nothing ends but what is ended."""
+    lifetime = found.family.lifetime
+    idle = timedelta(milliseconds=lifetime.longest_ms or _LONGEST.total_seconds() * 1000)
+    return Policy(idle=idle, absolute=max(idle, _LONGEST), cap=None)
 
 
 def _as_json(live: Live[Any]) -> dict[str, Any]:

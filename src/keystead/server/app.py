@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse
@@ -18,14 +19,19 @@ import keystead
 from keystead.errors import StoreUnavailable
 from keystead.kits.kit import Kit, Site
 from keystead.server.api_page import add_api_page
+from keystead.server.demo_provider import demo_provider, demo_router
 from keystead.server.errors import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problems
 from keystead.server.kits import load_kits, opened_kits, opened_stores
 from keystead.server.middleware import BodyLimit, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
 from keystead.server.routes import KitHealth, plain_routes, templates_by_endpoint
-from keystead.server.settings import Settings
+from keystead.server.settings import Settings, is_loopback
 from keystead.server.start_page import render_start_page
 from keystead.server.templates import render
+from keystead.stores import Store
+
+if TYPE_CHECKING:
+    from keystead.server.metrics import Metrics
 
 _STATIC: Final = Path(__file__).parent / "pages" / "static"
 
@@ -46,11 +52,11 @@ def create_app(
     running = load_kits(settings) if kits is None else list(kits)
     for kit in running:
         settings.of(kit)  # or raise what is wrong with its table
-    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
     # Imported here, by whoever answers requests: see the module.
     from keystead.server.metrics import Metrics
 
     metrics = Metrics(settings.mode) if settings.metrics else None
+    site = _site(settings, now_ms, metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -97,11 +103,28 @@ def create_app(
     app.router.routes.append(KitHealth(route for router in routers for route in plain_routes(router.routes)))
     for kit, router in zip(running, routers, strict=True):
         app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
+    if site.providers:
+        app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))
     add_api_page(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.state.templates = templates_by_endpoint(app)
     return app
+
+
+def _site(settings: Settings, now_ms: Callable[[], int], metrics: Metrics | None) -> Site:
+    providers = {}
+    # Whoever reaches the demo provider can log in as anybody, so it is there for this machine alone.
+    if settings.development and is_loopback(settings.host):
+        demo = demo_provider(settings.internal_url, settings.origin, development=True)
+        providers[demo.name] = demo
+    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render, providers)
+    return site if metrics is None else dataclasses.replace(site, count=metrics.happened)
+
+
+def _default_store(request: Request) -> Store:
+    store: Store = request.app.state.stores["default"]
+    return store
 
 
 async def _refuse_unopened(request: Request) -> None:

@@ -40,6 +40,11 @@ METRICS: Final = {
         "Calls of kits to their stores; the outcome is ok, unavailable or error.",
     ),
     "keystead_store_call_seconds": ("histogram", ("family",), "How long calls to stores took."),
+    "keystead_kit_events_total": (
+        "counter",
+        ("kit", "event", "outcome"),
+        "What happened in kits, such as logins and refreshes of providers' tokens.",
+    ),
     "keystead_info": ("gauge", ("version", "mode"), "1; its labels say what runs."),
 }
 
@@ -60,6 +65,7 @@ class Metrics:
         self._call_seconds = Histogram(
             *self._declared("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
         )
+        self._events = Counter(*self._declared("keystead_kit_events_total"), registry=self._registry)
         info = Gauge(*self._declared("keystead_info"), registry=self._registry, multiprocess_mode="max")
         info.labels(keystead.__version__, mode).set(1)
         self._folder = os.environ.get(FOLDER_VARIABLE)
@@ -82,6 +88,9 @@ class Metrics:
     def called(self, family: str, outcome: str, seconds: float) -> None:
         self._calls.labels(family, outcome).inc()
         self._call_seconds.labels(family).observe(seconds)
+
+    def happened(self, kit: str, event: str, outcome: str) -> None:
+        self._events.labels(kit, event, outcome).inc()
 
     def page(self) -> bytes:
         """What `/metrics` answers: the numbers of all workers."""

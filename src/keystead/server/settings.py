@@ -303,6 +303,16 @@ def reachable(address: str) -> str:
     return _ALL_ADDRESSES.get(address, address)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address that is listened on."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def secrets_path(given: Path | None, store: str) -> Path:
     """Where the secrets are: beside the database file, or in the working directory."""
     if given is not None:

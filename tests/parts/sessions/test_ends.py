@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
-from keystead.parts.sessions import New, Policy, Sessions
+from keystead.parts.sessions import Gone, New, Policy, Sessions
 from tests.parts.sessions.conftest import AppSession, Clock, sessions_of
 from tests.parts.sessions.relays import Actor, Gated, every_order, in_order
 
@@ -48,6 +48,7 @@ async def revoke_all(sessions: Sessions[AppSession], token: str, clock: Clock) -
 
 
 async def expire(sessions: Sessions[AppSession], token: str, clock: Clock) -> Any:
+    await sessions.list_for("nobody")  # a step of its own, so that the others may come before the time is over
     clock.pass_ms(POLICY.idle_ms)
     return await sessions.read(token)
 
@@ -84,3 +85,56 @@ async def test_in_every_order_of_their_steps_an_end_is_final_whatever_is_under_w
         return order
 
     assert await every_order(one) >= 3
+
+
+class Interrupted(Relay):
+    """Takes the entry of a session off its list just before the second call: it ends, and nobody has cleaned up yet."""
+
+    entry: tuple[str, str] | None = None
+
+    async def before(self) -> None:
+        if self.entry is not None and len(self.log) == 1:
+            await self._inner.run([("SREM", *self.entry)])
+
+
+@everywhere
+@pytest.mark.parametrize("work", [save, touch, rotate, refresh], ids=lambda verb: verb.__name__)
+async def test_who_is_under_way_when_a_session_ends_is_told_so_and_writes_nothing(
+    store: Store, clock: Clock, keys: AppKeys, work: Verb
+) -> None:
+    interrupted = Interrupted(store)
+    sessions = sessions_of(interrupted, clock, POLICY)
+    made = await sessions.create(AppSession(uid="ann"))
+    key = keys.session(made.id).key
+    [before] = await store.run([("GET", key)])
+    clock.pass_ms(5 * MINUTE_MS)
+    interrupted.log.clear()
+    interrupted.entry = (keys.user_sessions("ann").key, made.id)
+    assert await work(sessions, made.token, clock) in (False, Gone("unknown"))
+    assert await store.run([("GET", key)]) == [before]
+    assert await sessions.list_for("ann") == []
+
+
+class JustOver(Clock):
+    """A clock by which the time is over between the first look at it and the second."""
+
+    over_ms: int | None = None
+
+    def __call__(self) -> int:
+        now_ms = self.now_ms
+        if self.over_ms is not None:
+            self.now_ms = self.over_ms
+        return now_ms
+
+
+@everywhere
+@pytest.mark.parametrize("work", [touch, rotate, read], ids=lambda verb: verb.__name__)
+async def test_a_use_that_is_noted_a_moment_too_late_does_not_bring_a_session_back(store: Store, work: Verb) -> None:
+    clock = JustOver()
+    sessions = sessions_of(store, clock, POLICY)
+    made = await sessions.create(AppSession(uid="ann"))
+    clock.over_ms = clock.now_ms + POLICY.idle_ms
+    clock.pass_ms(POLICY.idle_ms - 1)
+    assert not await work(sessions, made.token, clock)
+    assert not await sessions.read(made.token)
+    assert await sessions.list_for("ann") == []

@@ -26,6 +26,8 @@ LOGIN_SECONDS: Final = 600
 _NO_STORE: Final = {"cache-control": "no-store"}
 _FORM_MAX_BYTES: Final = 10_000
 
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
 # What each refusal of the service is in HTTP.
 STATUS: Final[Mapping[str, int]] = {
     "UNKNOWN_PROVIDER": 404,
@@ -166,6 +168,19 @@ class Visit:
         """Whether a form of a page was sent, so that a page answers it."""
         kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind == "application/x-www-form-urlencoded" and not self.wants_json
+
+    @property
+    def home(self) -> str | None:
+        """The same page under the name that this site goes by; None: it is there already.
+
+        In development `localhost` and `127.0.0.1` are one machine to a person, and two sites to a browser: a login that
+        begins on one would come back to the other without its cookie.
+        """
+        site, url = self.login.site, self.request.url
+        elsewhere = url.netloc != urlsplit(site.public_url).netloc and url.hostname in _THIS_MACHINE
+        if not site.development or not elsewhere:
+            return None
+        return f"{site.public_url}{url.path}{'?' + url.query if url.query else ''}"
 
     @property
     def session_seconds(self) -> int:
@@ -363,6 +378,8 @@ def router() -> APIRouter:
 
 async def _page(visit: Visiting) -> Response:
     """The page of the kit: log in, or see who is logged in and where."""
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
     async with _refusals():
         await visit.count("sessions")
         live = await visit.login.session(visit.token)
@@ -413,6 +430,8 @@ async def _start(
     return_to: Annotated[str | None, Query(alias="returnTo", description="a path of this site")] = None,
     format: Annotated[str | None, Query(description="json: the addresses instead of a redirect")] = None,
 ) -> Response:
+    if visit.home is not None and not visit.wants_json:
+        return visit.goes_on(visit.home)
     async with _refusals():
         await visit.count("start")
         started = await visit.login.start(

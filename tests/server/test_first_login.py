@@ -1,0 +1,55 @@
+"""A newcomer logs in on a fresh server, with no account anywhere; in production nobody can."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from keystead.server import Settings, create_app
+from tests.serving import keystead_serving
+
+SEAL_KEYS = "2026:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
+
+
+def test_a_newcomer_logs_in_on_a_fresh_server(tmp_path: Path) -> None:
+    with keystead_serving(tmp_path) as server, httpx2.Client(base_url=server.url) as browser:
+        start = browser.get("/api/auth/demo/start?returnTo=/login", headers={"accept": "text/html"})
+        asked = urlsplit(start.headers["location"])
+        agreed = browser.post(
+            f"{asked.path}?{asked.query}", data={"name": "Ada"}, headers={"origin": server.url}, follow_redirects=False
+        )
+        back = urlsplit(agreed.headers["location"])
+        done = browser.get(f"{back.path}?{back.query}", headers={"accept": "text/html"})
+        assert (done.status_code, "url=/login" in done.text) == (200, True)
+        assert browser.get("/api/auth/me").json()["user"]["name"] == "Ada"
+        assert 'keystead_kit_events_total{event="login",kit="login",outcome="succeeded"} 1.0' in (
+            browser.get("/metrics").text
+        )
+
+
+def test_a_login_that_begins_on_localhost_goes_on_under_the_name_of_the_site(tmp_path: Path) -> None:
+    with keystead_serving(tmp_path) as server:
+        moved = httpx2.get(f"http://localhost:{server.port}/login?x=1")
+        assert (moved.status_code, moved.headers["location"]) == (303, f"{server.url}/login?x=1")
+        stays = httpx2.get(f"{server.url}/login", headers={"host": "evil.example"})
+        assert stays.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mode": "production", "public_url": "https://example.com"},
+        {"host": "0.0.0.0"},
+    ],
+    ids=["production", "open to other machines"],
+)
+async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dict[str, str]) -> None:
+    app = create_app(Settings.model_validate({"store": "memory://", "seal_keys": SEAL_KEYS, **settings}))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client,
+    ):
+        assert (await client.get("/demo/authorize")).status_code == 404
+        assert (await client.get("/api/auth/demo/start")).json()["code"] == "UNKNOWN_PROVIDER"
+        assert (await client.get("/api/auth/providers")).json()["providers"] == []
