@@ -7,8 +7,8 @@ import pytest
 
 from keystead import Store
 from keystead.parts.sessions import Gone, New, Policy, Sessions
-from tests.parts.sessions.conftest import AppSession, Clock, sessions_of
-from tests.parts.sessions.relays import Actor, Gated, every_order, in_order
+from tests.parts.sessions.conftest import AppKeys, AppSession, Clock, everywhere, sessions_of
+from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
 
 MINUTE_MS = 60_000
 POLICY = Policy(idle="1h", absolute="24h")

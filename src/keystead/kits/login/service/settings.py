@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from keystead.errors import BadDeclaration
 from keystead.parts.oauth import PRESETS, Provider
@@ -17,6 +17,7 @@ from keystead.schema.lifetime import duration_ms
 # Requests of one client in a minute, by what they ask for.
 LIMITS: Final = {"start": 60, "callback": 60, "claim": 30, "me": 120, "csrf": 120, "logout": 30, "sessions": 60}
 
+LONGEST_IDLE: Final = "30d"  # as long as the key document gives a session that is not used
 _RETURN_MAX: Final = 2048
 _RETURN = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # a path of this site: no backslash, no space, nothing but ASCII
 
@@ -63,7 +64,7 @@ class LoginSettings(BaseModel):
     recent: str = Field(
         "1h", description="How old a login may be that ends other sessions; older ones must log in again."
     )
-    limits: dict[str, int] = Field(
+    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
@@ -90,6 +91,19 @@ class LoginSettings(BaseModel):
         if unknown:
             raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
         return given
+
+    @field_validator("idle")
+    @classmethod
+    def _fits_the_document(cls, given: str) -> str:
+        if duration_ms(given) > duration_ms(LONGEST_IDLE):
+            raise ValueError(f"the store keeps a session that is not used for {LONGEST_IDLE}; write that or less")
+        return given
+
+    @model_validator(mode="after")
+    def _ends_in_order(self) -> Self:
+        if duration_ms(self.idle) > duration_ms(self.absolute):
+            raise ValueError(f"idle ({self.idle}) is longer than absolute ({self.absolute}); write a shorter one")
+        return self
 
     @property
     def policy(self) -> Policy:

@@ -1,0 +1,55 @@
+"""What the kit can be told, and what it refuses to be told."""
+
+import re
+from typing import Any
+
+import pytest
+
+from keystead.kits.login import KIT, LoginKeys
+from keystead.kits.login.service.settings import LONGEST_IDLE
+from keystead.schema.lifetime import duration_ms
+from keystead.server import Settings
+from keystead.server.settings import WrongSettings
+
+
+def told(**table: Any) -> Any:
+    return Settings(store="memory://", tables={"login": table}).of(KIT)
+
+
+WRONG = {
+    "a path of another site": ({"return_to": "//evil.example"}, "a path of this site"),
+    "a bare number": ({"idle": "30"}, "LOGIN__IDLE"),
+    "an idle time beyond what the store keeps": ({"idle": "31d"}, "30d"),
+    "an idle time beyond the end": ({"idle": "30d", "absolute": "1d"}, "longer than absolute"),
+    "a cap below zero": ({"cap": -1}, "LOGIN__CAP"),
+    "a rule that there is not": ({"at_cap": "ask"}, "LOGIN__AT_CAP"),
+    "a limit that there is not": ({"limits": {"sign-in": 1}}, "there is no limit"),
+    "a limit below zero": ({"limits": {"me": -1}}, "LOGIN__LIMITS__ME"),
+    "a setting that there is not": ({"capp": 1}, "did you mean"),
+}
+
+
+@pytest.mark.parametrize(("table", "sentence"), WRONG.values(), ids=WRONG)
+def test_a_setting_is_refused_with_its_name_that_is(table: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(WrongSettings, match=re.escape(sentence)):
+        told(**table)
+
+
+def test_a_secret_of_a_provider_is_in_no_sentence_and_no_text() -> None:
+    with pytest.raises(WrongSettings) as wrong:
+        told(providers={"acme": {"client_secret": "s3cret", "colour": "s3cret"}})
+    assert "s3cret" not in str(wrong.value)
+    assert "s3cret" not in repr(told(providers={"acme": {"client_secret": "s3cret"}}))
+
+
+def test_no_session_is_idle_for_longer_than_the_store_keeps_it() -> None:
+    kept = LoginKeys.families["session"].lifetime.on_create(0, None)
+    assert duration_ms(LONGEST_IDLE) in kept
+
+
+def test_production_wants_a_provider_and_all_that_it_needs() -> None:
+    assert any("nobody can log in" in one for one in KIT.missing(told()))
+    missing = KIT.missing(told(providers={"acme": {}}))
+    assert "login.providers.acme.client_secret" in missing
+    assert "login.providers.acme.client_id" in missing
+    assert not KIT.missing(told(providers={"discord": {"client_id": "x", "client_secret": "y"}}))
