@@ -237,6 +237,20 @@ def test_an_address_of_all_interfaces_is_reached_on_this_machine() -> None:
     assert Settings(public_url="https://Example.com/").origin == "https://example.com"
 
 
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("https://example.com:443", "https://example.com"),
+        ("http://127.0.0.1:80/", "http://127.0.0.1"),
+        ("https://example.com:8443", "https://example.com:8443"),
+        ("https://b\u00fccher.example", "https://xn--bcher-kva.example"),
+        ("http://[::1]:8700", "http://[::1]:8700"),
+    ],
+)
+def test_the_public_url_is_written_as_browsers_write_an_origin(given: str, origin: str) -> None:
+    assert Settings(public_url=given).origin == origin
+
+
 def test_secrets_are_beside_the_database_or_in_the_working_directory() -> None:
     assert Settings().secrets_path == Path(SECRETS_FILE)
     assert Settings(store="sqlite:////var/lib/app/my.db").secrets_path == Path("/var/lib/app") / SECRETS_FILE

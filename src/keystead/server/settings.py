@@ -190,7 +190,7 @@ class Settings(BaseModel):
             raise ValueError("no origin")
         if url.port == 0:
             raise ValueError("no origin")
-        return f"{url.scheme}://{url.netloc.lower()}"
+        return _as_browsers_write(url.scheme, url.hostname, url.port)
 
     @field_validator("stores")
     @classmethod
@@ -301,6 +301,15 @@ _ADVICE: Final = {
 def reachable(address: str) -> str:
     """An address that a client on this machine can use, also when all addresses are listened on."""
     return _ALL_ADDRESSES.get(address, address)
+
+
+def _as_browsers_write(scheme: str, host: str, port: int | None) -> str:
+    """The origin as it stands in the header `Origin`: without the usual port, and other letters as xn--…"""
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    name = f"[{host}]" if ":" in host else host
+    usual = {"http": 80, "https": 443}[scheme]
+    return f"{scheme}://{name}" if port in (None, usual) else f"{scheme}://{name}:{port}"
 
 
 def is_loopback(host: str) -> bool:

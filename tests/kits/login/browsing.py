@@ -45,7 +45,7 @@ class Clock:
 
 
 class Browser:
-    """Somebody's browser. What it asks for is JSON unless said otherwise; what it posts comes from a page of the site."""
+    """Somebody's browser. It asks for JSON unless it is told otherwise; what it posts comes from a page of the site."""
 
     def __init__(self, app: FastAPI, base: str, address: str) -> None:
         self.address = address

@@ -49,15 +49,13 @@ REFUSED: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("method", "path"), PATHS)
 @pytest.mark.parametrize("headers", REFUSED.values(), ids=REFUSED)
-async def test_a_request_is_refused_that_brings(
-    victim: Browser, method: str, path: str, headers: dict[str, str]
-) -> None:
+async def test_a_request_is_refused_that_brings(victim: Browser, headers: dict[str, str]) -> None:
     await token_of(victim)
     encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    answer = await victim.http.request(method, path, headers=encoded)
-    assert (answer.status_code, answer.json()["code"]) == (403, "CSRF")
+    for method, path in PATHS:
+        answer = await victim.http.request(method, path, headers=encoded)
+        assert (answer.status_code, answer.json()["code"]) == (403, "CSRF"), path
     assert await victim.is_logged_in()
 
 

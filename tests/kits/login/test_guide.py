@@ -55,7 +55,7 @@ def test_the_guide_names_each_limit() -> None:
 
 def test_the_guide_names_each_error_with_its_status() -> None:
     tree = ast.parse(Path(routes.__file__).read_text())
-    raised = {
+    raised: dict[object, object] = {
         node.args[1].value: node.args[0].value
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
@@ -63,7 +63,7 @@ def test_the_guide_names_each_error_with_its_status() -> None:
         and isinstance(node.args[0], ast.Constant)
         and isinstance(node.args[1], ast.Constant)
     }
-    assert {plain(code): int(plain(status)) for code, status, _ in rows("Code")} == {**STATUS, **raised}
+    assert {plain(code): int(plain(status)) for code, status, _ in rows("Code")} == dict(STATUS) | raised
 
 
 def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> None:

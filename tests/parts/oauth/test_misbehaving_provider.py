@@ -20,6 +20,7 @@ from keystead.parts.oauth import (
     ProviderRefused,
     ProviderUnavailable,
     Tokens,
+    oidc,
 )
 from keystead.parts.oauth.fetch import MAX_ANSWER_BYTES
 from tests.parts.oauth.logging_in import REDIRECT_URI, Clock
@@ -52,6 +53,17 @@ async def test_a_provider_that_never_answers_is_not_waited_for(
     with pytest.raises(ProviderUnavailable, match=r"did not answer within 0\.1 seconds"):
         await exchanged(client)
     assert server.count("/token") == 1
+
+
+async def test_logins_that_begin_while_the_issuer_hangs_share_one_wait(
+    server: StandIn, http: httpx2.AsyncClient, clock: Clock
+) -> None:
+    issuer = oidc(server.url, name="acme", client_id="id", client_secret="secret")
+    client = Client(issuer, http, clock, development=True, timeout="100ms")
+    starts = (client.authorize_url(REDIRECT_URI, f"state{n}", VERIFIER, "nonce") for n in range(6))
+    outcomes = await asyncio.gather(*starts, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [ProviderUnavailable] * 6
+    assert server.count("/.well-known/openid-configuration") == 1
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from keystead.kits.login.service import Finished, Login, LoginRefused, Unconfirm
 from keystead.kits.login.service.secret import same
 from keystead.kits.refusal import Refusal
 from keystead.parts.cookies import Cookie
+from keystead.parts.sessions import Gone
 
 LOGIN_SECONDS: Final = 600
 _NO_STORE: Final = {"cache-control": "no-store"}
@@ -182,6 +183,10 @@ class Visit:
             return None
         return f"{site.public_url}{url.path}{'?' + url.query if url.query else ''}"
 
+    def is_over(self, gone: Gone) -> bool:
+        """Whether the token is of no more use. One whose session cannot be read may be, when a missing key is back."""
+        return self.token is not None and gone.reason != "unreadable"
+
     @property
     def session_seconds(self) -> int:
         return self.login.settings.policy.absolute_ms // 1000
@@ -225,8 +230,8 @@ class Visit:
             "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; "
             "frame-ancestors 'none'"
         )
-        # With `no-referrer`, which other pages have, a browser says `Origin: null` when a form is sent. Here it says where
-        # the form comes from, and still no more than that: a path may hold the code of a callback.
+        # With `no-referrer`, which other pages have, a browser says `Origin: null` when a form is sent. Here it says
+        # where the form comes from, and still no more than that: a path may hold the code of a callback.
         response.headers["referrer-policy"] = "strict-origin"
         for cookie in cookies:
             response.headers.append("set-cookie", cookie)
@@ -389,7 +394,7 @@ async def _page(visit: Visiting) -> Response:
         if live:
             own, sessions = await visit.login.all_of(visit.token)
             return visit.page("login/account.html", *cookies, **values | {"live": own, "sessions": sessions})
-        if visit.token is not None:
+        if visit.is_over(live):
             cookies.append(visit.sid.clear())
             values["gone"] = not_logged_in(live)
         return visit.page("login/login.html", *cookies, **values)
@@ -415,7 +420,7 @@ async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> R
         if live:
             user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
             return visit.answer(LoggedInAnswer(user=user))
-        gone = [visit.sid.clear()] if visit.token is not None else []
+        gone = [visit.sid.clear()] if visit.is_over(live) else []
         if soft == "1":
             return visit.answer(LoggedOutAnswer(), *gone)
         refused = not_logged_in(live)

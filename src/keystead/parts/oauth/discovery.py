@@ -38,7 +38,7 @@ class Discovery:
         self._development = development
         self._places: Places | None = None
         self._fetched_at_ms = 0
-        self._fetching = asyncio.Lock()  # logins that begin at the same moment ask the issuer once
+        self._fetching: asyncio.Task[Places] | None = None
         if not provider.needs_discovery:
             self._places = self._combined({})
 
@@ -46,11 +46,16 @@ class Discovery:
         """No round trip, but for the first use and once an hour after that. A failure is not kept."""
         if self._places is not None and not self._is_old():
             return self._places
-        async with self._fetching:
-            if self._places is None or self._is_old():
-                self._places = self._combined(await self._metadata())
-                self._fetched_at_ms = self._now_ms()
-            return self._places
+        # Logins that begin at the same moment ask the issuer once, and share what comes of it: an issuer that hangs
+        # costs each of them one timeout, not one after another.
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.ensure_future(self._fetched())
+        return await asyncio.shield(self._fetching)
+
+    async def _fetched(self) -> Places:
+        self._places = self._combined(await self._metadata())
+        self._fetched_at_ms = self._now_ms()
+        return self._places
 
     def _is_old(self) -> bool:
         return self._provider.needs_discovery and self._now_ms() - self._fetched_at_ms >= KEEP_MS

@@ -137,8 +137,8 @@ class Login:
         """The browser comes back from the provider. `token` is that of the session that it has, which ends then.
 
         The state is consumed before anything else, in one atomic step, whatever comes of it. A browser with another
-        secret than the one in which the login began is refused; one with none is asked (`Unconfirmed`), or refused, too,
-        where nobody is there to answer (`can_ask`).
+        secret than the one in which the login began is refused; one with none is asked (`Unconfirmed`), or refused
+        where nobody is there to answer (`can_ask` is false).
         """
         client = self._client(provider)
         if not state or not code:
