@@ -91,7 +91,7 @@ def test_the_same_data_is_printed_as_json(folder: Path) -> None:
     user, count = found["families"]
     assert (user["key"], user["pattern"], user["lifetime"]) == ("user:{uid}", "user:{uid:int}", "30 days")
     assert user["relations"] == ["Deleted with it: `count:{uid}`."]
-    assert count["operations"] == {"writes": ["increment", "decrement", "set", "consume"], "reads": ["get"]}
+    assert count["operations"] == {"writes": ["increment", "decrement", "set", "consume"], "reads": ["get", "at_most"]}
 
 
 def test_several_keyspaces_are_printed_as_json_too(folder: Path) -> None:

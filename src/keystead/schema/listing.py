@@ -203,6 +203,8 @@ async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) 
     # so a record that came between the look and this step is seen by a second look, or has its entry still to come.
     score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
     if (await store.run([("EXISTS", *names)]))[0]:
+        if any(relation.admits for relation in index.family.lists):
+            return False  # whoever took it out meanwhile may have ended it; a record that is made is listed once more
         if by_name:
             await store.run([("SADD", key, data)])
         elif score is not None:  # else another pruner took it out before, and puts it back as this one would
