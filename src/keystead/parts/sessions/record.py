@@ -40,7 +40,7 @@ S = TypeVar("S", bound=BaseModel)
 S_co = TypeVar("S_co", bound=BaseModel, covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # and not frozen, which would make it three times as slow to make: each request makes one
 class Live(Generic[S_co]):
     """A session that is alive. It is true where `Gone` is false.
 

@@ -40,7 +40,8 @@ _ATTEMPTS = 64  # logins or changes of one user at one moment that may come betw
 _ROTATIONS = 8  # rotations within one grace that a token from before them is followed through
 _AT_ONCE = 200
 _GET, _SISMEMBER = TABLE["GET"], TABLE["SISMEMBER"]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+_PROBE = "a"  # a user whose name stands in a key as it is
 _KEPT = frozenset({"created_at", "last_seen_at"})
 
 
@@ -90,6 +91,10 @@ class Sessions(Generic[S]):
         self._idle_ms, self._absolute_ms = self.policy.idle_ms, self.policy.absolute_ms
         self._touch_every_ms = self.policy.touch_every_ms
         _refuse_unfit(self.policy, family, self._index, successors, ends)
+        # Every request makes the keys of a session and of its user's list, so what is always the same is made once.
+        self._decode, self._ring = family.family.codec.decode, family.ring
+        self._before_id, _, self._after_id = self._key(id_of("")).partition(id_of(""))
+        self._before_user, _, self._after_user = self._list(_PROBE).rpartition(_PROBE)
 
     # --- logins --------------------------------------------------------------------------------------------
 
@@ -297,33 +302,41 @@ class Sessions(Generic[S]):
         named = named_by(token)
         if named is None:
             return Gone("unknown")
+        sid, user = named
         try:
-            found = await self._read(named.user, named.id)
-            if isinstance(found, Gone) and found.reason == "unknown":
-                return await self._elsewhere(named.user, named.id)
+            calls = self._asking(user, sid)
         except BadKey:  # no user can have this name
             return Gone("unknown")
-        return found
-
-    async def _read(self, user: str, sid: str, *, aged: bool = False) -> tuple[Live[S], bytes] | Gone:
-        key, member = self._key(sid), sid.encode()
         try:
-            raw, listed = await self._store.run(
-                [
-                    cast("Command", Call(_GET, [key.encode()], None)),
-                    cast("Command", Call(_SISMEMBER, [self._list(user).encode(), member], None)),
-                ]
-            )
+            raw, listed = await self._store.run(calls)
         except WrongKind:
             return Gone("unreadable")
         if raw is None or not listed:
+            return await self._elsewhere(user, sid)
+        live = self._live(user, sid, raw)
+        return (live, raw) if type(live) is Live else await self._ended(user, sid, cast("Gone", live))
+
+    async def _followed(self, user: str, sid: str) -> tuple[Live[S], bytes] | Gone:
+        """The session that another went on as."""
+        raw, listed = await self._store.run(self._asking(user, sid))
+        if raw is None or not listed:
             return Gone("unknown")
-        live = self._live(user, sid, raw, aged)
-        if isinstance(live, Gone):
-            if live.reason == "expired":
-                await self._end(user, [sid])
-            return live
-        return live, raw
+        live = self._live(user, sid, raw, aged=True)
+        return (live, raw) if isinstance(live, Live) else await self._ended(user, sid, live)
+
+    async def _ended(self, user: str, sid: str, gone: Gone) -> Gone:
+        """What has expired is ended, too, so that nothing of it stays behind."""
+        if gone.reason == "expired":
+            await self._end(user, [sid])
+        return gone
+
+    def _asking(self, user: str, sid: str) -> list[Command]:
+        """What is asked of the store for each request. Raises BadKey where no user can have this name."""
+        plain = user.isascii() and user.isalnum()
+        name = f"{self._before_user}{user}{self._after_user}" if plain else self._list(user)
+        get = Call(_GET, [f"{self._before_id}{sid}{self._after_id}".encode()], None)
+        listed = Call(_SISMEMBER, [name.encode(), sid.encode()], None)
+        return cast("list[Command]", [get, listed])
 
     async def _elsewhere(self, user: str, sid: str) -> tuple[Live[S], bytes] | Gone:
         """For a token that names no session: was it rotated a moment ago, and if not, why did it end?"""
@@ -333,7 +346,7 @@ class Sessions(Generic[S]):
                 if successor is None:
                     return Gone(end.reason if end is not None else "unknown")
                 sid = successor
-                found = await self._read(user, sid, aged=True)
+                found = await self._followed(user, sid)
                 if not isinstance(found, Gone) or found.reason != "unknown":
                     return found
         except (Unreadable, WrongKind):
@@ -354,7 +367,7 @@ class Sessions(Generic[S]):
 
     def _live(self, user: str, sid: str, raw: bytes, aged: bool = False) -> Live[S] | Gone:
         try:
-            session: S = self._family.family.codec.decode(raw, self._key(sid), self._family.ring)
+            session: S = self._decode(raw, f"{self._before_id}{sid}{self._after_id}", self._ring)
         except Unreadable:
             return Gone("unreadable")
         if getattr(session, self._user_field) != user:
@@ -650,7 +663,8 @@ async def _apart(attempt: int) -> None:
 
 
 def _ms(moment: datetime) -> int:
-    return deadline_ms(moment)
+    # The usual case without the checks of `deadline_ms`: the codec lets no naive datetime through.
+    return (moment - _EPOCH) // _MILLISECOND if type(moment) is datetime else deadline_ms(moment)
 
 
 def _moment(ms: int) -> datetime:

