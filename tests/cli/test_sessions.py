@@ -56,7 +56,15 @@ def test_a_listing_shows_the_sessions_of_one_user_and_no_secret(program: Program
     assert "s3cret" not in found.stdout
     assert [token for token in tokens if token in found.stdout or token.split(".")[0] in found.stdout] == []
     assert len(keystead(program, "list", "ann").stdout.splitlines()) == 2
-    assert keystead(program, "list", "nobody").stdout == "nobody has no sessions\n"
+    assert keystead(program, "list", "nobody").stdout.startswith("nobody has no sessions; ")
+
+
+def test_without_a_user_it_shows_who_has_sessions(program: Program) -> None:
+    assert keystead(program, "list").stdout == "nobody has a session\n"
+    logged_in(program, "ann", "ann", "bob")
+    assert sorted(keystead(program, "list").stdout.splitlines()) == ["ann  2 sessions", "bob  1 session"]
+    users: Any = output(keystead(program, "list", "--json"))
+    assert {one["user"]: one["sessions"] for one in users} == {"ann": 2, "bob": 1}
 
 
 def test_the_sessions_of_a_user_end_and_the_others_stay(program: Program) -> None:

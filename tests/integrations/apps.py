@@ -157,6 +157,9 @@ async def static(request: Request) -> Response:
 
 
 async def cached(request: Request) -> Response:
+    """Says that it may be kept, and with `?csrf` sets a cookie."""
+    if "csrf" in request.query_params:
+        assert session_of(request, Visit).csrf_token
     return JSONResponse(said(session_of(request, Visit)), headers={"cache-control": "private, max-age=5"})
 
 
@@ -176,6 +179,21 @@ async def streamed(request: Request) -> Response:
             yield str(error).encode()
 
     return StreamingResponse(parts())
+
+
+async def late(request: Request) -> Response:
+    """Looks at the session when the answer has begun."""
+    session = session_of(request, Visit)
+
+    async def parts() -> Any:
+        yield b"hello "
+        yield (session.user or "stranger").encode()
+
+    return StreamingResponse(parts())
+
+
+async def not_modified(request: Request) -> Response:
+    return Response(status_code=304)
 
 
 async def gate_status(request: Request) -> Response:
@@ -227,6 +245,8 @@ def starlette(**options: Any) -> Any:
             Route("/static/app.js", static),
             Route("/echo", echo, methods=["POST", "PUT", "DELETE"]),
             Route("/streamed", streamed),
+            Route("/late", late),
+            Route("/not-modified", not_modified),
             Route("/static/gate", gate_status),
             Route("/static/open-gate", open_gate),
             WebSocketRoute("/socket", socket),

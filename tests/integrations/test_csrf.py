@@ -2,9 +2,15 @@
 
 import json
 import secrets
+import sys
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
+import keystead
+from keystead.integrations.asgi import SessionMiddleware
+from keystead.integrations.asgi.csrf import MESSAGES_MAX
 from tests.integrations.serving import Browser, Served
 from tests.serving import wait_until
 
@@ -126,6 +132,7 @@ def test_a_wrong_header_is_not_saved_by_a_right_field(browser: Browser, token: s
         ({"origin": "http://OWNHOST"}, 403),  # the same host without TLS, where anybody may speak for it
         ({"referer": "OWN/page?x=1"}, 200),
         ({"referer": "https://evil.example/"}, 403),
+        ({"referer": "http://["}, 403),  # which urlsplit does not even read
         ({"sec-fetch-site": "same-origin"}, 200),
         ({"sec-fetch-site": "none"}, 200),
         ({"sec-fetch-site": "cross-site"}, 403),
@@ -151,3 +158,144 @@ def test_a_refused_request_is_a_security_event(browser: Browser, served: Served)
     before = served.said.count("keystead.security WARNING a request was refused")
     browser.send("POST", "/echo")
     wait_until(lambda: served.said.count("keystead.security WARNING a request was refused") > before, "it is logged")
+
+
+def test_a_cookie_of_a_name_like_ours_is_not_the_token_for_another_host_can_set_it(browser: Browser) -> None:
+    for odd in ("\xa0", "\x85"):
+        planted = f"{odd}__Host-csrf={OTHER_TOKEN}".encode("latin-1")
+        headers = {"cookie": planted, "x-csrf-token": OTHER_TOKEN}
+        answer = browser.send("POST", "/echo", headers, content=b"")  # type: ignore[arg-type]
+        assert (answer.status_code, answer.json()) == (403, FORGED)
+
+
+# --- what a stranger can make us do: the cookie and the field are of their own making -------------------------
+
+
+class Sent:
+    """A request whose body arrives in just these messages, and what the application received of it."""
+
+    def __init__(self, messages: Iterable[dict[str, Any]], content_type: str = FORM) -> None:
+        self.received: list[dict[str, Any]] = []
+        self.answers: list[Any] = []
+        self._messages = iter(messages)
+        headers = [(b"cookie", f"__Host-csrf={OTHER_TOKEN}".encode()), (b"content-type", content_type.encode())]
+        self._scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+
+    async def through(self) -> "Sent":
+        async def receive() -> Any:
+            return next(self._messages)
+
+        async def send(message: Any) -> None:
+            self.answers.append(message)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            more = True
+            while more:
+                self.received.append(await receive())
+                more = self.received[-1].get("more_body", False)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async with keystead.connect("memory://") as store:
+            await SessionMiddleware(app, store=store)(self._scope, receive, send)
+        return self
+
+    @property
+    def status(self) -> int:
+        status: int = self.answers[0]["status"]
+        return status
+
+
+def arriving(body: bytes, step: int = 1 << 16) -> list[dict[str, Any]]:
+    starts = range(0, len(body), step)
+    return [{"type": "http.request", "body": body[at : at + step], "more_body": at + step < len(body)} for at in starts]
+
+
+async def test_a_body_that_came_in_many_pieces_is_handed_on_in_one() -> None:
+    body = f"csrf={OTHER_TOKEN}&rest={'x' * 5000}".encode()
+    sent = await Sent(arriving(body, 1)).through()
+    assert sent.received == [{"type": "http.request", "body": body, "more_body": False}]
+
+
+async def test_a_body_that_is_longer_than_what_is_looked_at_arrives_whole() -> None:
+    body = f"csrf={OTHER_TOKEN}&rest={'x' * 3_000_000}".encode()
+    sent = await Sent(arriving(body)).through()
+    assert b"".join(message["body"] for message in sent.received) == body
+    assert len(sent.received[0]["body"]) < 1_200_000
+
+
+async def test_a_body_in_pieces_without_end_is_not_waited_for() -> None:
+    taken = 0
+
+    def empty() -> Any:
+        nonlocal taken
+        while True:
+            taken += 1
+            assert taken <= MESSAGES_MAX
+            yield {"type": "http.request", "body": b"", "more_body": True}
+
+    assert (await Sent(empty()).through()).status == 403
+
+
+async def test_whoever_goes_away_in_the_middle_of_a_body_is_told_to_the_application() -> None:
+    gone = {"type": "http.disconnect"}
+    begun = {"type": "http.request", "body": f"csrf={OTHER_TOKEN}&a".encode(), "more_body": True}
+    sent = await Sent([begun, gone]).through()
+    assert sent.received == [begun, gone]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        (FORM, b"a&" * 500_000),
+        (FORM, b"%ff=%ff&" * 120_000),
+        (FORM, b"csrf=" + b"%41" * 300_000),
+        ("multipart/form-data; boundary=x", b"--x\r\n" * 200_000),
+        ("multipart/form-data; boundary=x", b"--x\r\na: name=b\r\n\r\n\r\n" * 40_000),
+        ("application/json", b"[" + b"[]," * 300_000 + b"1]"),
+    ],
+    ids=["fields", "escapes", "one value", "edges", "parts", "json"],
+)
+async def test_a_megabyte_without_the_token_costs_no_work_for_each_field(content_type: str, body: bytes) -> None:
+    sent = Sent(arriving(body), content_type)
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        await sent.through()
+    finally:
+        sys.setprofile(None)
+    assert sent.status == 403
+    assert calls < 100_000  # there are several hundred thousand fields
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("csrf=TOKEN", 200),
+        ("a=csrf=x&csrf=TOKEN&b", 200),
+        ("csrf=ENCODED", 200),
+        ("csrf=x&csrf=TOKEN", 403),
+        ("xcsrf=TOKEN", 403),
+        ("a=csrf=TOKEN", 403),
+        ("csrf=TOKENx", 403),
+        ("csrf=TOKEN;", 403),
+        ("csrf", 403),
+        ("csrf=", 403),
+        ("&", 403),
+    ],
+)
+async def test_the_first_field_of_this_name_in_a_form_is_the_one(body: str, status: int) -> None:
+    encoded = "".join(f"%{ord(letter):02x}" for letter in OTHER_TOKEN)
+    written = body.replace("TOKEN", OTHER_TOKEN).replace("ENCODED", encoded)
+    assert (await Sent(arriving(written.encode())).through()).status == status
+
+
+async def test_a_field_that_may_not_be_there_in_full_is_not_taken() -> None:
+    body = f"a={'x' * (1 << 20)}&csrf={OTHER_TOKEN}".encode()
+    cut = [{"type": "http.request", "body": body, "more_body": True}]
+    sent = await Sent(cut).through()
+    assert sent.status == 403

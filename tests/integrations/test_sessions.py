@@ -74,7 +74,7 @@ def test_a_token_that_was_logged_out_is_worth_nothing(browser: Browser, user: st
     with browser.copy() as thief:
         browser.post("/logout")
         assert thief.me()["signed_in"] is False
-        assert thief.token is None
+        assert thief.post("/update", {"theme": "dark"}, "PATCH").json()["updated"] is False
 
 
 def test_a_session_that_was_ended_from_elsewhere_is_told_why(browser: Browser, other: Browser, user: str) -> None:
@@ -124,8 +124,7 @@ def test_a_token_that_was_not_issued_here_is_never_adopted(browser: Browser, ser
     raw = "; ".join(f"{name}={value}" for name, value in browser.cookies.items()).encode()
     answer = browser.send("GET", "/me", headers={"cookie": raw})  # type: ignore[dict-item]
     assert answer.json()["signed_in"] is False
-    assert browser.token is None
-    assert browser.set_cookies == [f"__Host-sid=; Max-Age=0; {ATTRIBUTES}"]
+    assert browser.set_cookies == []
     assert answer.headers["cache-control"] == "no-store"
 
 
@@ -234,11 +233,35 @@ def test_a_logout_is_not_undone_by_a_request_in_flight(
         pool.shutdown()
         assert answer["signed_in"] is False
         assert answer.get("updated", answer.get("rotated")) is False
-        assert tab.token is None
+        assert tab.set_cookies == []
     browser.cookies["__Host-sid"] = token
     assert browser.me()["signed_in"] is False
     browser.login(user)
     assert len(browser.get("/sessions").json()["ids"]) == 1
+
+
+def test_an_answer_to_the_old_token_does_not_take_the_cookie_of_a_login_in_another_tab_away(
+    browser: Browser, user: str
+) -> None:
+    browser.login(user)
+    with browser.copy() as tab:
+        pool, slow = held(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
+        browser.login(user)
+        browser.get("/static/open-gate")
+        assert slow.result().json()["updated"] is False
+        pool.shutdown()
+        assert tab.set_cookies == []
+        assert tab.me()["signed_in"] is False  # one that was sent before the login, and is read after it
+        assert tab.set_cookies == []
+    assert browser.me()["signed_in"] is True
+
+
+@pytest.mark.parametrize("token", ["forged", f"{'A' * 43}.YW5u"])
+def test_a_logout_takes_a_dead_cookie_away(browser: Browser, token: str) -> None:
+    browser.csrf()
+    browser.cookies["__Host-sid"] = token
+    assert browser.post("/logout").json() == {"ended": False, **SIGNED_OUT}
+    assert browser.set_cookies == [f"__Host-sid=; Max-Age=0; {ATTRIBUTES}"]
 
 
 def test_many_logins_of_one_user_at_one_moment_leave_as_many_as_the_cap_allows(served: Served, user: str) -> None:
@@ -265,8 +288,20 @@ def test_an_answer_is_not_to_be_kept_once_the_session_was_looked_at(browser: Bro
 
 
 def test_an_answer_that_sets_a_cookie_is_not_to_be_kept_whatever_the_application_says(browser: Browser) -> None:
+    assert browser.get("/cached?csrf").headers.get_list("cache-control") == ["no-store"]
+    assert len(browser.set_cookies) == 1
+
+
+def test_an_answer_that_may_look_at_the_session_while_it_is_streamed_is_not_to_be_kept(
+    browser: Browser, user: str
+) -> None:
+    assert "cache-control" not in browser.get("/late").headers  # to a browser without cookies it can only be public
+    browser.login(user)
+    answer = browser.get("/late")
+    assert (answer.text, answer.headers["cache-control"]) == (f"hello {user}", "no-store")
     browser.cookies["__Host-sid"] = "forged"
-    assert browser.get("/cached").headers.get_list("cache-control") == ["no-store"]
+    assert browser.get("/late").headers["cache-control"] == "no-store"
+    assert "cache-control" not in browser.get("/not-modified").headers
 
 
 def test_paths_that_are_skipped_have_no_session_and_touch_no_cookie(browser: Browser) -> None:

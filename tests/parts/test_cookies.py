@@ -136,7 +136,10 @@ def test_a_name_with_a_prefix_is_refused_because_browsers_have_rules_for_it(name
         ("__Host-sid=v;a=1", "v"),
         ('__Host-sid="v"', "v"),
         ("__Host-sid=", ""),
-        ("__Host-sid=first; __Host-sid=second", "first"),
+        ("a=1;\t __Host-sid=v \t;b=2", "v"),
+        ("__Host-sid =v", None),
+        ("__Host-sid=v; __Host-sid=v", "v"),
+        ("__Host-sid=first; __Host-sid=second", None),
         ("x__Host-sid=v", None),
         ("__Host-sid2=v", None),
         ("__host-sid=v", None),
@@ -146,6 +149,19 @@ def test_a_name_with_a_prefix_is_refused_because_browsers_have_rules_for_it(name
 )
 def test_it_is_found_in_what_a_browser_sends_and_nothing_else_is_taken_for_it(header: str, value: str | None) -> None:
     assert Cookie("sid").read(header) == value
+
+
+@pytest.mark.parametrize("byte", [*range(1, 9), *range(10, 32), *range(127, 256)])
+def test_a_name_that_only_looks_like_ours_is_another_name_which_any_host_of_the_domain_can_set(byte: int) -> None:
+    """A browser sees no prefix in it, and so lets a sibling host set it, also for a longer path than ours."""
+    odd = bytes([byte]).decode("latin-1")
+    for planted in (f"{odd}__Host-sid=planted", f"__Host-sid{odd}=planted"):
+        assert Cookie("sid").read(planted) is None
+        assert Cookie("sid").read(f"{planted}; __Host-sid=own") == "own"
+
+
+def test_without_the_prefix_the_first_of_several_counts_which_is_the_most_specific() -> None:
+    assert Cookie("sid", secure=False).read("sid=first; sid=second") == "first"
 
 
 @given(header=st.text())

@@ -40,8 +40,10 @@ def test_a_login_that_begins_on_localhost_goes_on_under_the_name_of_the_site(tmp
     [
         {"mode": "production", "public_url": "https://example.com"},
         {"host": "0.0.0.0"},
+        {"public_url": "https://shop.example.com"},
+        {"public_url": "http://127.0.0.1.example.com"},
     ],
-    ids=["production", "open to other machines"],
+    ids=["production", "open to other machines", "behind a proxy", "behind a proxy of a confusing name"],
 )
 async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dict[str, str]) -> None:
     app = create_app(Settings.model_validate({"store": "memory://", "seal_keys": SEAL_KEYS, **settings}))
@@ -52,3 +54,13 @@ async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dic
         assert (await client.get("/demo/authorize")).status_code == 404
         assert (await client.get("/api/auth/demo/start?format=json")).json()["code"] == "UNKNOWN_PROVIDER"
         assert (await client.get("/api/auth/providers")).json()["providers"] == []
+
+
+@pytest.mark.parametrize("public_url", ["http://localhost:8700", "https://app.localhost", "http://[::1]:8700"])
+async def test_a_public_url_of_this_machine_keeps_the_demo_provider(public_url: str) -> None:
+    app = create_app(Settings(store="memory://", seal_keys=SEAL_KEYS, public_url=public_url))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=public_url) as client,
+    ):
+        assert (await client.get("/api/auth/providers")).json()["providers"] == ["demo"]

@@ -1,5 +1,6 @@
 """The secrets file: private, made once, and never by halves."""
 
+import os
 import stat
 import subprocess
 import tomllib
@@ -120,6 +121,16 @@ def test_the_printed_line_for_the_file_is_one_that_is_read(tmp_path: Path) -> No
     with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:
         assert f"others can read {SECRETS_FILE}; run chmod 600 {SECRETS_FILE}" in server.said
         assert "has made a key" not in server.said
+
+
+def test_development_makes_its_database_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:
+            assert server.stop() == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "keystead.db").stat().st_mode) == 0o600
 
 
 def test_the_secrets_file_is_not_committed() -> None:

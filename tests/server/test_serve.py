@@ -217,6 +217,28 @@ def test_a_store_that_went_away_is_said_and_its_password_is_not(tmp_path: Path) 
         assert password not in text
 
 
+def test_production_tells_strangers_no_more_of_its_store_than_whether_it_answers(tmp_path: Path) -> None:
+    with redis_serving(tmp_path, "correct-horse-battery") as (redis, redis_port):
+        store = f"redis://:correct-horse-battery@127.0.0.1:{redis_port}/0?timeout=1s"
+        arguments = ("--production", "--public-url", "http://127.0.0.1:1", "--kits", "")
+        with keystead_serving(tmp_path, store, *arguments) as server:
+            healthy = get(server, "/").text
+            redis.kill()
+            wait_until(lambda: not listens(redis_port), "redis-server is gone")
+            page = get(server, "/").text
+            health, readiness = get(server, "/healthz"), get(server, "/readyz")
+            assert server.stop() == 0
+    assert '<span class="state good">ok</span>' in healthy
+    assert '<span class="state bad">unavailable</span>' in page
+    assert (health.status_code, health.json()) == (503, {"status": "unavailable", "store": "unavailable"})
+    assert readiness.json()["stores"] == {"default": "unavailable"}
+    for text in (healthy, page, health.text, readiness.text):
+        assert str(redis_port) not in text
+        assert "redis" not in text.lower()
+        assert "durability" not in text
+    assert f"127.0.0.1:{redis_port}" in server.said  # whoever runs it is told why
+
+
 def test_a_taken_port_is_one_sentence_and_exit_code_1(server: Keystead, tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", "--port", str(server.port))
     assert result.returncode == 1

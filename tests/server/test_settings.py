@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from keystead.server import MissingSettings, Settings, WrongSettings
 from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
@@ -56,11 +57,16 @@ def test_flags_win_over_the_environment_and_that_over_secrets_and_those_over_the
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config(folder, 'port = 8701\nworkers = 2\nhost = "127.0.0.2"\nlog_level = "error"\n')
-    config(folder, 'port = 8702\nworkers = 3\nhost = "127.0.0.3"\n', SECRETS_FILE)
     monkeypatch.setenv("KEYSTEAD_PORT", "8703")
     monkeypatch.setenv("KEYSTEAD_WORKERS", "4")
     settings = Settings(port="8704")
-    assert (settings.port, settings.workers, settings.host, settings.log_level) == (8704, 4, "127.0.0.3", "error")
+    assert (settings.port, settings.workers, settings.host, settings.log_level) == (8704, 4, "127.0.0.2", "error")
+    config(folder, '[notes]\napi_key = "file"\n[notes.providers.discord]\nclient_secret = "file"\n')
+    config(folder, '[notes]\napi_key = "secrets"\n[notes.providers.discord]\nclient_secret = "secrets"\n', SECRETS_FILE)
+    monkeypatch.setenv("NOTES_API_KEY", "environment")
+    own: NotesSettings = Settings().of(KIT)
+    assert own.api_key == SecretStr("environment")
+    assert own.providers["discord"].client_secret == SecretStr("secrets")
 
 
 def test_the_tables_of_a_kit_are_merged_setting_by_setting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,11 +298,64 @@ def test_production_takes_http_on_this_machine_only(url: str, taken: bool) -> No
 def test_production_refuses_a_secrets_file_that_others_can_read(folder: Path) -> None:
     config(folder, f'seal_keys = "{new_seal_key()}"\n[notes]\napi_key = "x"\n', SECRETS_FILE)
     (folder / SECRETS_FILE).chmod(0o640)
-    settings = Settings(mode="production", public_url="https://example.com")
     with pytest.raises(MissingSettings, match=f"others can read {SECRETS_FILE}; run chmod 600"):
-        refuse_missing(settings, [KIT])
+        refuse_missing(Settings(mode="production", public_url="https://example.com"), [KIT])
     (folder / SECRETS_FILE).chmod(0o600)
-    refuse_missing(settings, [KIT])
+    refuse_missing(Settings(mode="production", public_url="https://example.com"), [KIT])
+
+
+def test_production_refuses_a_secrets_file_of_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config(folder, f'seal_keys = "{new_seal_key()}"\n[notes]\napi_key = "x"\n', SECRETS_FILE)
+    (folder / SECRETS_FILE).chmod(0o600)
+    owner = (folder / SECRETS_FILE).stat().st_uid
+    if os.geteuid() == 0:
+        os.chown(folder / SECRETS_FILE, 65534, 65534)
+        owner = 65534
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    settings = Settings(mode="production", public_url="https://example.com")
+    with pytest.raises(MissingSettings, match=rf"{SECRETS_FILE} belongs to another user \(uid {owner}\)"):
+        refuse_missing(settings, [KIT])
+
+
+def test_who_owns_the_secrets_is_asked_of_the_file_that_was_read(folder: Path) -> None:
+    config(folder, f'seal_keys = "{new_seal_key()}"\n[notes]\napi_key = "x"\n', SECRETS_FILE)
+    (folder / SECRETS_FILE).chmod(0o644)
+    settings = Settings(mode="production", public_url="https://example.com")
+    (folder / "private").write_text("")
+    (folder / "private").chmod(0o600)
+    (folder / "private").replace(folder / SECRETS_FILE)
+    with pytest.raises(MissingSettings, match="others can read"):
+        refuse_missing(settings, [KIT])
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "variable"),
+    [
+        ('kits = ["mallory.kit:KIT"]', "kits", "KEYSTEAD_KITS"),
+        ('store = "sqlite:///other.db"', "store", "KEYSTEAD_STORE"),
+        ('forwarded_allow = ["0.0.0.0/0"]', "forwarded_allow", "KEYSTEAD_FORWARDED_ALLOW"),
+        ('[stores]\ncache = "memory://"', "stores", "KEYSTEAD_STORES"),
+        ("[notes]\nlongest = 1", "notes.longest", "KEYSTEAD_NOTES__LONGEST"),
+        (
+            f'[notes.providers.discord]\nclient_id = "{SECRET}"\nclient_secret = "x"',
+            "notes.providers.discord.client_id",
+            "KEYSTEAD_NOTES__PROVIDERS__DISCORD__CLIENT_ID",
+        ),
+    ],
+)
+def test_only_secrets_may_stand_in_the_secrets_file(folder: Path, text: str, setting: str, variable: str) -> None:
+    config(folder, f"{text}\n", SECRETS_FILE)
+    with pytest.raises(WrongSettings) as raised:
+        Settings().of(KIT)
+    assert str(raised.value) == (
+        f"{setting} in {SECRETS_FILE}: only secrets may stand in this file; write it in keystead.toml or {variable}"
+    )
+
+
+def test_the_secrets_file_has_no_way_around_that(folder: Path) -> None:
+    config(folder, "[tables.notes]\nlongest = 1\n", SECRETS_FILE)
+    assert wrong().startswith(f"tables in {SECRETS_FILE}: there is no such setting")
 
 
 def test_several_workers_cannot_share_a_memory() -> None:

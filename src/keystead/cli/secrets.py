@@ -24,7 +24,7 @@ def new(toml: Annotated[bool, typer.Option("--toml", metavar=NO_VALUE, help=_TOM
 
       keystead secrets new >> .env
 
-      keystead secrets new --toml > keystead.secrets.toml
+      keystead secrets new --toml >> keystead.secrets.toml
     """
     key = new_seal_key()
     typer.echo(f'seal_keys = "{key}"' if toml else f"KEYSTEAD_SEAL_KEYS={key}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
-from keystead.server.secrets import add_seal_key, others_can_read
+from keystead.server.secrets import add_seal_key
 from keystead.server.settings import CONFIG_VARIABLE, Settings, WrongSettings
 
 if TYPE_CHECKING:
@@ -90,9 +91,12 @@ def serve(
         except OSError as error:
             place = f"{settings.host}:{settings.port}"
             leave(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
-        asyncio.run(_open_once(settings, running))
         if settings.development:
+            with _private_files():
+                asyncio.run(_open_once(settings, running))
             settings = _with_secrets(settings, running, flags)
+        else:
+            asyncio.run(_open_once(settings, running))
         run_workers(settings, address, lambda: _say_where(settings))
     except KeysteadError as error:
         _leave_with(error)
@@ -116,8 +120,8 @@ def _stores(given: Sequence[str] | None) -> dict[str, Any]:
 def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, Any]) -> Settings:
     """The settings, with a key to seal with; where there is none, one is made and said."""
     path = settings.secrets_path
-    if others_can_read(path):
-        typer.echo(f"keystead: others can read {path}; run chmod 600 {path}", err=True)
+    if settings.secrets_exposed:
+        typer.echo(f"keystead: {settings.secrets_exposed}", err=True)
     from keystead.server.kits import needs_seal
 
     if settings.seal_keys is not None or not needs_seal(running):
@@ -130,6 +134,16 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
     if made:
         typer.echo(f"Keystead has made a key to seal secrets with, in {path}: keep it private, and out of git.")
     return Settings(**flags)
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """What is made meanwhile, such as a database, is for its owner alone. Production leaves that to who runs it."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:

@@ -27,8 +27,8 @@ from keystead.schema.times import deadline_ms
 _LONGEST = timedelta(days=3650)
 _security = logging.getLogger("keystead.security")
 
-_FAMILY_HELP = """The family of the sessions, as myapp.keys:AppKeys.session or LoginKeys.session of the kit login.
-[dim]\\[default: the kit login][/dim]"""
+_FAMILY_HELP = """The family of the sessions, as myapp.keys:AppKeys.session.
+[dim]\\[default: login:LoginKeys.session, of the kit login][/dim]"""
 _USER_HELP = "The id of the user, as it stands in their sessions."
 
 FamilyName = Annotated[str, typer.Option("--family", metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
@@ -41,16 +41,20 @@ sessions = typer.Typer(
 
 @sessions.command("list", cls=Command)
 def list_sessions(
-    user: Annotated[str, typer.Argument(metavar="USER", help=_USER_HELP, show_default=False)],
+    user: Annotated[str | None, typer.Argument(metavar="USER", help=_USER_HELP, show_default=False)] = None,
     family: FamilyName = DEFAULT_FAMILY,
     store: Stores = None,
     as_json: Json = False,
 ) -> None:
     """Show the sessions of a user: when each began, when it was last used, and its id. No secret is shown.
 
+    Without a user, show who has sessions, and how many.
+
     Sealed fields are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as for serve.
 
     [bold]Examples[/bold]
+
+      keystead sessions list
 
       keystead sessions list 281934712345678901
 
@@ -58,12 +62,15 @@ def list_sessions(
     """
 
     async def work() -> int:
-        async with _opened(family, store) as (part, _):
+        async with _opened(family, store) as (part, lists):
+            if user is None:
+                await _print_users(lists, as_json)
+                return 0
             found = await part.list_for(user)
         if as_json:
             typer.echo(json.dumps([_as_json(one) for one in found], indent=2))
         elif not found:
-            typer.echo(f"{user} has no sessions")
+            typer.echo(f"{user} has no sessions; `keystead sessions list` shows the ids of those who have some")
         else:
             for one in found:
                 session: Any = one.session
@@ -125,6 +132,20 @@ def end_sessions(
         return 0 if there else 1
 
     run(work)
+
+
+async def _print_users(lists: Bound[Any], as_json: bool) -> None:
+    """Each user as they are found, with the number of their sessions; some of those may have ended."""
+    found: list[dict[str, Any]] = []
+    async for key in lists.scan():
+        user, count = str(next(iter(key.values.values()))), await key.count()
+        found.append({"user": user, "sessions": count})
+        if not as_json:
+            typer.echo(f"{user}  {counted(count, 'session')}")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    elif not found:
+        typer.echo("nobody has a session")
 
 
 async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,6 +20,7 @@ from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
 from keystead.server import Settings
 from keystead.server.settings import WrongSettings
+from keystead.server.working_directory import find_modules_here
 from keystead.stores import Store
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
@@ -40,8 +40,6 @@ def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
     Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none, or where
     importing its module fails for another reason.
     """
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does, so that a program in this folder is found
     found: dict[type[Keyspace], None] = {}
     for target in _named(targets):
         found.update(dict.fromkeys(_keyspaces_of(target)))
@@ -55,7 +53,10 @@ def _named(targets: Sequence[str] | None) -> list[str]:
 
 def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     module_name, _, class_name = target.partition(":")
-    module_name = KITS.get(module_name, module_name)
+    if module_name in KITS:
+        module_name = KITS[module_name]
+    else:
+        find_modules_here()
     if not all(part.isidentifier() for part in module_name.split(".")):
         leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
     try:

@@ -49,15 +49,22 @@ class Cookie:
         return f"{self.name}=; Max-Age=0{self._attributes}"
 
     def read(self, header: str) -> str | None:
-        """Its value in a Cookie header; None: it is not there. Of several, the first, which is the most specific."""
-        at = header.find(self.name + "=")
-        if at < 0:
+        """Its value in a Cookie header, which is decoded as latin-1; None: it is not there.
+
+        Of several without the prefix, the first, which is the most specific. With it a browser has one at most: two
+        that differ come from somebody who got past that, and count as none.
+        """
+        if self.name + "=" not in header:
             return None
+        found: list[str] = []
         for pair in header.split(";"):
-            name, _, value = pair.strip().partition("=")
+            # Only what HTTP calls white space: for a browser `\xa0__Host-sid` has no prefix, so other hosts can set it.
+            name, _, value = pair.strip(" \t").partition("=")
             if name == self.name:
-                return value.strip('"')
-        return None
+                found.append(value.strip('"'))
+        if not found or (self.secure and len(set(found)) > 1):
+            return None
+        return found[0]
 
     @property
     def _attributes(self) -> str:

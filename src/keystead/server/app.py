@@ -25,7 +25,7 @@ from keystead.server.health import NOT_OPEN, health_router, problems
 from keystead.server.kits import load_kits, opened_kits, opened_stores
 from keystead.server.middleware import BodyLimit, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
 from keystead.server.routes import KitHealth, plain_routes, templates_by_endpoint
-from keystead.server.settings import Settings, is_loopback
+from keystead.server.settings import Settings, is_loopback, leads_to_loopback
 from keystead.server.start_page import render_start_page
 from keystead.server.templates import render
 from keystead.stores import Store
@@ -114,12 +114,19 @@ def create_app(
 
 def _site(settings: Settings, now_ms: Callable[[], int], metrics: Metrics | None) -> Site:
     providers = {}
-    # Whoever reaches the demo provider can log in as anybody, so it is there for this machine alone.
-    if settings.development and is_loopback(settings.host):
+    if settings.development and _is_alone(settings):
         demo = demo_provider(settings.internal_url, settings.origin, development=True)
         providers[demo.name] = demo
     site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render, providers)
     return site if metrics is None else dataclasses.replace(site, count=metrics.happened)
+
+
+def _is_alone(settings: Settings) -> bool:
+    """Whether this machine alone uses the server: whoever reaches the demo provider can log in as anybody.
+
+    A public address on a loopback host means that a proxy lets others in.
+    """
+    return is_loopback(settings.host) and (settings.public_url is None or leads_to_loopback(settings.public_url))
 
 
 def _default_store(request: Request) -> Store:

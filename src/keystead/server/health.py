@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from keystead.errors import KeysteadError
 from keystead.server.errors import RETRY_AFTER_SECONDS
+from keystead.server.logs import SERVER
 from keystead.stores.base import Store
 
 HEALTH_TIMEOUT_SECONDS: Final = 3.0
@@ -19,14 +20,20 @@ NOT_OPEN: Final = "The store is not open yet."
 
 
 class Health(BaseModel):
-    """What `/healthz` answers. `store` is "ok", or one sentence on why it does not answer."""
+    """What `/healthz` answers. `store` is "ok", or one sentence on why it does not answer.
+
+    In production that is "unavailable", and the log says why.
+    """
 
     status: Literal["ok", "unavailable"]
     store: str
 
 
 class Readiness(BaseModel):
-    """What `/readyz` answers: of each role "ok" or one sentence on why its store does not answer, and the open kits."""
+    """What `/readyz` answers: the open kits, and of each role "ok" or one sentence on why its store does not answer.
+
+    In production that is "unavailable", and the log says why.
+    """
 
     status: Literal["ok", "unavailable"]
     stores: dict[str, str]
@@ -86,12 +93,23 @@ def _answer(body: BaseModel, *, ready: bool) -> JSONResponse:
 async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
     """Why the store of each role does not answer, in one sentence without secrets; None where it does.
 
+    In production it is the word "unavailable", and the sentence is logged.
+
     All are asked at once, each store once, so that this takes no longer than the slowest of them.
     """
     stores: Mapping[str, Store] = state.stores
     asked = {id(stores[role]): stores[role] for role in roles if role in stores}
     found = dict(zip(asked, await asyncio.gather(*map(_problem_of, asked.values())), strict=True))
-    return {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
+    told = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
+    return told if state.settings.development else {role: _for_strangers(role, why) for role, why in told.items()}
+
+
+def _for_strangers(role: str, problem: str | None) -> str | None:
+    """Whoever reaches a server in production may ask how it is; where its stores are is for the log."""
+    if problem is None:
+        return None
+    SERVER.warning("the store of the role %s does not answer: %s", role, problem)
+    return "unavailable"
 
 
 async def _problem_of(store: Store) -> str | None:

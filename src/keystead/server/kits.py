@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from difflib import get_close_matches
 from importlib import import_module
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import keystead
 from keystead.kits import ROUTED
 from keystead.kits.kit import Kit, Site
 from keystead.schema import Keyspace
 from keystead.server.measured import Measured
-from keystead.server.secrets import others_can_read
-from keystead.server.settings import PREFIX, MissingSettings, Settings, WrongSettings
+from keystead.server.settings import PREFIX, MissingSettings, Settings, WrongSettings, leads_to_loopback
+from keystead.server.working_directory import find_modules_here
 from keystead.stores import Store
 
 if TYPE_CHECKING:
@@ -43,8 +40,8 @@ def _load(name: str) -> Kit:
         raise WrongSettings(
             [f"kits: {name!r} is no kit with routes; {advice} One of your own is written myapp.kit:KIT"]
         )
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does, so that a program in this folder is found
+    if name not in ROUTED:
+        find_modules_here()
     try:
         found = getattr(import_module(module), attribute, None)
     except ImportError as error:
@@ -71,8 +68,8 @@ def refuse_missing(settings: Settings, kits: Sequence[Kit]) -> None:
         missing.append("public_url: where browsers reach this server, such as https://example.com")
     elif not is_private(settings.public_url):
         missing.append("public_url: with https, since cookies and codes would go over http in the clear")
-    if others_can_read(settings.secrets_path):
-        missing.append(f"secrets_file: others can read {settings.secrets_path}; run chmod 600 {settings.secrets_path}")
+    if settings.secrets_exposed:
+        missing.append(f"secrets_file: {settings.secrets_exposed}")
     for kit in kits:
         missing += kit.missing(settings.of(kit))
     if missing:
@@ -81,10 +78,7 @@ def refuse_missing(settings: Settings, kits: Sequence[Kit]) -> None:
 
 def is_private(url: str) -> bool:
     """Whether nobody on the way can read along: https, or http that does not leave this machine."""
-    host = urlsplit(url).hostname or ""
-    with suppress(ValueError):
-        return url.startswith("https://") or ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")
+    return url.startswith("https://") or leads_to_loopback(url)
 
 
 def refuse_split_memory(settings: Settings) -> None:

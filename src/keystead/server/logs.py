@@ -10,12 +10,16 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 ACCESS: Final = logging.getLogger("keystead.access")
 SERVER: Final = logging.getLogger("keystead.server")
 _FIELDS: Final = "keystead_fields"
+# What `keystead.security` says of an event, for programs that watch the log. Whoever logs it need not know this module.
+_EVENT_FIELDS: Final = ("event", "provider", "client", "count")
+_MOST_ERRORS: Final = 20
 
 
 def set_up_logs(form: Literal["text", "json"], level: str, development: bool) -> None:
@@ -45,22 +49,41 @@ class _Structured(logging.Formatter):
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         fields = {"time": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        fields |= {name: vars(record)[name] for name in _EVENT_FIELDS if name in vars(record)}
         fields |= getattr(record, _FIELDS, {})
         return fields
 
     def trace(self, record: logging.LogRecord) -> str:
         if not record.exc_info or record.exc_info[1] is None:
             return ""
-        error: BaseException | None = record.exc_info[1]
-        said = []
-        while error is not None:
-            said.append("".join(traceback.format_list(traceback.extract_tb(error.__traceback__))) + self._named(error))
-            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        return "\ncaused by\n".join(said)
+        return "\n".join(
+            f"{link}{''.join(traceback.format_list(traceback.extract_tb(error.__traceback__)))}{self._named(error)}"
+            for link, error in _linked(record.exc_info[1])
+        )
 
     def _named(self, error: BaseException) -> str:
         name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
         return f"{name}: {error}" if self._messages and str(error) else name
+
+
+def _linked(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """The error and those it came from or holds, each once and not too many, with the words that lead to each.
+
+    Errors can come from each other in a ring: `raise e from e` is enough.
+    """
+    seen: set[int] = set()
+    waiting = [("", error)]
+    while waiting and len(seen) < _MOST_ERRORS:
+        link, one = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield link, one
+        cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        if cause is not None:
+            waiting.append(("caused by\n", cause))
+        if isinstance(one, BaseExceptionGroup):
+            waiting += [("which holds\n", member) for member in one.exceptions]
 
 
 class _Json(_Structured):
@@ -74,6 +97,14 @@ class _Text(_Structured):
     def format(self, record: logging.LogRecord) -> str:
         fields = self.fields(record)
         at, level, _, message = (fields.pop(name) for name in ("time", "level", "logger", "message"))
-        line = " ".join((at, level, message.replace("\n", " "), *(f"{name}={value}" for name, value in fields.items())))
+        line = " ".join(
+            (at, level, message.replace("\n", " "), *(f"{name}={_word(value)}" for name, value in fields.items()))
+        )
         trace = self.trace(record)
         return f"{line}\n{trace}" if trace else line
+
+
+def _word(value: object) -> str:
+    """A value as one word of a line; one with spaces is quoted, so that it cannot look like another field."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text else json.dumps(text)

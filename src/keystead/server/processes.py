@@ -15,13 +15,16 @@ from types import FrameType
 from typing import Any, Final
 
 from granian import Granian
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from keystead.server.settings import Settings, reachable
 from keystead.server.worker import METRICS_FOLDER, load_worker
 
 START_TIMEOUT_S: Final = 30.0
+_MOST_CONNECTIONS: Final = 4096
+_OTHER_FILES: Final = 256  # that a worker has open besides: stores, providers, metrics
 
 
 class WorkersEnded(Exception):
@@ -55,6 +58,10 @@ def run_workers(settings: Settings, address: str, when_listening: Callable[[], N
             port=settings.port,
             interface=Interfaces.ASGI,
             workers=settings.workers,
+            # HTTP/1 alone: to tell it from HTTP/2 the first bytes would be waited for, without any limit.
+            http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(header_read_timeout=settings.header_timeout),
+            backpressure=_connection_limit(),
             websockets=False,
             log_level=LogLevels.critical,  # what workers have to say, they log themselves
             respawn_failed_workers=True,
@@ -68,6 +75,25 @@ def run_workers(settings: Settings, address: str, when_listening: Callable[[], N
             ended = 1 if error.code else 0
         if ended and not server.asked_to_stop:
             raise WorkersEnded
+
+
+def _connection_limit() -> int:
+    """How many connections each worker holds; further ones wait until one is closed.
+
+    It is far more than clients that answer need, since silent ones count until `header_timeout` is over, and fewer than
+    the files that a process may open. The soft limit of those is raised for that, as far as it may be.
+    """
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return _MOST_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_CONNECTIONS + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _MOST_CONNECTIONS
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(soft - _OTHER_FILES, soft // 2)
 
 
 class _Server(Granian):  # type: ignore[misc, valid-type]

@@ -40,8 +40,24 @@ def add_seal_key(path: Path) -> bool:
         return True
 
 
-def others_can_read(path: Path) -> bool:
-    return os.name == "posix" and path.is_file() and bool(path.stat().st_mode & 0o077)
+def read_secrets(path: Path) -> tuple[str, str]:
+    """The text of the file, and in words who else has a hand in it; "" where it is its owner's alone, and that is us.
+
+    Both are of the very file that was read, even if another one is put in its place meanwhile. Raises OSError and
+    UnicodeDecodeError.
+    """
+    with path.open(encoding="utf-8") as file:
+        return file.read(), _exposed(path, os.fstat(file.fileno()))
+
+
+def _exposed(path: Path, found: os.stat_result) -> str:
+    if os.name != "posix":
+        return ""
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user (uid {found.st_uid}), who could put keys of their own there; run chown"
+    if found.st_mode & 0o077:
+        return f"others can read {path}; run chmod 600 {path}"
+    return ""
 
 
 def _seal_line() -> str:

@@ -6,19 +6,21 @@ import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretBytes, SecretStr, ValidationError, field_validator
 from pydantic_settings import EnvSettingsSource, NoDecode, SettingsError
 
 from keystead.errors import BadDeclaration, KeysteadError, shown
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
+from keystead.server.secrets import read_secrets
 from keystead.server.sizes import size_bytes
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Origin:
     environment: bool = False
     file: str = ""
     named: Mapping[str, str] = field(default_factory=dict)  # a setting written with dots -> the variable it came from
+    secrets: bool = False
+    exposed: str = ""  # who else has a hand in a file of secrets
 
     def place_of(self, path: tuple[str, ...]) -> str:
         """`--port`, `KEYSTEAD_PORT`, `port in keystead.toml`."""
@@ -124,11 +128,15 @@ class Settings(BaseModel):
     )
     max_body: int = Field("1MB", description="The largest body of a request, such as `500kB` or `2MB`.")  # type: ignore[assignment]
     request_timeout: int = Field("30s", description="How long a request may take, such as `500ms` or `30s`.")  # type: ignore[assignment]
+    header_timeout: int = Field(  # type: ignore[assignment]
+        "10s",
+        description="How long a connection may wait with the next request, or take to send its headers, such as `10s`.",
+    )
     stop_timeout: int = Field("5s", description="How long requests under way may take to end when it is stopped.")  # type: ignore[assignment]
     secrets_file: Path | None = Field(
         None,
-        description=f"A file with secrets, in the form of `keystead.toml`. Without this, `{SECRETS_FILE}` beside the "
-        "database file, or in the working directory.",
+        description="A file with secrets and nothing else, in the form of `keystead.toml`. Without this, "
+        f"`{SECRETS_FILE}` beside the database file, or in the working directory.",
     )
     forwarded_allow: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Addresses and networks of proxies whose `X-Forwarded-For` and `-Proto` are believed."
@@ -170,7 +178,7 @@ class Settings(BaseModel):
     def _read_size(cls, given: Any) -> int:
         return size_bytes(given)
 
-    @field_validator("request_timeout", "stop_timeout", mode="before")
+    @field_validator("request_timeout", "header_timeout", "stop_timeout", mode="before")
     @classmethod
     def _read_duration(cls, given: Any) -> int:
         try:
@@ -245,6 +253,11 @@ class Settings(BaseModel):
     def secrets_path(self) -> Path:
         return secrets_path(self.secrets_file, self.store)
 
+    @property
+    def secrets_exposed(self) -> str:
+        """Who else has a hand in the secrets file, in words; "" where nobody has, or there is none."""
+        return next((one.exposed for one in self._origins if one.secrets), "")
+
     def of(self, kit: Kit) -> Any:
         """The settings of a kit: its table, with what the environment says of it. Raises `WrongSettings`."""
         environment, named = _kit_environment(kit)
@@ -255,6 +268,9 @@ class Settings(BaseModel):
         ]
         if unknown:
             raise WrongSettings(unknown)
+        for one in self._origins:
+            if one.secrets:
+                _refuse_open_settings(one, _open_keys(kit.settings, one.values.get(kit.name, {})), kit.name)
         try:
             return kit.settings.model_validate(table)
         except ValidationError as error:
@@ -291,6 +307,7 @@ _ADVICE: Final = {
     "log_level": "{given} is none of debug, info, warning and error",
     "max_body": "{given} is no size; write one such as 500kB or 2MB",
     "request_timeout": "{given} is no duration; write one with its unit, such as 500ms or 30s",
+    "header_timeout": "{given} is no duration; write one with its unit, such as 500ms or 10s",
     "stop_timeout": "{given} is no duration; write one with its unit, such as 500ms or 5s",
     "secrets_file": f"{{given}} is no path of a file; write one such as {SECRETS_FILE}",
     "forwarded_allow": "{given} is no list of addresses or networks; write some such as 127.0.0.1,10.0.0.0/8",
@@ -322,6 +339,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def leads_to_loopback(url: str) -> bool:
+    """Whether only a browser on this machine reaches this server under a URL."""
+    host = urlsplit(url).hostname or ""
+    return is_loopback(host) or host.endswith(".localhost")
+
+
 def secrets_path(given: Path | None, store: str) -> Path:
     """Where the secrets are: beside the database file, or in the working directory."""
     if given is not None:
@@ -338,8 +361,32 @@ def _origins(flags: Mapping[str, Any]) -> list[Origin]:
     before = _merged([given, environment, config])
     path, store = before.get("secrets_file"), before.get("store")
     path = secrets_path(Path(path) if path else None, store if isinstance(store, str) else "")
-    secrets = Origin(_with_tables(_toml(path), path.name), file=path.name) if path.is_file() else Origin({})
-    return [given, environment, secrets, config]
+    return [given, environment, _secrets(path), config]
+
+
+def _secrets(path: Path) -> Origin:
+    """The secrets file, if there is one. It may hold secrets only: others may be able to put one beside a database."""
+    if not path.is_file():
+        return Origin({})
+    with _said_of(path):
+        text, exposed = read_secrets(path)
+        values = _with_tables(tomllib.loads(text), path.name)
+    origin = Origin(values, file=path.name, secrets=True, exposed=exposed)
+    if "tables" in values:  # the tables of kits stand for themselves; in here they would not be looked at
+        raise WrongSettings([_unknown_setting(("tables",), "", [origin])])
+    _refuse_open_settings(origin, ((name,) for name in values if name in _FIELDS and name != "seal_keys"))
+    return origin
+
+
+def _refuse_open_settings(secrets: Origin, paths: Iterable[tuple[str, ...]], *table: str) -> None:
+    """Raises `WrongSettings` where these stand in the secrets file and are no secrets."""
+    said = "only secrets may stand in this file; write it in"
+    sentences = [
+        f"{secrets.place_of((*table, *path))}: {said} {CONFIG_FILE} or {PREFIX}{'__'.join((*table, *path)).upper()}"
+        for path in paths
+    ]
+    if sentences:
+        raise WrongSettings(sentences)
 
 
 def _environment() -> dict[str, Any]:
@@ -369,7 +416,8 @@ def _config() -> Origin:
     path = Path(named or CONFIG_FILE)
     if not named and not path.is_file():
         return Origin({})
-    values = _with_tables(_toml(path), path.name)
+    with _said_of(path):
+        values = _with_tables(tomllib.loads(path.read_text("utf-8")), path.name)
     if "seal_keys" in values:
         raise WrongSettings(
             [f"seal_keys in {path.name}: this file is one to share; keep keys in {SECRETS_FILE} or {PREFIX}SEAL_KEYS"]
@@ -377,9 +425,11 @@ def _config() -> Origin:
     return Origin(values, file=path.name)
 
 
-def _toml(path: Path) -> dict[str, Any]:
+@contextmanager
+def _said_of(path: Path) -> Iterator[None]:
+    """What is wrong with a file that is read, as `WrongSettings`."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        yield
     except tomllib.TOMLDecodeError as error:
         # Its sentence tells a line and a column, and may quote a character; never a value.
         raise WrongSettings([f"{path.name} is no TOML: {error}"]) from None
@@ -481,6 +531,26 @@ def _unknown_keys(model: type[BaseModel], table: Mapping[str, Any]) -> Iterator[
                         ((name, *((key,) if by_name else ()), *path), near)
                         for path, near in _unknown_keys(inner, deeper)
                     )
+
+
+def _open_keys(model: type[BaseModel], table: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The paths in a table that are no secrets."""
+    known = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
+    for name, value in table.items():
+        inner, by_name = _inner_model(known.get(name))
+        if inner is None or not isinstance(value, Mapping):
+            if not _is_secret(known.get(name)):
+                yield (name,)
+        elif by_name:
+            for key, deeper in value.items():
+                if isinstance(deeper, Mapping):  # or it is refused for being none
+                    yield from ((name, key, *path) for path in _open_keys(inner, deeper))
+        else:
+            yield from ((name, *path) for path in _open_keys(inner, value))
+
+
+def _is_secret(annotation: Any) -> bool:
+    return annotation in (SecretStr, SecretBytes) or any(map(_is_secret, get_args(annotation)))
 
 
 def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:

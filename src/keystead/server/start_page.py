@@ -42,11 +42,15 @@ class KitCard(NamedTuple):
 
 
 def render_start_page(state: Any, problems: Mapping[str, str | None], home: str) -> str:
-    """The page as HTML. `problems` says of each role why its store does not answer; `home` is the page's own URL."""
+    """The page as HTML. `problems` says of each role why its store does not answer; `home` is the page's own URL.
+
+    Strangers see it in production, so there it says whether the stores answer, and nothing else of them.
+    """
     settings: Settings = state.settings
-    stores = _stores(state, problems)
+    stores = _stores(state, problems) if settings.development else _states(problems)
     default = state.stores.get("default")
     return TEMPLATES.get_template("start.html").render(
+        development=settings.development,
         mode=settings.mode,
         metrics=settings.metrics,
         stores=stores,
@@ -66,6 +70,11 @@ def _stores(state: Any, problems: Mapping[str, str | None]) -> list[StoreRow]:
         roles.setdefault(store.url, []).append(role)
     rows = [StoreRow(", ".join(names), url, problems.get(names[0])) for url, names in roles.items()]
     return rows or [StoreRow("default", "", problems.get("default"))]
+
+
+def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
+    """Whether each role is answered, without a word on where and why not."""
+    return [StoreRow(role, "", problem) for role, problem in problems.items()]
 
 
 def _card(kit: Kit, settings: Settings) -> KitCard:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -31,15 +32,21 @@ def load_worker(settings: Settings) -> ASGIApp:
     return Worker(create_app(settings))
 
 
+def _end_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 class Worker:
     """The application in a process of its own.
 
     `keystead serve` has opened the stores once before any worker starts. So a worker that cannot open them replaces one
-    that died while a store was away: it goes on trying, and answers 503 until it has succeeded.
+    that died while a store was away: it goes on trying, and answers 503 until it has succeeded. Whatever else keeps it
+    from opening is logged, and `end` ends the process, so that the parent replaces it or gives up.
     """
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, end: Callable[[], None] = _end_this_process) -> None:
         self._app = app
+        self._end = end
         self._opening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -61,12 +68,23 @@ class Worker:
             SERVER.critical("a worker cannot start", exc_info=error)
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
+        self._opening.add_done_callback(self._end_if_it_failed)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self._closing.set()
         with suppress(Exception):  # said when it happened
             await self._opening
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _end_if_it_failed(self, opening: asyncio.Task[None]) -> None:
+        """It could answer nothing but 503 from now on, for ever, and nobody would know why."""
+        if opening.cancelled() or (error := opening.exception()) is None:
+            return
+        if self._closing.is_set():
+            SERVER.error("a worker did not close well", exc_info=error)
+        else:
+            SERVER.critical("a worker cannot go on", exc_info=error)
+            self._end()
 
     async def _keep_open(self, tried: asyncio.Event) -> None:
         """Hold the application open until it is to close; `tried` is set once it is open, or its store was away."""

@@ -134,18 +134,6 @@ async def test_after_a_refresh_that_failed_nobody_waits_for_another_one(site: Ru
         assert await browser.is_logged_in()
 
 
-async def test_a_provider_that_was_taken_out_of_the_settings_loses_no_session(
-    store_url: str, provider: OidcProvider, front: Front
-) -> None:
-    table = login_table(provider, front)
-    async with running(store_url, table) as site:
-        browser = await logged_in(site)
-    del table["providers"]["discord"]
-    async with running(store_url, table) as site:
-        site.clock.move(seconds=LIFETIME_S)
-        assert await site.copy_of(browser).is_logged_in()
-
-
 async def test_a_client_that_goes_away_in_the_middle_does_not_lose_the_new_tokens(
     stored_site: Running, front: Front
 ) -> None:

@@ -119,3 +119,14 @@ async def test_a_secret_of_the_client_is_shown_nowhere(stored_site: Running, hea
         [*answers, heard.of(""), repr(login.settings), str(vars(login)), await stored_site.everything()]
     )
     assert "secret-of-keystead" not in everywhere
+
+
+async def test_a_record_that_cannot_be_read_is_logged_without_its_key(site: Running, heard: Heard) -> None:
+    browser = site.browser()
+    started = await browser.start()
+    key = await site.key("discord:auth:")
+    await site.ask("SET", key, b"rubbish")
+    answer = await browser.get(f"/api/auth/discord/callback?code=x&state={started['state']}")
+    assert answer.json()["code"] == "STATE_INVALID"
+    assert "a record of a login cannot be read" in heard.of("keystead.login")
+    assert key.rpartition(":")[2] not in heard.of("keystead")

@@ -6,9 +6,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
 
+from keystead.kits.login import Login
 from keystead.testing.oidc import OidcProvider, cancel_login, log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, PROVIDERS, Browser, Running, login_table, parameters, running
 from tests.kits.login.front import Front
+from tests.parts.oauth.stand_in import stand_in
 
 
 def code_of(answer: object) -> str:
@@ -351,3 +353,28 @@ async def test_a_login_cannot_begin_while_the_provider_does_not_say_where(provid
         answer = await site.browser().get("/api/auth/gone/start")
         assert (answer.status_code, code_of(answer)) == (502, "PROVIDER_UNAVAILABLE")
         assert await site.keys() == []
+
+
+async def test_a_provider_that_hangs_leaves_the_others_their_connections(provider: OidcProvider, front: Front) -> None:
+    table = login_table(provider, front)
+    async with stand_in() as silent:
+        places = {name: f"{silent.url}/{name}" for name in ("authorize_url", "token_url", "userinfo_url")}
+        table["providers"]["slow"] = {"client_id": "id", **places}
+        async with running("memory://", table) as site:
+            login: Login = site.app.state.kits["login"]
+
+            async def hanging() -> None:
+                started = await login.start("slow", context="browser", return_to=None, browser=None)
+                await login.callback(
+                    "slow", code="x", state=started.state, iss=None, browser=started.browser, token=None
+                )
+
+            tasks = [asyncio.ensure_future(hanging()) for _ in range(120)]
+            try:
+                await silent.until_asked("/token_url", 100)  # as many as an HTTP client has connections
+                await site.browser().log_in(provider="acme")
+                assert not any(task.done() for task in tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)

@@ -31,10 +31,20 @@ class StandIn:
         self.url = f"http://127.0.0.1:{port}"
         self.answers: dict[str, bytes | Callable[[], bytes]] = {}
         self.asked: list[tuple[str, str]] = []  # path, and all that was sent
+        self._was_asked = asyncio.Condition()
         self.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}, auto_kid=False)
 
     def count(self, path: str) -> int:
         return sum(1 for asked, _ in self.asked if asked == path)
+
+    async def note(self, path: str, sent: str) -> None:
+        async with self._was_asked:
+            self.asked.append((path, sent))
+            self._was_asked.notify_all()
+
+    async def until_asked(self, path: str, times: int) -> None:
+        async with asyncio.timeout(8), self._was_asked:
+            await self._was_asked.wait_for(lambda: self.count(path) >= times)
 
     def provider(self, **settings: Any) -> Provider:
         """It, as plain OAuth 2."""
@@ -82,7 +92,7 @@ async def stand_in() -> AsyncIterator[StandIn]:
             )
             body = (await reader.readexactly(length)).decode()
             path = head.split(" ", 2)[1]
-            server.asked.append((path, head + body))
+            await server.note(path, head + body)
             scripted = server.answers.get(path.partition("?")[0])
             if scripted is None:
                 await reader.read()  # until the client gives up

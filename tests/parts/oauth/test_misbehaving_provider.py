@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from typing import Any
@@ -149,6 +150,29 @@ async def test_a_lifetime_without_bound_is_bounded(server: StandIn, client: Clie
     assert (await exchanged(client)).expires_at_ms == clock() + 10 * 365 * 86_400_000
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("identify email", "identify email"),
+        ("repo,user", "repo,user"),
+        ("x" * 4096, "x" * 4096),
+        ("x" * 4097, "identify"),
+        ("\ud800", "identify"),
+        ("a\nb", "identify"),
+        ("", "identify"),
+        (None, "identify"),
+        (["identify"], "identify"),
+    ],
+)
+async def test_what_is_no_scope_is_taken_for_the_one_that_was_asked_for(
+    server: StandIn, client: Client, given: object, kept: str
+) -> None:
+    """The tokens that came with it are good, and a refresh token that is thrown away cannot be had again."""
+    server.answers["/token"] = answer({**GOOD, "refresh_token": "new", "scope": given})
+    tokens = await client.refresh("old")
+    assert (tokens.scope, tokens.refresh_token) == (kept, "new")
+
+
 async def test_a_refresh_that_brings_no_new_refresh_token_keeps_the_old_one(server: StandIn, client: Client) -> None:
     server.answers["/token"] = answer(GOOD)
     assert (await client.refresh("old")).refresh_token == "old"
@@ -267,6 +291,10 @@ async def test_good_claims_are_believed(verifying: Verifying, server: StandIn, s
         {"exp": True},
         {"exp": "9999999999"},
         {"exp": float("nan")},
+        {"exp": float("inf")},
+        {"exp": 10**400},
+        {"iat": -(10**400)},
+        {"nbf": 10**400},
         {"exp": 1},
         {"iat": None},
         {"iat": 9_999_999_999},
@@ -288,6 +316,13 @@ async def test_a_claim_that_is_wrong_is_refused_although_the_signature_is_right(
 ) -> None:
     with pytest.raises(BadIdToken):
         await verifying.identity(server.signed({**verifying.claims, **spoilt}))
+
+
+async def test_half_a_character_is_no_nonce(verifying: Verifying, server: StandIn) -> None:
+    claims = json.dumps({**verifying.claims, "nonce": "\ud800"}).encode()  # which joserfc itself would not write
+    token = jws.serialize_compact({"alg": "RS256", "kid": "first"}, claims, server.key)
+    with pytest.raises(BadIdToken, match="belongs to another login"):
+        await verifying.identity(token)
 
 
 @pytest.mark.parametrize("name", ["iss", "aud", "exp", "iat", "sub", "nonce"])
@@ -373,6 +408,46 @@ async def test_a_new_key_is_looked_for_once_and_not_without_end(
     clock.move(seconds=30)
     assert (await verifying.identity(server.signed(verifying.claims, strange[0]))).id == "ada"
     assert server.count("/jwks") == 3
+
+
+async def test_logins_that_need_a_key_set_that_hangs_share_one_wait(
+    verifying: Verifying, server: StandIn, http: httpx2.AsyncClient, clock: Clock
+) -> None:
+    verifying.client = Client(server.with_issuer(), http, clock, development=True, timeout="100ms")
+    published = server.answers.pop("/jwks")
+    token = server.signed(verifying.claims)
+    outcomes = await asyncio.gather(*(verifying.identity(token) for _ in range(6)), return_exceptions=True)
+    assert [type(one) for one in outcomes] == [ProviderUnavailable] * 6
+    assert server.count("/jwks") == 1
+    server.answers["/jwks"] = published  # a failure is not kept
+    assert (await verifying.identity(token)).id == "ada"
+
+
+async def test_nobody_whose_key_is_at_hand_waits_for_one_that_is_looked_for(
+    verifying: Verifying, server: StandIn
+) -> None:
+    known = server.signed(verifying.claims)
+    await verifying.identity(known)
+    del server.answers["/jwks"]
+    strange = RSAKey.generate_key(2048, {"kid": "strange"}, auto_kid=False)
+    looking = asyncio.ensure_future(verifying.identity(server.signed(verifying.claims, strange)))
+    try:
+        await server.until_asked("/jwks", 2)
+        assert (await verifying.identity(known)).id == "ada"
+        assert not looking.done()
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def test_a_new_key_that_is_being_fetched_already_is_waited_for(verifying: Verifying, server: StandIn) -> None:
+    await verifying.identity(server.signed(verifying.claims))
+    new = [RSAKey.generate_key(2048, {"kid": f"new-{n}"}, auto_kid=False) for n in range(2)]
+    server.publish(*new)
+    tokens = [server.signed(verifying.claims, key) for key in new]
+    found = await asyncio.gather(*(verifying.identity(token) for token in tokens))
+    assert [who.id for who in found] == ["ada", "ada"]
+    assert server.count("/jwks") == 2
 
 
 async def test_a_key_that_is_withdrawn_is_not_trusted_after_ten_minutes(

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 _CACHE_CONTROL: Final = b"cache-control"
 _NO_STORE: Final[Header] = (_CACHE_CONTROL, b"no-store")
-# A record that cannot be read is set aside, and may come back: its browser keeps the token.
-_KEEPS_ITS_COOKIE: Final = frozenset({"unreadable"})
+_CONTENT_LENGTH: Final = b"content-length"
+_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class SignedOut(Exception):
@@ -44,7 +44,11 @@ class BrowserSession(Generic[R]):
     `data`, `id`, `user` and `gone` were read when the request came, in one round trip. A verb writes at once, and its
     cookie goes out with the answer: so `start` and `rotate` come before the answer begins, and cannot be done on a
     WebSocket. Once any of it was looked at, the answer says `Cache-Control: no-store`, unless the application says
-    something else there.
+    something else there; and so does an answer that is streamed to a browser with cookies, for it may still come to
+    look. (Streamed: it has no Content-Length.)
+
+    Only a verb that signs out takes the cookie away. A token that turns out to be dead stays with the browser, where it
+    does no harm: an answer that took it away could come after that of a login in another tab, and take the new one.
 
     What has ended stays so: a verb of a request that is under way does not revive it, and says that it is gone. A verb
     raises StoreUnavailable where the store does not answer, which is a 503 where the application does not catch it.
@@ -194,7 +198,7 @@ class BrowserSession(Generic[R]):
         if token is None:
             return False
         ended = await self._tried(self._sessions.revoke(token))
-        self._lose(None)
+        self._sign_out()
         return ended
 
     async def end_one(self, id: str) -> bool:
@@ -218,7 +222,7 @@ class BrowserSession(Generic[R]):
         if live is None:
             return 0
         ended = await self._tried(self._sessions.revoke_all(live.user))
-        self._lose(None)
+        self._sign_out()
         return ended
 
     async def all(self) -> list[Live[R]]:
@@ -266,12 +270,14 @@ class BrowserSession(Generic[R]):
         cookie = self._cookies.session
         self._set_cookies[cookie.name] = cookie.set(token, left_ms // 1000)
 
-    def _lose(self, reason: Reason | None) -> None:
-        """From now on there is no session, and the browser forgets its token."""
+    def _lose(self, reason: Reason) -> None:
+        """From now on there is no session. The browser keeps its token."""
         self._live, self._reason = None, reason
-        if reason not in _KEEPS_ITS_COOKIE:
-            self._token = None
-            self._set_cookies[self._cookies.session.name] = self._cookies.session.clear()
+
+    def _sign_out(self) -> None:
+        """From now on there is no session, and the browser forgets its token."""
+        self._token = self._live = self._reason = None
+        self._set_cookies[self._cookies.session.name] = self._cookies.session.clear()
 
     def _refuse_without_cookies(self, what: str) -> None:
         if not self._is_http:
@@ -307,7 +313,7 @@ class BrowserSession(Generic[R]):
             if message["status"] == 500 and self._excuse is not None:
                 return self._answered(send, self._excuse[1])
             self._begun = True
-            if self._used or self._set_cookies:
+            if self._used or self._set_cookies or (self._cookie_header and _is_streamed(message)):
                 message = {**message, "headers": self._headers(message.get("headers", ()))}
         return send(message)
 
@@ -344,6 +350,11 @@ class BrowserSession(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<BrowserSession of {'nobody' if self._live is None else repr(self._live.user)}>"
+
+
+def _is_streamed(start: Message) -> bool:
+    """Whether a body may come whose end the application does not know yet."""
+    return start["status"] not in _WITHOUT_BODY and all(name != _CONTENT_LENGTH for name, _ in start.get("headers", ()))
 
 
 async def _nothing() -> None:

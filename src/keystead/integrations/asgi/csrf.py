@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Iterable
 from hmac import compare_digest
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from keystead.errors import BadDeclaration
 from keystead.integrations.asgi.answers import BODY_TOO_LARGE, CROSS_SITE, CSRF, Answer
@@ -22,6 +22,12 @@ from keystead.integrations.asgi.types import Header, Message, Receive
 TOKEN_BYTES: Final = 32
 FIELD: Final = "csrf"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+# Strangers send bodies, too: how much is looked at before it is known that one has the token is bounded.
+MESSAGES_MAX: Final = 10_000  # in which a body arrives; honest ones bring a kilobyte and more each
+PARTS_MAX: Final = 1_000  # of a multipart form
+_PART_HEAD_MAX_BYTES: Final = 4_096
+_ENCODED_MAX_BYTES: Final = 3 * 43  # a token of which every character is written as %XX
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 _NAMES = (b"host", b"origin", b"referer", b"sec-fetch-site", b"x-csrf-token", b"content-type")
@@ -77,7 +83,10 @@ class Csrf:
     def _is_foreign(self, named: dict[bytes, bytes]) -> bool:
         origin = named.get(b"origin")
         if origin is None and (referer := named.get(b"referer")):
-            parts = urlsplit(referer.decode("latin-1"))
+            try:
+                parts = urlsplit(referer.decode("latin-1"))
+            except ValueError:  # such as http://[, which is no page of ours
+                return True
             origin = f"{parts.scheme}://{parts.netloc}".encode("latin-1")
         if origin is not None:
             text = origin.decode("latin-1").lower()
@@ -89,31 +98,43 @@ class Csrf:
 
 
 class _Read:
-    """A body that was received ahead of the application, and is handed on to it."""
+    """A body that was received ahead of the application, and is handed on to it as one message."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._messages: list[Message] = []
+        self._handed_on = False
+        self._disconnect: Message | None = None
         self.body = bytearray()
         self.ended = False
 
     async def until(self, max_bytes: int) -> None:
-        while not self.ended and len(self.body) <= max_bytes:
+        """Receive the body as far as it is looked at. `ended`: that is all of it."""
+        for _ in range(MESSAGES_MAX):
             message = await self._receive()
-            self._messages.append(message)
+            if message["type"] == "http.disconnect":
+                self._disconnect = message
+                return
             self.body += message.get("body", b"")
             self.ended = not message.get("more_body", False)
+            if self.ended or len(self.body) > max_bytes:
+                return
 
     async def again(self) -> Message:
-        return self._messages.pop(0) if self._messages else await self._receive()
+        if not self._handed_on:
+            self._handed_on = True
+            body, self.body = bytes(self.body), bytearray()
+            return {"type": "http.request", "body": body, "more_body": not self.ended}
+        return self._disconnect or await self._receive()
 
 
 # --- the field, in what a body may be ----------------------------------------------------------------------
 
 
 def _in_json(body: bytes, content_type: bytes, ended: bool) -> bytes:
+    if not ended or b'"csrf"' not in body:
+        return b""
     try:
-        value = json.loads(body) if ended else None
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return b""
     field = value.get(FIELD) if isinstance(value, dict) else None
@@ -121,24 +142,25 @@ def _in_json(body: bytes, content_type: bytes, ended: bool) -> bytes:
 
 
 def _in_form(body: bytes, content_type: bytes, ended: bool) -> bytes:
-    text = body.decode("latin-1")
-    if not ended:
-        text = text.rpartition("&")[0]  # the last field may not be there in full
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        if name == FIELD:
-            return value.encode("utf-8", "replace")
-    return b""
+    """The first field of this name, which no browser has a reason to encode. Nothing else is decoded."""
+    fields = b"&" + body
+    at = fields.find(b"&csrf=")
+    end = fields.find(b"&", at + 1)
+    if at < 0 or (end < 0 and not ended):  # the last field may not be there in full
+        return b""
+    value = fields[at + len(b"&csrf=") : end if end > 0 else None]
+    return unquote_to_bytes(value) if len(value) <= _ENCODED_MAX_BYTES else b""
 
 
 def _in_multipart(body: bytes, content_type: bytes, ended: bool) -> bytes:
-    """The field, where it is there in full: put it before the files of a form."""
+    """The field, where it is there in full and among the first parts: put it before the files of a form."""
     found = re.search(rb'boundary="?([^";\s]{1,70})', content_type, re.IGNORECASE)
     if found is None:
         return b""
-    for part in (b"\r\n" + body).split(b"\r\n--" + found[1])[1:-1]:
+    for part in (b"\r\n" + body).split(b"\r\n--" + found[1], PARTS_MAX + 1)[1:-1]:
         head, blank, value = part.partition(b"\r\n\r\n")
-        name = _PART_NAME.search(head)
-        if blank and name and (name[1] or name[2]) == FIELD.encode():
+        name = _PART_NAME.search(head) if blank and len(head) <= _PART_HEAD_MAX_BYTES else None
+        if name and (name[1] or name[2]) == FIELD.encode():
             return value
     return b""
 

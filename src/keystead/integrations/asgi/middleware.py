@@ -44,9 +44,9 @@ class SessionMiddleware:
     csrf_exempt      beginnings of paths that need not, such as webhooks
     trusted_origins  other origins whose pages may send requests, such as `https://www.example.com`
 
-    A request with a cookie costs one round trip. A token that names no session is treated as none: its cookie is
-    taken away, nothing is stored, and `keystead.security` logs it. A store that does not answer is a 503 with
-    Retry-After, and never taken for signed out.
+    A request with a cookie costs one round trip. A token that names no session is treated as none: nothing is stored,
+    and `keystead.security` logs it; its cookie stays until a login replaces it or a logout takes it away. A store that
+    does not answer is a 503 with Retry-After, and never taken for signed out.
     """
 
     def __init__(

@@ -21,7 +21,6 @@ from keystead.kits.login.service import Finished, Login, LoginRefused, Unconfirm
 from keystead.kits.login.service.secret import same
 from keystead.kits.refusal import Refusal
 from keystead.parts.cookies import Cookie
-from keystead.parts.sessions import Gone
 
 LOGIN_SECONDS: Final = 600
 _NO_STORE: Final = {"cache-control": "no-store"}
@@ -182,10 +181,6 @@ class Visit:
         if not site.development or not elsewhere:
             return None
         return f"{site.public_url}{url.path}{'?' + url.query if url.query else ''}"
-
-    def is_over(self, gone: Gone) -> bool:
-        """Whether the token is of no more use. One whose session cannot be read may be, when a missing key is back."""
-        return self.token is not None and gone.reason != "unreadable"
 
     @property
     def session_seconds(self) -> int:
@@ -394,8 +389,7 @@ async def _page(visit: Visiting) -> Response:
         if live:
             own, sessions = await visit.login.all_of(visit.token)
             return visit.page("login/account.html", *cookies, **values | {"live": own, "sessions": sessions})
-        if visit.is_over(live):
-            cookies.append(visit.sid.clear())
+        if live.reason in ("expired", "evicted", "revoked"):
             values["gone"] = not_logged_in(live)
         return visit.page("login/login.html", *cookies, **values)
 
@@ -420,12 +414,11 @@ async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> R
         if live:
             user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
             return visit.answer(LoggedInAnswer(user=user))
-        gone = [visit.sid.clear()] if visit.is_over(live) else []
+        # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
         if soft == "1":
-            return visit.answer(LoggedOutAnswer(), *gone)
+            return visit.answer(LoggedOutAnswer())
         refused = not_logged_in(live)
-        headers = _NO_STORE | ({"set-cookie": gone[0]} if gone else {})
-        raise Refusal(401, refused.reason, str(refused), headers=headers, more={"loggedIn": False})
+        raise Refusal(401, refused.reason, str(refused), headers=_NO_STORE, more={"loggedIn": False})
 
 
 async def _start(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from keystead.parts.oauth.errors import BadAnswer, BadProvider, WrongIssuer
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.provider import Provider, check_fetched, check_visited
+from keystead.parts.oauth.shared import Shared
 
 KEEP_MS: Final = 3_600_000
 
@@ -38,7 +38,7 @@ class Discovery:
         self._development = development
         self._places: Places | None = None
         self._fetched_at_ms = 0
-        self._fetching: asyncio.Task[Places] | None = None
+        self._fetching: Shared[Places] = Shared()
         if not provider.needs_discovery:
             self._places = self._combined({})
 
@@ -46,11 +46,7 @@ class Discovery:
         """No round trip, but for the first use and once an hour after that. A failure is not kept."""
         if self._places is not None and not self._is_old():
             return self._places
-        # Logins that begin at the same moment ask the issuer once, and share what comes of it: an issuer that hangs
-        # costs each of them one timeout, not one after another.
-        if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.ensure_future(self._fetched())
-        return await asyncio.shield(self._fetching)
+        return await self._fetching.join(self._fetched)
 
     async def _fetched(self) -> Places:
         self._places = self._combined(await self._metadata())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeGuard
 
 from joserfc import jws, jwt
@@ -16,6 +15,7 @@ from joserfc.jwk import JWKRegistry, Key
 from keystead.parts.oauth.errors import BadAnswer, BadIdToken
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.provider import Provider
+from keystead.parts.oauth.shared import Shared
 
 LEEWAY_S: Final = 60  # how far two honest clocks may be apart
 KEEP_MS: Final = 600_000  # a key that the issuer withdraws is no longer trusted after that
@@ -23,6 +23,7 @@ REFETCH_EVERY_MS: Final = 30_000
 
 _KEY_TYPES = {"RS256": "RSA", "PS256": "RSA", "ES256": "EC", "EdDSA": "OKP", "Ed25519": "OKP"}
 _LONGEST_SUBJECT = 255
+_LARGEST_NUMBER = 2**53
 
 
 class _Registry(jws.JWSRegistry):
@@ -38,7 +39,7 @@ class IssuerKeys:
     """The public keys of an issuer, kept for ten minutes.
 
     A key id that is not among them is looked for once more, for issuers change their keys; but not more often than
-    every 30 seconds, so that nobody can make us ask without end.
+    every 30 seconds, so that nobody can make us ask without end. Nobody whose key is at hand waits for that.
     """
 
     def __init__(self, provider: str, endpoints: Endpoints, now_ms: Callable[[], int]) -> None:
@@ -48,24 +49,30 @@ class IssuerKeys:
         self._keys: list[Key] | None = None
         self._fetched_at_ms = 0
         self._missed_at_ms: int | None = None
-        self._fetching = asyncio.Lock()
+        self._fetching: Shared[None] = Shared()
 
     async def matching(self, jwks_uri: str, kid: object, algorithm: str) -> Key:
         """The one key that may have signed this; BadIdToken where there is none."""
-        async with self._fetching:
-            if self._keys is None or self._now_ms() - self._fetched_at_ms >= KEEP_MS:
-                await self._fetch(jwks_uri)
+        fetch = partial(self._fetch, jwks_uri)
+        if self._keys is None or self._now_ms() - self._fetched_at_ms >= KEEP_MS:
+            await self._fetching.join(fetch)
+        key = self._choose(kid, algorithm)
+        if key is None and self._may_look_again():
+            await self._fetching.join(fetch)
             key = self._choose(kid, algorithm)
-            if key is None and self._may_look_again():
-                self._missed_at_ms = self._now_ms()
-                await self._fetch(jwks_uri)
-                key = self._choose(kid, algorithm)
         if key is None:
             raise BadIdToken(self._provider, "its ID token is signed with a key that the issuer does not publish")
         return key
 
     def _may_look_again(self) -> bool:
-        return self._missed_at_ms is None or self._now_ms() - self._missed_at_ms >= REFETCH_EVERY_MS
+        """Whether to ask for the key set because of a key that is not in it; to wait for one who asks costs nothing."""
+        if self._fetching.is_under_way:
+            return True
+        now_ms = self._now_ms()
+        if self._missed_at_ms is not None and now_ms - self._missed_at_ms < REFETCH_EVERY_MS:
+            return False
+        self._missed_at_ms = now_ms
+        return True
 
     async def _fetch(self, jwks_uri: str) -> None:
         published = (await self._endpoints.get("key set", jwks_uri)).get("keys")
@@ -152,8 +159,10 @@ def _problem_of(claims: dict[str, Any], provider: Provider, nonce: str, now_s: f
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Neither infinite nor NaN, nor an integer that is too large to be reckoned with as a float."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
 
 
 def _is_same(given: object, expected: str) -> bool:
-    return isinstance(given, str) and hmac.compare_digest(given.encode(), expected.encode())
+    # JSON can hold half a character, which UTF-8 does not know.
+    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())

@@ -13,6 +13,7 @@ from keystead.parts.oauth.provider import IdentityFields, Provider
 DEFAULT_LIFETIME_S: Final = 3600  # of an access token, where the provider does not say
 _LONGEST_LIFETIME_S = 10 * 365 * 86_400
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")  # what can stand in a header
+_SCOPE = re.compile(r"[\x20-\x7e]{1,4096}")
 _LONGEST_ID = 255  # as OpenID Connect bounds `sub`
 _LONGEST_NAME = 256
 _LONGEST_AVATAR = 2048
@@ -49,8 +50,9 @@ def tokens_from(answer: Mapping[str, Any], provider: Provider, now_ms: int, refr
         access_token=_token(answer, "access_token", provider) or _missing("access_token", provider),
         refresh_token=_token(answer, "refresh_token", provider) or refresh_token,
         id_token=_token(answer, "id_token", provider),
-        # RFC 6749, 5.1: left out where it is what was asked for.
-        scope=scope if isinstance(scope, str) and scope else provider.scope,
+        # RFC 6749, 5.1: left out where it is what was asked for. What is no scope is taken for left out: it is only
+        # kept, and to refuse the answer would lose a refresh token that replaced the old one.
+        scope=scope if isinstance(scope, str) and _SCOPE.fullmatch(scope) else provider.scope,
         token_type="Bearer",  # noqa: S106 - the type of a token, not a token
         expires_at_ms=now_ms + 1000 * _lifetime_s(answer.get("expires_in")),
     )

@@ -71,7 +71,7 @@ class Refresh:
         try:
             async with asyncio.timeout(REFRESH_WITHIN_S):
                 tokens = await self._clients[provider].refresh(again.session.refresh_token)
-        except (OAuthError, KeyError, TimeoutError) as error:
+        except (OAuthError, TimeoutError) as error:
             # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all,
             # and none of them waits for it.
             mark = ("SET", lock.key, _FAILED, "KEEPTTL")
@@ -122,6 +122,4 @@ class Refresh:
 
 
 def _word(error: Exception) -> str:
-    if isinstance(error, KeysteadError):
-        return error.code
-    return "timeout" if isinstance(error, TimeoutError) else "the provider is no longer configured"
+    return error.code if isinstance(error, KeysteadError) else "timeout"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import unquote
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from keystead.errors import BadDeclaration
-from keystead.parts.oauth import PRESETS, Provider
+from keystead.parts.oauth import PRESETS, BadProvider, Provider
 from keystead.parts.sessions import Policy
 from keystead.schema.lifetime import duration_ms
 
@@ -68,6 +69,26 @@ class LoginSettings(BaseModel):
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
+    @field_validator("providers")
+    @classmethod
+    def _can_be_asked(cls, given: dict[str, ProviderSettings]) -> dict[str, ProviderSettings]:
+        for name, one in given.items():
+            try:
+                lacking = one.provider(name).missing
+            except (BadProvider, ValidationError):
+                raise ValueError(f"{name!r}: a provider is named by a-z, 0-9 and -; its settings are text") from None
+            if lacking:
+                near = get_close_matches(name, PRESETS, 1, 0.6) if name not in PRESETS else []
+                hint = f"; did you mean {near[0]}?" if near else ""
+                issuer = " (or its issuer)" if "token_url" in lacking else ""
+                variables = (
+                    f"; set {' and '.join(f'{name}_{one}'.upper() for one in lacking)}" if name in PRESETS else ""
+                )
+                raise ValueError(f"{name} needs {', '.join(lacking)}{issuer}{hint}{variables}")
+            if one.issuer is not None and not one.issuer.startswith(("https://", "http://")):
+                raise ValueError(f"{name}: its issuer is a URL, such as https://login.example.com")
+        return given
+
     @field_validator("return_to")
     @classmethod
     def _is_path(cls, given: str) -> str:
@@ -115,9 +136,11 @@ def missing(settings: LoginSettings) -> Sequence[str]:
     if not settings.providers:
         how = "set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or write [login.providers.NAME] in keystead.toml"
         return [f"login: nobody can log in without a provider; {how}"]
-    lacking = [(name, ["client_secret"]) for name, one in settings.providers.items() if one.client_secret is None]
-    lacking += [(name, one.provider(name).missing) for name, one in settings.providers.items()]
-    return [f"login.providers.{name}.{setting}" for name, settings_ in lacking for setting in settings_]
+    return [
+        f"login.providers.{name}.client_secret: the secret that {name} gave this application"
+        for name, one in settings.providers.items()
+        if one.client_secret is None
+    ]
 
 
 def is_return_path(path: str) -> bool:

@@ -1,0 +1,90 @@
+"""A worker that could not open at first: it goes on trying where that may help, and ends with a word where not."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from keystead.errors import DoesNotFit, StoreUnavailable
+from keystead.server.worker import Worker
+
+
+class Life:
+    """What a server says to a worker, and what it is told."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.outcomes = list(outcomes)
+        self.tried = 0
+        self.open = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.told: asyncio.Queue[str] = asyncio.Queue()
+        self._says: asyncio.Queue[str] = asyncio.Queue()
+        self._task = asyncio.create_task(
+            Worker(FastAPI(lifespan=self._lifespan), end=self.ended.set)(
+                {"type": "lifespan"}, self._receive, self._send
+            )
+        )
+
+    async def starts(self) -> str:
+        await self._says.put("lifespan.startup")
+        return await asyncio.wait_for(self.told.get(), 20)
+
+    async def stops(self) -> str:
+        await self._says.put("lifespan.shutdown")
+        told = await asyncio.wait_for(self.told.get(), 20)
+        await self._task
+        return told
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        self.tried += 1
+        outcome = self.outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        self.open.set()
+        yield
+
+    async def _receive(self) -> dict[str, Any]:
+        return {"type": await self._says.get()}
+
+    async def _send(self, message: Any) -> None:
+        await self.told.put(message["type"])
+
+
+@pytest.fixture(autouse=True)
+def interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker leaves Ctrl-C to its parent; the process of these tests does not."""
+    monkeypatch.setattr("keystead.server.worker._leave_interrupts_to_the_parent", lambda: None)
+
+
+async def test_a_store_that_is_away_is_tried_again_until_it_opens() -> None:
+    life = Life(StoreUnavailable("It is away."), StoreUnavailable("It is away."), None)
+    assert await life.starts() == "lifespan.startup.complete"
+    await asyncio.wait_for(life.open.wait(), 20)
+    assert await life.stops() == "lifespan.shutdown.complete"
+    assert not life.ended.is_set()
+
+
+async def test_what_trying_again_does_not_mend_is_logged_and_ends_the_worker(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("keystead"), "propagate", True)
+    life = Life(StoreUnavailable("It is away."), DoesNotFit("It forgets too soon."))
+    assert await life.starts() == "lifespan.startup.complete"
+    await asyncio.wait_for(life.ended.wait(), 20)
+    [line] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert line.getMessage() == "a worker cannot go on"
+    assert line.exc_info is not None
+    assert isinstance(line.exc_info[1], DoesNotFit)
+    assert life.tried == 2
+    assert await life.stops() == "lifespan.shutdown.complete"
+
+
+async def test_one_that_cannot_start_at_all_says_so_and_is_not_tried_again() -> None:
+    life = Life(DoesNotFit("It forgets too soon."))
+    assert await life.starts() == "lifespan.startup.failed"
+    assert life.tried == 1
