@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from keystead.kits.login import KIT as LOGIN
 from keystead.server import MissingSettings, Settings, WrongSettings
 from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
 from keystead.server.secrets import new_seal_key
@@ -393,3 +394,16 @@ def test_a_size_has_a_unit_or_is_in_bytes(given: object, size: int) -> None:
 def test_what_is_no_size_is_refused(given: object) -> None:
     with pytest.raises(ValueError, match="no size"):
         size_bytes(given)
+
+
+@pytest.mark.parametrize(("variable", "near"), [("KEYSTEAD_PROT", "KEYSTEAD_PORT"), ("KEYSTEAD_HSOT", "KEYSTEAD_HOST")])
+def test_letters_that_were_swapped_are_seen(variable: str, near: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(WrongSettings, match=f"{variable}: .*{near}"):
+        Settings()
+
+
+def test_a_variable_of_a_kit_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYSTEAD_LOGIN__CAPP", "1")
+    with pytest.raises(WrongSettings, match=r"KEYSTEAD_LOGIN__CAPP: .*KEYSTEAD_LOGIN__CAP\?"):
+        Settings().of(LOGIN)

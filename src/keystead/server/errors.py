@@ -79,10 +79,15 @@ def error_answer(
     """The answer, as HTML where the client likes that better than JSON. The path is not repeated in it, so nobody can
     put words into the page's mouth."""
     own_status, own_sentence, heading = CODES.get(code, (400, "", "That did not work."))
+    if status == 401:
+        heading = "You are not logged in."
     status, sentence = status or own_status, sentence or own_sentence
     answer: Response
     if prefers_html(Headers(scope=scope).get("accept", "")):
-        page = TEMPLATES.get_template("error.html").render(heading=heading, sentence=sentence, code=code)
+        said = sentence[:1].upper() + sentence[1:] + ("" if sentence.endswith(".") else ".")
+        page = TEMPLATES.get_template("error.html").render(
+            heading=heading, sentence=said, code=code, can_log_in=_can_log_in(scope, code, status)
+        )
         answer = HTMLResponse(page, status)
     else:
         # The shape is the server's: what a kit adds stands beside it.
@@ -94,6 +99,12 @@ def error_answer(
     for name, value in (headers or {}).items():
         answer.headers[name] = value
     return answer
+
+
+def _can_log_in(scope: Scope, code: str, status: int) -> bool:
+    """Whether a page to log in helps, and there is one."""
+    kits = getattr(getattr(scope.get("app"), "state", None), "kits", {})
+    return "login" in kits and (status == 401 or code in ("STATE_INVALID", "PROVIDER_UNAVAILABLE"))
 
 
 def prefers_html(accept: str) -> bool:

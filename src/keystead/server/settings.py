@@ -102,7 +102,7 @@ class Settings(BaseModel):
     stores: dict[str, str] = Field(
         {},
         repr=False,
-        description='Stores of other roles, by role: `durable = "postgres://…"` in the table `[stores]`.',
+        description='Stores of other roles, by role: `durable = "sqlite:///durable.db"` in the table `[stores]`.',
     )
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` lets others in.")
     port: int = Field(8700, ge=1, le=65535, description="The port to listen on.")
@@ -394,7 +394,8 @@ def _environment() -> dict[str, Any]:
         setting = name.upper().removeprefix(PREFIX).lower()
         if not name.upper().startswith(PREFIX) or "__" in setting or setting in (*_FIELDS, "config"):
             continue
-        near = get_close_matches(setting, _FIELDS, 1, _NEAR)
+        swapped = [one for one in _FIELDS if sorted(one) == sorted(setting)]
+        near = swapped or get_close_matches(setting, _FIELDS, 1, _NEAR)
         if near:
             raise WrongSettings([f"{name}: there is no such setting; did you mean {PREFIX}{near[0].upper()}?"])
     try:
@@ -567,6 +568,20 @@ def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
     return None, False
 
 
+def _refuse_unknown_variables(kit: Kit) -> None:
+    """Raises `WrongSettings` for `KEYSTEAD_LOGIN__CAPP`: nobody but us begins a name so."""
+    prefix = f"{PREFIX}{kit.name.upper()}__"
+    known = [(info.alias or name).upper() for name, info in kit.settings.model_fields.items()]
+    if kit.settings.model_config.get("extra") == "allow":
+        return
+    for name in os.environ:
+        setting, _, _ = name.upper().removeprefix(prefix).partition("__")
+        if name.upper().startswith(prefix) and setting not in known:
+            near = _near(setting, known)
+            advice = f"did you mean {prefix}{near}?" if near else "docs/server.md says where all of them are"
+            raise WrongSettings([f"{name}: there is no such setting; {advice}"])
+
+
 def _kit_environment(kit: Kit) -> tuple[dict[str, Any], dict[str, str]]:
     """What the environment says of a kit, and the variables whose names are not made from those of settings."""
     values: dict[str, Any] = {}
@@ -579,6 +594,7 @@ def _kit_environment(kit: Kit) -> tuple[dict[str, Any], dict[str, str]]:
             for part in path:
                 inner = inner.setdefault(part, {})
             inner[last] = os.environ[variable]
+    _refuse_unknown_variables(kit)
     try:
         own = EnvSettingsSource(
             kit.settings,  # type: ignore[arg-type]

@@ -140,10 +140,9 @@ async def test_of_two_claims_at_once_one_succeeds(stored_site: Running) -> None:
     tabs = [stored_site.browser() for _ in range(10)]
     answers = await asyncio.gather(*(tab.post(CLAIM, {"state": state}, cookie=bridge) for tab in tabs))
     statuses = sorted(answer.status_code for answer in answers)
+    # Whoever saw the record, and lost, is told so; whoever came later found none.
     assert statuses[0] == 200
-    # Whoever came before the winner took the record, or after.
     assert set(statuses[1:]) <= {404, 409}
-    assert 409 in statuses
 
 
 async def test_a_claim_of_a_session_that_has_ended_is_refused(site: Running) -> None:

@@ -39,7 +39,7 @@ def test_a_secret_of_a_provider_is_in_no_sentence_and_no_text() -> None:
     with pytest.raises(WrongSettings) as wrong:
         told(providers={"acme": {"client_secret": "s3cret", "colour": "s3cret"}})
     assert "s3cret" not in str(wrong.value)
-    assert "s3cret" not in repr(told(providers={"acme": {"client_secret": "s3cret"}}))
+    assert "s3cret" not in repr(told(providers={"discord": {"client_id": "x", "client_secret": "s3cret"}}))
 
 
 def test_no_session_is_idle_for_longer_than_the_store_keeps_it() -> None:
@@ -49,7 +49,22 @@ def test_no_session_is_idle_for_longer_than_the_store_keeps_it() -> None:
 
 def test_production_wants_a_provider_and_all_that_it_needs() -> None:
     assert any("nobody can log in" in one for one in KIT.missing(told()))
-    missing = KIT.missing(told(providers={"acme": {}}))
-    assert "login.providers.acme.client_secret" in missing
-    assert "login.providers.acme.client_id" in missing
+    acme = {"client_id": "x", "issuer": "https://login.example.com"}
+    assert [one.partition(":")[0] for one in KIT.missing(told(providers={"acme": acme}))] == [
+        "login.providers.acme.client_secret"
+    ]
     assert not KIT.missing(told(providers={"discord": {"client_id": "x", "client_secret": "y"}}))
+
+
+@pytest.mark.parametrize(
+    ("providers", "said"),
+    [
+        ({"discord": {"client_id": "x"}}, "discord needs client_secret; set DISCORD_CLIENT_SECRET"),
+        ({"discrod": {"client_id": "x", "client_secret": "y"}}, "did you mean discord?"),
+        ({"acme": {"client_id": "x", "issuer": "acme"}}, "its issuer is a URL"),
+        ({"Bad Name": {"client_id": "x"}}, "a provider is named by a-z, 0-9 and -"),
+    ],
+)
+def test_a_provider_that_cannot_be_asked_is_said_at_the_start(providers: dict[str, dict[str, str]], said: str) -> None:
+    with pytest.raises(WrongSettings, match=re.escape(said)):
+        told(providers=providers)

@@ -292,7 +292,7 @@ async def _field(request: Request, name: str) -> str | None:
 _BODY: Final = {
     "requestBody": {
         "required": False,
-        "content": {"application/json": {"schema": CsrfBody.model_json_schema()}},
+        "content": {"application/json": {"schema": CsrfBody.model_json_schema(), "example": {}}},
     }
 }
 
