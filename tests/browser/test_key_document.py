@@ -50,7 +50,7 @@ class PageKeys(Keyspace):
     by_name = Value("name:{name}", str, lifetime=after("1d"), leads_to=link("sessions", user_identifier="name"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])

@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             yield Place(url, provider, server)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])

@@ -428,7 +428,7 @@ def test_production_refuses_to_load_it(make: Callable[[], object]) -> None:
 # --- as a person sees it --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])

@@ -36,7 +36,7 @@ def test_no_request_makes_a_server_error_and_every_answer_is_described(server: K
     for operation in operations:
 
         @given(case=operation.as_strategy(generation_mode=mode))
-        @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         def holds(case: Case[Any]) -> None:
             response = case.call()
             assert response.status_code < 500, f"{case.as_curl_command()} -> {response.status_code} {response.text}"

@@ -108,7 +108,7 @@ def test_the_pinned_packages_have_hashes_and_name_no_place() -> None:
     assert [name for name, one in packages.items() if "resolved" in one] == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])

@@ -1,23 +1,19 @@
 """The `keystead` command."""
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 
 import keystead
-from keystead.cli.check import check
-from keystead.cli.delete import delete
-from keystead.cli.docs import docs
-from keystead.cli.doctor import doctor
-from keystead.cli.erase import erase
-from keystead.cli.export import export
 from keystead.cli.flags import NO_VALUE, Command, Group
-from keystead.cli.secrets import secrets
-from keystead.cli.serve import serve
-from keystead.cli.sessions import sessions
-from keystead.cli.show import show
 
 __all__ = ["main"]
+
+# One module a command, which has a function or a group of its name.
+COMMANDS: Final = ("serve", "check", "doctor", "docs", "export", "show", "delete", "erase", "sessions", "secrets")
 
 app = typer.Typer(
     name="keystead",
@@ -27,10 +23,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
-for command in (serve, check, doctor, docs, export, show, delete, erase):
-    app.command(cls=Command)(command)
-app.add_typer(sessions)
-app.add_typer(secrets)
+
+
+def _add_commands(asked: Sequence[str]) -> None:
+    """The command that is asked for, or all of them, for help: what the others need takes time to import."""
+    first = next(iter(asked), "")
+    if first == "--version":
+        return
+    for name in [first] if first in COMMANDS else COMMANDS:
+        command: Any = getattr(import_module(f"keystead.cli.{name}"), name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command)
+        else:
+            app.command(cls=Command)(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -56,4 +61,5 @@ def _keystead(
 
 def main() -> None:
     """Run the command line: exit code 0, 1 when something failed, 2 when it was asked wrongly."""
+    _add_commands(sys.argv[1:])
     app()

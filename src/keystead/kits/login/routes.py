@@ -16,8 +16,18 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from pydantic import BaseModel, Field
 
 from keystead.errors import CapReached
-from keystead.kits.kit import service_of
-from keystead.kits.login.service import Finished, Login, LoginRefused, Unconfirmed, not_logged_in
+from keystead.kits.kit import Example, Kit, service_of
+from keystead.kits.login.keys import LoginKeys
+from keystead.kits.login.service import (
+    Finished,
+    Login,
+    LoginRefused,
+    LoginSettings,
+    Unconfirmed,
+    missing,
+    not_logged_in,
+    open_login,
+)
 from keystead.kits.login.service.secret import same
 from keystead.kits.refusal import Refusal
 from keystead.parts.cookies import Cookie
@@ -610,3 +620,26 @@ def _again(visit: Visit, refusal: Refusal) -> Response:
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
+
+
+_PRESETS = ("discord", "github", "google")
+
+KIT: Final = Kit(
+    name="login",
+    doc="Log in with Discord, GitHub, Google or any OpenID Connect provider; sessions that end when they should.",
+    keyspace=LoginKeys,
+    settings=LoginSettings,
+    router=router,
+    service=open_login,
+    environment={
+        f"{name.upper()}_{setting.upper()}": f"providers.{name}.{setting}"
+        for name in _PRESETS
+        for setting in ("client_id", "client_secret", "redirect_uri")
+    },
+    missing=missing,
+    examples=(
+        Example("Log in", "/login", "Log in, see your sessions, end them."),
+        Example("Who am I?", "/api/auth/me?soft=1", "Who is logged in, as JSON."),
+        Example("My sessions", "/api/auth/sessions", "Where you are logged in, as JSON."),
+    ),
+)
