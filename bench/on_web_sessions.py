@@ -1,7 +1,7 @@
 """What sessions cost a web application, and a million of them.
 
 The same Starlette application with our middleware and without, beside starsessions, and Litestar with its own
-server-side sessions and without: all on one real Redis, each with one worker, by Granian and by uvicorn. Servers and
+server-side sessions and without: all on one real Redis, each by Granian with one worker. Servers and
 the client that loads them have a core each, where there are two; Redis shares the client's.
 """
 
@@ -52,7 +52,7 @@ TURN_S, TURN_S_QUICK = 1.0, 0.05
 KEEPS = Target("at least", 0.8)
 
 # What serves the applications, with its own options.
-SERVERS = {"granian": ("--interface", "asgi"), "uvicorn": ()}
+SERVERS = {"granian": ("--interface", "asgi")}
 
 # Each application with sessions, the same one without, and what is said of it.
 PAIRS = {
@@ -65,11 +65,7 @@ APPS = tuple(dict.fromkeys(itertools.chain.from_iterable((app, plain) for app, (
 
 async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
     return [
-        *[
-            row
-            for server in (["granian"] if quick else SERVERS)
-            for row in await _throughput(server, effort, progress, quick=quick)
-        ],
+        *[row for server in SERVERS for row in await _throughput(server, effort, progress, quick=quick)],
         *await _many_on_redis(effort, progress, quick=quick),
         *await _many_on_sqlite(folder, effort, progress, quick=quick),
     ]

@@ -52,21 +52,21 @@ def play(
 
 @pytest.mark.timeout(300)
 def test_memory_answers_as_redis_does(redis: Server) -> None:
-    play(lambda: sqlite_at(MEMORY), lambda: oracle_on(redis), 200)
+    play(lambda: sqlite_at(MEMORY), lambda: oracle_on(redis), 120)
 
 
 @pytest.mark.timeout(300)
 def test_sqlite_answers_as_redis_does(redis: Server, tmp_path: Path) -> None:
     numbers = count()
-    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(redis), 100)
+    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(redis), 60)
 
 
 @pytest.mark.timeout(300)
 def test_sqlite_answers_as_valkey_does(valkey: Server, tmp_path: Path) -> None:
     numbers = count()
-    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(valkey), 100)
+    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(valkey), 60)
 
 
 @pytest.mark.timeout(300)
 def test_the_redis_store_answers_as_redis_does(redis: Server, valkey: Server) -> None:
-    play(lambda: redis_at(valkey), lambda: oracle_on(redis), 100)
+    play(lambda: redis_at(valkey), lambda: oracle_on(redis), 60)
