@@ -1,8 +1,8 @@
 """What sessions cost a web application, and a million of them.
 
 The same Starlette application with our middleware and without, beside starsessions, and Litestar with its own
-server-side sessions and without: all on one real Redis, each by Granian with one worker. Servers and
-the client that loads them have a core each, where there are two; Redis shares the client's.
+server-side sessions and without: all on one real Redis, each by Granian with one worker. Servers and the client that
+loads them have a core each, where there are two; Redis shares the client's.
 """
 
 from __future__ import annotations
@@ -51,9 +51,6 @@ SIGNED_IN = 1_000
 TURN_S, TURN_S_QUICK = 1.0, 0.05
 KEEPS = Target("at least", 0.8)
 
-# What serves the applications, with its own options.
-SERVERS = {"granian": ("--interface", "asgi")}
-
 # Each application with sessions, the same one without, and what is said of it.
 PAIRS = {
     "starlette-keystead": ("starlette", "Starlette, keystead"),
@@ -65,7 +62,7 @@ APPS = tuple(dict.fromkeys(itertools.chain.from_iterable((app, plain) for app, (
 
 async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
     return [
-        *[row for server in SERVERS for row in await _throughput(server, effort, progress, quick=quick)],
+        *await _throughput(effort, progress, quick=quick),
         *await _many_on_redis(effort, progress, quick=quick),
         *await _many_on_sqlite(folder, effort, progress, quick=quick),
     ]
@@ -74,16 +71,16 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 # --- throughput --------------------------------------------------------------------------------------------
 
 
-async def _throughput(server: str, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
     turn_s = TURN_S_QUICK if quick else TURN_S
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(servers.redis())
         first, rest = _cores()
         os.sched_setaffinity(redis.pid, rest)
-        ports = {app: await stack.enter_async_context(_served(server, app, redis.url, first)) for app in APPS}
+        ports = {app: await stack.enter_async_context(_served(app, redis.url, first)) for app in APPS}
         cookies = {app: await _signed_in(port, 50 if quick else SIGNED_IN) for app, port in ports.items()}
         client = await stack.enter_async_context(_load(rest))
-        with progress.activity(f"sessions · throughput, {server}", (effort.rounds + 1) * len(APPS)) as advance:
+        with progress.activity("sessions · throughput", (effort.rounds + 1) * len(APPS)) as advance:
             requests = {}
             for app, port in ports.items():  # the warm-up says how many requests fill a turn
                 took = await _loaded(client, port, 2_000, cookies[app])
@@ -95,16 +92,16 @@ async def _throughput(server: str, effort: Effort, progress: Progress, *, quick:
                     took = await _loaded(client, ports[app], requests[app], cookies[app])
                     times[app].append(took / requests[app])
                     advance()
-    return [_kept(server, times, app, plain, name) for app, (plain, name) in PAIRS.items()]
+    return [_kept(times, app, plain, name) for app, (plain, name) in PAIRS.items()]
 
 
-def _kept(server: str, times: dict[str, list[float]], app: str, plain: str, name: str) -> Row:
+def _kept(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row:
     """How much of the throughput without sessions is left with them."""
     ratios = [without / having for having, without in zip(times[app], times[plain], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(
         subject="sessions",
-        name=f"{server}, {CONNECTIONS} connections, {name}",
+        name=f"{CONNECTIONS} connections, {name}",
         value=statistics.median(ratios),
         unit="times as fast",
         target=KEEPS if app == "starlette-keystead" else None,
@@ -122,13 +119,13 @@ def _cores() -> tuple[set[int], set[int]]:
 
 
 @asynccontextmanager
-async def _served(server: str, app: str, redis_url: str, cores: set[int]) -> AsyncIterator[int]:
+async def _served(app: str, redis_url: str, cores: set[int]) -> AsyncIterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    program = Path(sysconfig.get_path("scripts")) / server
+    granian = Path(sysconfig.get_path("scripts")) / "granian"
     process = await asyncio.create_subprocess_exec(
-        *(str(program), "--factory", "--workers", "1", "--no-access-log", *SERVERS[server]),
+        *(str(granian), "--interface", "asgi", "--factory", "--workers", "1", "--no-access-log"),
         *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), "bench.session_apps:make"),
         cwd=ROOT,
         env={**os.environ, "BENCH_APP": app, "BENCH_REDIS": redis_url},

@@ -11,10 +11,9 @@ def test_a_quick_run_saves_what_sessions_cost_and_what_many_of_them_cost(tmp_pat
     done = bench("--quick", "--json", str(result), "--folder", str(tmp_path), "sessions")
     assert done.returncode == 0, done.stderr
     rows = json.loads(result.read_text())["rows"]
-    kept = {row["name"]: row for row in rows if row["subject"] == "sessions"}
-    contenders = ("Starlette, keystead", "Starlette, starsessions", "Litestar, its own")
-    assert kept.keys() == {f"granian, 64 connections, {one}" for one in contenders}
-    assert {name.split(", ", 2)[2] for name, row in kept.items() if row["target"]} == {"Starlette, keystead"}
+    kept = {row["name"].partition(", ")[2]: row for row in rows if row["subject"] == "sessions"}
+    assert kept.keys() == {"Starlette, keystead", "Starlette, starsessions", "Litestar, its own"}
+    assert {name for name, row in kept.items() if row["target"]} == {"Starlette, keystead"}
     assert all(row["value"] > 0 for row in rows)
     for store in ("sessions, redis", "sessions, sqlite"):
         compared = [row for row in rows if row["subject"] == store and row["target"]]

@@ -1,5 +1,6 @@
 """The middleware in each framework, with and without a lifespan, on a store that comes and goes."""
 
+import asyncio
 import json
 import os
 import socket
@@ -376,3 +377,27 @@ def test_the_doctor_finds_nothing_wrong_with_the_keys_of_a_live_application(tmp_
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert examined.returncode == 0, examined.stdout + examined.stderr
+
+
+async def test_an_end_of_the_server_before_the_application_asks_for_a_message_is_not_taken_for_no_lifespan() -> None:
+    entered = asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.startup"}
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = SessionMiddleware(slow, store="memory://", model=SessionRecord)
+    running = asyncio.create_task(app({"type": "lifespan"}, receive, send))
+    await entered.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert sent == []

@@ -70,8 +70,9 @@ class Opening(Generic[R]):
 
         try:
             await app(scope, from_the_start, closing)
-        except BaseException:
-            if has_asked:
+        except BaseException as error:
+            # One that knows nothing of lifespans raises an error before it asks for a message; all else is its own.
+            if has_asked or not isinstance(error, Exception):
                 await self.close()
                 raise
         if not has_asked:  # it did not even want to know what the message was
