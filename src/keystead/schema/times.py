@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from keystead.errors import BadValue
 
-__all__ = ["BigInt", "EpochMs", "EpochSeconds", "IsoSeconds", "IsoTime", "deadline_ms"]
+__all__ = ["BigInt", "EpochMs", "EpochSeconds", "IsoSeconds", "IsoTime", "deadline_ms", "moment"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -28,6 +28,11 @@ _ISO = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:]+)")
 
 TIME_ERROR = "keystead_time"  # the types of the validation errors below, whose sentences hold no value
 INTEGER_ERROR = "keystead_integer"
+
+
+def moment(ms: int) -> datetime:
+    """The moment that is so many milliseconds after 1970 began."""
+    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def deadline_ms(value: datetime | int, unit: Literal["ms", "s"] = "ms") -> int:

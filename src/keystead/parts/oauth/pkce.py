@@ -1,8 +1,8 @@
 """Proof Key for Code Exchange (RFC 7636): only whoever began a login can finish it."""
 
-from base64 import urlsafe_b64encode
-from hashlib import sha256
 from secrets import token_urlsafe
+
+from keystead.parts.digest import digest
 
 _VERIFIER_BYTES = 32
 
@@ -14,4 +14,4 @@ def new_verifier() -> str:
 
 def challenge_of(verifier: str) -> str:
     """The S256 challenge of a verifier: what the provider is shown when the login begins."""
-    return urlsafe_b64encode(sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
+    return digest(verifier)

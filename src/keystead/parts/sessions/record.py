@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from keystead.schema import EpochMs
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Dated(Protocol):
-    """A model that can be a session: it says when its login was and when it was last used."""
-
-    created_at: Any
-    last_seen_at: Any
+from keystead.schema.times import moment
 
 
 class SessionRecord(BaseModel):
@@ -30,9 +21,9 @@ class SessionRecord(BaseModel):
 
     uid: str
     """the id of the user whose session it is"""
-    created_at: EpochMs = _EPOCH
+    created_at: EpochMs = moment(0)
     """when the user logged in"""
-    last_seen_at: EpochMs = _EPOCH
+    last_seen_at: EpochMs = moment(0)
     """when the session was last used, to about a minute"""
 
 

@@ -7,7 +7,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -33,14 +33,14 @@ from keystead.schema.lifetime import After, Sliding, in_words
 from keystead.schema.listing import PRUNE_FROM
 from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
-from keystead.schema.times import deadline_ms
+from keystead.schema.times import deadline_ms, moment
 from keystead.stores import TABLE, Call, Command, Reply, Step, at_most, holds, required
 
 _ATTEMPTS = 64  # logins or changes of one user at one moment that may come between before one gives up
 _ROTATIONS = 8  # rotations within one grace that a token from before them is followed through
 _AT_ONCE = 200
 _GET, _SISMEMBER = TABLE["GET"], TABLE["SISMEMBER"]
-_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+_EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
 _PROBE = "a"  # a user whose name stands in a key as it is
 _KEPT = frozenset({"created_at", "last_seen_at"})
 
@@ -384,7 +384,7 @@ class Sessions(Generic[S]):
         if now_ms >= live.ends_at_ms:  # its time ran out since it was read: a late note must not bring it back
             await self._end(live.user, [live.id])
             return Gone("expired")
-        session = live.session.model_copy(update={"last_seen_at": _moment(now_ms)})
+        session = live.session.model_copy(update={"last_seen_at": moment(now_ms)})
         if not await self._replace(live, raw, session):
             return None
         ends_at_ms = min(now_ms + self._idle_ms, _ms(cast("Any", session).created_at) + self._absolute_ms)
@@ -415,7 +415,7 @@ class Sessions(Generic[S]):
         ]
         successor: list[Any] = []
         if self._successors is not None:
-            until = _moment(self._now_ms() + self.policy.grace_ms)
+            until = moment(self._now_ms() + self.policy.grace_ms)
             successor = self._successors(live.id).set(Successor(sid=sid, until=until)).steps
         if self._one_step:  # what another request wrote meanwhile must not be lost
             steps = [holds(old, raw), write, *swap, ("DEL", old), *successor]
@@ -579,7 +579,7 @@ class Sessions(Generic[S]):
         return self._family.now_ms()
 
     def _now(self) -> datetime:
-        return _moment(self._now_ms())
+        return moment(self._now_ms())
 
 
 def _index_relation(family: Bound[Any]) -> Relation:
@@ -662,13 +662,9 @@ async def _apart(attempt: int) -> None:
     await asyncio.sleep(random.random() * 0.0005 * 2 ** min(attempt, 6))  # noqa: S311 - spreads callers apart
 
 
-def _ms(moment: datetime) -> int:
+def _ms(at: datetime) -> int:
     # The usual case without the checks of `deadline_ms`: the codec lets no naive datetime through.
-    return (moment - _EPOCH) // _MILLISECOND if type(moment) is datetime else deadline_ms(moment)
-
-
-def _moment(ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=ms)
+    return (at - _EPOCH) // _MILLISECOND if type(at) is datetime else deadline_ms(at)
 
 
 def _texts(reply: Reply) -> list[str]:

@@ -13,6 +13,7 @@ from secrets import token_urlsafe
 from typing import Final
 from unicodedata import normalize
 
+from keystead.parts.digest import digest
 from keystead.parts.oauth import challenge_of
 from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys
 
@@ -73,15 +74,15 @@ class DemoProvider:
             {"id": person.id, "name": person.name, "scope": scope, "expires_at": expires_at}
         )
         await self._keys.run(
-            self._keys.grant(grant=_digest(grant)).add(granted),
-            self._keys.code(code=_digest(code)).add(DemoCode(redirect_uri=redirect_uri, challenge=challenge)),
+            self._keys.grant(grant=digest(grant)).add(granted),
+            self._keys.code(code=digest(code)).add(DemoCode(redirect_uri=redirect_uri, challenge=challenge)),
         )
         return code
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Issued | None:
         """The first tokens. Of several callers with one code at most one gets them, and none keeps them."""
         grant = self._keys.grant(grant=_grant_of(code))
-        asked = await self._keys.code(code=_digest(code)).consume()
+        asked = await self._keys.code(code=digest(code)).consume()
         if asked is None or asked.redirect_uri != redirect_uri or not _proves(verifier, asked.challenge):
             await grant.delete()
             return None
@@ -95,7 +96,7 @@ class DemoProvider:
     async def refresh(self, refresh_token: str) -> Issued | None:
         """The next tokens. A refresh token that was used before ends the whole sign-in."""
         grant = self._keys.grant(grant=_grant_of(refresh_token))
-        scope = await self._keys.refresh(token=_digest(refresh_token)).consume()
+        scope = await self._keys.refresh(token=digest(refresh_token)).consume()
         if scope is None:
             await grant.delete()
             return None
@@ -104,7 +105,7 @@ class DemoProvider:
     async def who(self, access_token: str) -> Person | None:
         """Whose access token this is; None: it is none, or no longer. One round trip."""
         scope, granted = await self._keys.run(
-            self._keys.access(token=_digest(access_token)).get(),
+            self._keys.access(token=digest(access_token)).get(),
             self._keys.grant(grant=_grant_of(access_token)).get(),
         )
         return None if scope is None or granted is None else Person(granted.id, granted.name)
@@ -118,18 +119,14 @@ class DemoProvider:
         grant = earlier.partition(".")[0]
         issued = Issued(f"{grant}.{token_urlsafe(32)}", f"{grant}.{token_urlsafe(32)}", scope)
         await self._keys.run(
-            self._keys.access(token=_digest(issued.access_token)).add(scope),
-            self._keys.refresh(token=_digest(issued.refresh_token)).add(scope),
+            self._keys.access(token=digest(issued.access_token)).add(scope),
+            self._keys.refresh(token=digest(issued.refresh_token)).add(scope),
         )
         return issued
 
 
-def _digest(secret: str) -> str:
-    return challenge_of(secret)
-
-
 def _grant_of(token: str) -> str:
-    return _digest(token.partition(".")[0])
+    return digest(token.partition(".")[0])
 
 
 def _proves(verifier: str, challenge: str) -> bool:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from ipaddress import IPv6Address, IPv6Network
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -27,8 +27,9 @@ from keystead.kits.login.models import (
 )
 from keystead.kits.login.service.outcomes import Finished, LoginRefused, Started, Unconfirmed, not_logged_in
 from keystead.kits.login.service.refresh import Refresh
-from keystead.kits.login.service.secret import claim_digest, digest, is_secret, new_secret, same
+from keystead.kits.login.service.secret import claim_digest, is_secret, new_secret, same
 from keystead.kits.login.service.settings import LIMITS, LoginSettings, is_return_path
+from keystead.parts.digest import digest
 from keystead.parts.oauth import (
     Client,
     Identity,
@@ -42,11 +43,11 @@ from keystead.parts.oauth import (
 from keystead.parts.sessions import Gone, Live, New, Sessions
 from keystead.parts.sessions.token import USER_MAX_BYTES
 from keystead.schema.lifetime import duration_ms
+from keystead.schema.times import moment
 
 _log = logging.getLogger("keystead.login")
 _security = logging.getLogger("keystead.security")
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
 
@@ -180,8 +181,8 @@ class Login:
             raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
         session = Session(
             **{name: getattr(pending, name) for name in Session.model_fields if name in PendingLogin.model_fields},
-            created_at=_EPOCH,
-            last_seen_at=_EPOCH,
+            created_at=moment(0),
+            last_seen_at=moment(0),
         )
         if pending.loginContext == "pwa" and pending.claimTokenDigest and pending.state:
             made = await self._admit(session, None)
@@ -311,7 +312,7 @@ class Login:
 
     @property
     def now(self) -> datetime:
-        return _moment(self.site.now_ms())
+        return moment(self.site.now_ms())
 
     def _client(self, provider: str) -> Client:
         client = self._clients.get(provider)
@@ -370,9 +371,9 @@ class Login:
             refresh_token=tokens.refresh_token or "",
             scope=tokens.scope,
             token_type=tokens.token_type,
-            access_expires_at=_moment(tokens.expires_at_ms),
-            created_at=_EPOCH,
-            last_seen_at=_EPOCH,
+            access_expires_at=moment(tokens.expires_at_ms),
+            created_at=moment(0),
+            last_seen_at=moment(0),
             provider=None if provider == DISCORD else provider,
         )
 
@@ -445,10 +446,6 @@ def _network(address: str) -> str:
     except ValueError:
         return address
     return str(read.ipv4_mapped or IPv6Network((read, 64), strict=False))
-
-
-def _moment(ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=ms)
 
 
 def _event(provider: str) -> dict[str, str]:

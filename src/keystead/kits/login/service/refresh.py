@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from keystead.errors import KeysteadError
@@ -16,7 +15,7 @@ from keystead.kits.login.service.secret import new_secret
 from keystead.parts.oauth import Client, OAuthError
 from keystead.parts.sessions import Gone, Live, Sessions
 from keystead.schema.kinds.value import ValueKey
-from keystead.schema.times import deadline_ms
+from keystead.schema.times import deadline_ms, moment
 from keystead.stores import holds
 
 _log = logging.getLogger("keystead.login")
@@ -26,7 +25,6 @@ REFRESH_WITHIN_S: Final = 4.0  # less than the lock lives, so that two never ref
 WAIT_S: Final = 1.5  # how long the others wait for the one that refreshes
 _FIRST_PAUSE_S: Final = 0.1
 _FAILED: Final = "failed"  # in the place of the holder: nobody refreshes now, and nobody should for a while
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Refresh:
@@ -87,7 +85,7 @@ class Refresh:
                     "refresh_token": tokens.refresh_token or session.refresh_token,
                     "scope": tokens.scope,
                     "token_type": tokens.token_type,
-                    "access_expires_at": _EPOCH + timedelta(milliseconds=tokens.expires_at_ms),
+                    "access_expires_at": moment(tokens.expires_at_ms),
                     "ver": session.ver + 1,
                 }
             )

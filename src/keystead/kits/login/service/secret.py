@@ -5,13 +5,8 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from hashlib import sha256
-
-
-def digest(secret: str) -> str:
-    """What the store knows of a secret: SHA-256 in base64url."""
-    return urlsafe_b64encode(sha256(secret.encode()).digest()).rstrip(b"=").decode()
 
 
 def claim_digest(secret: str) -> str:
