@@ -1,16 +1,14 @@
 """The key document as a page, in a real browser: opened from a file, on a desk and on a phone."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page
 from pydantic import BaseModel, Field
 
 from keystead.schema import Counter, Keyspace, Sealed, Set, Value, after, link, never, sliding
 from keystead.schema.docs import html, html_index
 from tests.browser.test_start_page import CONTRAST
-from tests.serving import program
 
 DESKTOP = (1280, 800)
 PHONE = (375, 812)
@@ -48,16 +46,6 @@ class PageKeys(Keyspace):
     )
     count = Counter("count:{session_identifier:token}", lifetime=after("1d"), tag="session_identifier")
     by_name = Value("name:{name}", str, lifetime=after("1d"), leads_to=link("sessions", user_identifier="name"))
-
-
-@pytest.fixture(scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 @pytest.fixture(scope="module")

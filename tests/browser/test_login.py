@@ -2,16 +2,16 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page
 
 from keystead.testing.oidc import OidcProvider, log_in, oidc_provider
-from tests.serving import Keystead, free_port, keystead_serving, program
+from tests.serving import Keystead, free_port, keystead_serving
 
 ACCOUNT = "ada"
 DESKTOP, PHONE = (1280, 800), (390, 844)
@@ -38,16 +38,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (folder / "keystead.toml").write_text("\n".join(["[login.providers.acme]", *lines]))
         with keystead_serving(folder, "sqlite:///login.db", "--kits", "login", "--port", str(port)) as server:
             yield Place(url, provider, server)
-
-
-@pytest.fixture(scope="module")
-async def chromium() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 @dataclass
@@ -84,8 +74,8 @@ class Person:
         return {cookie.get("name", ""): cookie.get("value", "") for cookie in found}
 
 
-async def somebody(chromium: Browser, place: Place, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> Person:
-    context = await chromium.new_context(
+async def somebody(browser: Browser, place: Place, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> Person:
+    context = await browser.new_context(
         viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if scheme == "dark" else "light"
     )
     person = Person(place, context, await context.new_page())
@@ -110,15 +100,15 @@ async def somebody(chromium: Browser, place: Place, size: tuple[int, int] = DESK
 
 
 async def test_somebody_logs_in_sees_their_sessions_ends_another_and_logs_out_everywhere(
-    chromium: Browser, place: Place
+    browser: Browser, place: Place
 ) -> None:
-    laptop = await somebody(chromium, place)
+    laptop = await somebody(browser, place)
     await laptop.log_in()
     assert await laptop.heading() == "Hello, Ada Lovelace"
     assert await laptop.page.locator("tbody tr").count() == 1
     assert await laptop.page.get_by_role("button", name="Log out everywhere else").is_disabled()
 
-    phone = await somebody(chromium, place, PHONE)
+    phone = await somebody(browser, place, PHONE)
     await phone.log_in()
     await laptop.visit("/login")
     assert await laptop.page.locator("tbody tr").count() == 2
@@ -137,8 +127,8 @@ async def test_somebody_logs_in_sees_their_sessions_ends_another_and_logs_out_ev
     assert phone.wrong == []
 
 
-async def test_each_button_of_the_page_does_what_it_says(chromium: Browser, place: Place) -> None:
-    first, second = await somebody(chromium, place), await somebody(chromium, place)
+async def test_each_button_of_the_page_does_what_it_says(browser: Browser, place: Place) -> None:
+    first, second = await somebody(browser, place), await somebody(browser, place)
     await first.log_in("grace")
     await second.log_in("grace")
     await first.visit("/login")
@@ -151,8 +141,8 @@ async def test_each_button_of_the_page_does_what_it_says(chromium: Browser, plac
     assert first.wrong == second.wrong == []
 
 
-async def test_a_login_whose_cookie_was_lost_asks_first(chromium: Browser, place: Place) -> None:
-    person = await somebody(chromium, place)
+async def test_a_login_whose_cookie_was_lost_asks_first(browser: Browser, place: Place) -> None:
+    person = await somebody(browser, place)
     await person.visit("/login")
     await person.page.get_by_role("link", name="Acme").click()
     await person.page.get_by_label("Account").fill(ACCOUNT)
@@ -167,8 +157,8 @@ async def test_a_login_whose_cookie_was_lost_asks_first(chromium: Browser, place
     assert person.wrong == []
 
 
-async def test_whoever_did_not_begin_a_login_says_no_and_is_not_logged_in(chromium: Browser, place: Place) -> None:
-    victim = await somebody(chromium, place)
+async def test_whoever_did_not_begin_a_login_says_no_and_is_not_logged_in(browser: Browser, place: Place) -> None:
+    victim = await somebody(browser, place)
     async with httpx2.AsyncClient(trust_env=False) as attacker:
         started = await attacker.get(f"{place.url}/api/auth/acme/start?format=json")
     await victim.page.goto(await log_in(started.json()["authorizeUrl"], "mallory"))
@@ -179,8 +169,8 @@ async def test_whoever_did_not_begin_a_login_says_no_and_is_not_logged_in(chromi
     assert victim.wrong == []
 
 
-async def test_whoever_turns_back_at_the_provider_is_told_and_can_try_again(chromium: Browser, place: Place) -> None:
-    person = await somebody(chromium, place)
+async def test_whoever_turns_back_at_the_provider_is_told_and_can_try_again(browser: Browser, place: Place) -> None:
+    person = await somebody(browser, place)
     await person.visit("/login")
     await person.page.get_by_role("link", name="Acme").click()
     await person.page.get_by_role("button", name="Cancel").click()
@@ -193,8 +183,8 @@ async def test_whoever_turns_back_at_the_provider_is_told_and_can_try_again(chro
     assert await person.heading() == "Log in"
 
 
-async def test_no_page_of_the_kit_can_be_framed_or_runs_a_script(chromium: Browser, place: Place) -> None:
-    person = await somebody(chromium, place)
+async def test_no_page_of_the_kit_can_be_framed_or_runs_a_script(browser: Browser, place: Place) -> None:
+    person = await somebody(browser, place)
     answer = await person.page.goto(f"{place.url}/login")
     assert answer is not None
     policy = answer.headers["content-security-policy"]
@@ -206,8 +196,8 @@ async def test_no_page_of_the_kit_can_be_framed_or_runs_a_script(chromium: Brows
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE, (320, 640)], ids=["desktop", "phone", "small phone"])
-async def test_the_pages_fit_the_screen(chromium: Browser, place: Place, size: tuple[int, int], scheme: str) -> None:
-    person = await somebody(chromium, place, size, scheme)
+async def test_the_pages_fit_the_screen(browser: Browser, place: Place, size: tuple[int, int], scheme: str) -> None:
+    person = await somebody(browser, place, size, scheme)
     width = "document.documentElement.scrollWidth"
     await person.visit("/login")
     assert await person.page.evaluate(width) <= size[0]

@@ -1,12 +1,12 @@
 """The start page in a real browser."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page
 
-from tests.serving import Keystead, keystead_serving, program
+from tests.serving import Keystead, keystead_serving
 
 DESKTOP = (1280, 800)
 PHONE = (390, 844)
@@ -16,16 +16,6 @@ PHONE = (390, 844)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
     with keystead_serving(tmp_path_factory.mktemp("serving")) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 async def opened(

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 import uvicorn
 from fastapi import FastAPI, Request
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page
 from starlette.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
@@ -26,7 +26,6 @@ from keystead.server.demo_provider.service import DemoProvider
 from keystead.server.errors import add_error_answers
 from keystead.server.middleware import SecurityHeaders
 from keystead.stores import Store
-from tests.serving import program
 
 STATIC = Path(demo.__file__).parents[1] / "pages" / "static"
 
@@ -426,16 +425,6 @@ def test_production_refuses_to_load_it(make: Callable[[], object]) -> None:
 
 
 # --- as a person sees it --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 async def opened(browser: Browser, site: Site, asked: dict[str, str], width: int) -> tuple[Page, list[str]]:

@@ -5,18 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 
 from keystead.testing import oidc
 from keystead.testing.oidc import OidcProvider, cancel_login, log_in, oidc_provider
 from keystead.testing.servers import MissingProgram, NotReady, wait_until
-from tests.serving import program
 
 REDIRECT_URI = "http://127.0.0.1:8700/callback"
 PACKAGE = Path(oidc.__file__).parent
@@ -106,16 +104,6 @@ def test_the_pinned_packages_have_hashes_and_name_no_place() -> None:
     assert "node_modules/oidc-provider" in packages
     assert [name for name, one in packages.items() if not one["integrity"].startswith("sha512-")] == []
     assert [name for name, one in packages.items() if "resolved" in one] == []
-
-
-@pytest.fixture(scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 async def test_a_real_browser_can_log_in(browser: Browser) -> None:
