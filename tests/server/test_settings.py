@@ -12,7 +12,7 @@ from keystead.server import MissingSettings, Settings, WrongSettings
 from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
 from keystead.server.secrets import new_seal_key
 from keystead.server.settings import SECRETS_FILE
-from keystead.server.sizes import size_bytes
+from keystead.parts.sizes import size_bytes
 from tests.server.notes import KIT, NotesSettings
 
 SECRET = "correct-horse-battery"

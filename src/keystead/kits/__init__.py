@@ -15,6 +15,7 @@ KITS: Final = {
 # The module that exports `KIT: Kit` of each kit that has routes. They are imported when the server runs them.
 ROUTED: Final = {
     "login": "keystead.kits.login",
+    "sharing": "keystead.kits.sharing",
 }
 
 __all__ = ["KITS", "ROUTED"]

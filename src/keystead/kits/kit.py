@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from keystead.parts.oauth import Provider
+from keystead.parts.schedule import Job
 from keystead.schema import Keyspace
 
 
@@ -49,7 +50,9 @@ class Kit:
     environment  the names of environment variables that its document uses, each with the setting that it is,
                  written with dots: {"DISCORD_CLIENT_ID": "providers.discord.client_id"}
     missing      what production needs and these settings lack, one sentence each
+    bodies       paths that take larger bodies than others, with the number of bytes that each takes
     service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
+    jobs         what it runs by itself, of its open service
     """
 
     name: str
@@ -61,6 +64,8 @@ class Kit:
     environment: Mapping[str, str] = field(default_factory=dict)
     missing: Callable[[Any], Sequence[str]] = lambda _: ()
     examples: Sequence[Example] = ()
+    bodies: Callable[[Any], Mapping[str, int]] = lambda settings: {}
+    jobs: Callable[[Any], Sequence[Job]] = lambda service: ()
 
 
 def service_of(name: str) -> Callable[[Request], Any]:

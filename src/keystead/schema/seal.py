@@ -20,6 +20,8 @@ from typing import Annotated, Any, TypeVar, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
@@ -53,7 +55,7 @@ class KeyRing:
     seal 2^32 values; rotate long before that.
     """
 
-    __slots__ = ("_ciphers", "current")
+    __slots__ = ("_ciphers", "_keys", "current")
 
     current: str
     """The id of the key that seals."""
@@ -69,6 +71,7 @@ class KeyRing:
         if current is not None and current not in keys:
             raise _bad_key(f"the current key {current!r} is not on the ring; write one of {', '.join(keys)}")
         self.current = list(keys)[-1] if current is None else current
+        self._keys = dict(keys)
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
 
     @classmethod
@@ -103,6 +106,17 @@ class KeyRing:
         with contextlib.suppress(InvalidTag):
             return cipher.decrypt(iv, ciphertext, about)
         raise SealError("does not open: it was changed, copied from elsewhere, or sealed with another key")
+
+    def derived(self, purpose: str) -> list[bytes]:
+        """A key of 32 bytes for another purpose from each key of the ring, the current one last (HKDF with SHA-256).
+
+        Who has such a key can neither open what is sealed nor make the keys of other purposes.
+        """
+        others = [key_id for key_id in self._keys if key_id != self.current]
+        return [
+            HKDF(SHA256(), _KEY_BYTES, salt=None, info=f"keystead {purpose}".encode()).derive(self._keys[key_id])
+            for key_id in (*others, self.current)
+        ]
 
     @staticmethod
     def sealed_with(text: str) -> str | None:

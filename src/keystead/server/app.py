@@ -22,6 +22,7 @@ from keystead.server.api_page import add_api_page
 from keystead.server.demo_provider import demo_provider, demo_router
 from keystead.server.errors import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problems
+from keystead.server.jobs import jobs_of, scheduled
 from keystead.server.kits import load_kits, opened_kits, opened_stores
 from keystead.server.middleware import BodyLimit, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
 from keystead.server.routes import KitHealth, plain_routes, templates_by_endpoint
@@ -50,13 +51,14 @@ def create_app(
     table is wrong. `now_ms` is a clock for tests.
     """
     running = load_kits(settings) if kits is None else list(kits)
+    bodies: dict[str, int] = {}
     for kit in running:
-        settings.of(kit)  # or raise what is wrong with its table
+        bodies |= kit.bodies(settings.of(kit))  # or raise what is wrong with its table
     # Imported here, by whoever answers requests: see the module.
     from keystead.server.metrics import Metrics
 
     metrics = Metrics(settings.mode) if settings.metrics else None
-    site = _site(settings, now_ms, metrics)
+    site = site_of(settings, now_ms, metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,7 +68,8 @@ def create_app(
                 app.state.kits = services
                 app.state.opened = True
                 try:
-                    yield
+                    async with scheduled(jobs_of(running, services), stores, settings, now_ms, metrics):
+                        yield
                 finally:
                     app.state.opened = False
 
@@ -86,7 +89,7 @@ def create_app(
             Middleware(Guard),
             Middleware(Head),
             Middleware(TimeLimit, seconds=settings.request_timeout / 1000),
-            Middleware(BodyLimit, max_bytes=settings.max_body),
+            Middleware(BodyLimit, max_bytes=settings.max_body, by_path=bodies),
         ],
     )
     app.state.settings = settings
@@ -112,7 +115,8 @@ def create_app(
     return app
 
 
-def _site(settings: Settings, now_ms: Callable[[], int], metrics: Metrics | None) -> Site:
+def site_of(settings: Settings, now_ms: Callable[[], int] = _now_ms, metrics: Metrics | None = None) -> Site:
+    """What kits are told of a server with these settings."""
     providers = {}
     if settings.development and _is_alone(settings):
         demo = demo_provider(settings.internal_url, settings.origin, development=True)

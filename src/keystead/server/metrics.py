@@ -45,6 +45,11 @@ METRICS: Final = {
         ("kit", "event", "outcome"),
         "What happened in kits, such as logins and refreshes of providers' tokens.",
     ),
+    "keystead_job_runs_total": (
+        "counter",
+        ("job", "outcome"),
+        "Runs of jobs; the outcome is done, failed, stopped or lost.",
+    ),
     "keystead_info": ("gauge", ("version", "mode"), "1; its labels say what runs."),
 }
 
@@ -66,6 +71,7 @@ class Metrics:
             *self._declared("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
         )
         self._events = Counter(*self._declared("keystead_kit_events_total"), registry=self._registry)
+        self._runs = Counter(*self._declared("keystead_job_runs_total"), registry=self._registry)
         info = Gauge(*self._declared("keystead_info"), registry=self._registry, multiprocess_mode="max")
         info.labels(keystead.__version__, mode).set(1)
         self._folder = os.environ.get(FOLDER_VARIABLE)
@@ -91,6 +97,9 @@ class Metrics:
 
     def happened(self, kit: str, event: str, outcome: str) -> None:
         self._events.labels(kit, event, outcome).inc()
+
+    def ran(self, job: str, outcome: str) -> None:
+        self._runs.labels(job, outcome).inc()
 
     def page(self) -> bytes:
         """What `/metrics` answers: the numbers of all workers."""

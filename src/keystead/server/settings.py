@@ -21,7 +21,7 @@ from keystead.errors import BadDeclaration, KeysteadError, shown
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
 from keystead.server.secrets import read_secrets
-from keystead.server.sizes import size_bytes
+from keystead.parts.sizes import size_bytes
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit

@@ -54,9 +54,10 @@ def test_the_guide_names_each_limit() -> None:
 
 
 def test_the_guide_names_each_error_with_its_status() -> None:
-    tree = ast.parse(Path(routes.__file__).read_text())
+    trees = [ast.parse(Path(module.__file__).read_text()) for module in (routes, visit)]
     raised: dict[object, object] = {
         node.args[1].value: node.args[0].value
+        for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", "") == "Refusal"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from keystead.errors import CapReached
@@ -28,15 +25,13 @@ from keystead.kits.login.service import (
     not_logged_in,
     open_login,
 )
-from keystead.kits.login.service.secret import same
 from keystead.kits.refusal import Refusal
+from keystead.kits.visit import NO_STORE, Visit
 from keystead.parts.cookies import Cookie
+from keystead.parts.limit import LimitReached
 
 LOGIN_SECONDS: Final = 600
-_NO_STORE: Final = {"cache-control": "no-store"}
-_FORM_MAX_BYTES: Final = 10_000
 
-_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 # What each refusal of the service is in HTTP.
 STATUS: Final[Mapping[str, int]] = {
@@ -60,7 +55,6 @@ STATUS: Final[Mapping[str, int]] = {
     "SESSION_REVOKED": 401,
     "SESSION_EXPIRED": 401,
     "LOGIN_AGAIN": 403,
-    "RATE_LIMITED": 429,
 }
 
 
@@ -143,158 +137,38 @@ async def _refusals() -> AsyncIterator[None]:
     try:
         yield
     except LoginRefused as refused:
-        more = dict(refused.more)
-        headers = {"retry-after": str(more["retryAfter"])} if "retryAfter" in more else {}
-        if refused.reason == "TRY_AGAIN":
-            headers["retry-after"] = "1"
+        headers = NO_STORE | ({"retry-after": "1"} if refused.reason == "TRY_AGAIN" else {})
         status = STATUS[refused.reason]
-        raise Refusal(status, refused.reason, str(refused), headers=_NO_STORE | headers, more=more) from None
+        raise Refusal(status, refused.reason, str(refused), headers=headers, more=refused.more) from None
+    except LimitReached as reached:
+        wait = reached.retry_after_s
+        headers = NO_STORE | {"retry-after": str(wait)}
+        raise Refusal(429, "RATE_LIMITED", str(reached), headers=headers, more={"retryAfter": wait}) from None
     except CapReached as reached:
-        raise Refusal(409, "TOO_MANY_SESSIONS", str(reached), headers=_NO_STORE) from None
+        raise Refusal(409, "TOO_MANY_SESSIONS", str(reached), headers=NO_STORE) from None
 
 
-class Visit:
-    """One request: the service, the cookies that came with it, and who asks."""
+class LoginVisit(Visit):
+    """A request to the login kit: with the cookies of a login, and who asks."""
 
     def __init__(self, request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> None:
+        super().__init__(request, login.site)
         secure = login.site.secure
         self.login = login
-        self.request = request
         self.sid, self.browser = Cookie("sid", secure), Cookie("d_login", secure)
-        self.bridge, self.csrf = Cookie("d_pwa_bridge", secure), Cookie("csrf", secure)
-        self._header = "; ".join(request.headers.getlist("cookie"))
+        self.bridge = Cookie("d_pwa_bridge", secure)
         self.token = self.read(self.sid)
-        self.wants_json = _wants_json(request)
-
-    def read(self, cookie: Cookie) -> str | None:
-        return cookie.read(self._header) or None
-
-    @property
-    def address(self) -> str:
-        return self.request.client.host if self.request.client else ""
-
-    @property
-    def is_form(self) -> bool:
-        """Whether a form of a page was sent, so that a page answers it."""
-        kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return kind == "application/x-www-form-urlencoded" and not self.wants_json
-
-    @property
-    def home(self) -> str | None:
-        """The same page under the name that this site goes by; None: it is there already.
-
-        In development `localhost` and `127.0.0.1` are one machine to a person, and two sites to a browser: a login that
-        begins on one would come back to the other without its cookie.
-        """
-        site, url = self.login.site, self.request.url
-        elsewhere = url.netloc != urlsplit(site.public_url).netloc and url.hostname in _THIS_MACHINE
-        if not site.development or not elsewhere:
-            return None
-        return f"{site.public_url}{url.path}{'?' + url.query if url.query else ''}"
 
     @property
     def session_seconds(self) -> int:
         return self.login.settings.policy.absolute_ms // 1000
 
     async def count(self, name: str) -> None:
-        await self.login.count(name, self.address)
-
-    def refuse_foreign(self, csrf: str | None) -> None:
-        """Let only requests through that pages of this site make: by where they come from, or by the double submit."""
-        is_own = self.refuse_other_origins()
-        given = csrf or self.request.headers.get("x-csrf-token")
-        kept = self.read(self.csrf)
-        matches = given is not None and _is_csrf(given) and kept is not None and same(given, kept)
-        if not (is_own if given is None else matches):
-            raise _foreign()
-
-    def refuse_other_origins(self) -> bool:
-        """Let no request through that pages of other sites make; whether it says that it comes from one of this site.
-
-        A request that does not say where it comes from is not made by a page.
-        """
-        came_from = self.request.headers.get("origin") or _origin_of(self.request.headers.get("referer"))
-        if came_from is not None and came_from != self.login.site.public_url:
-            raise _foreign()
-        return came_from is not None
-
-    def csrf_token(self) -> str:
-        """The token that this browser has, or a new one where it has none that we made."""
-        kept = self.read(self.csrf)
-        return kept if kept is not None and _is_csrf(kept) else secrets.token_urlsafe(32)
-
-    def answer(self, body: BaseModel, *cookies: str, status: int = 200) -> Response:
-        response = JSONResponse(body.model_dump(), status, headers=_NO_STORE)
-        for cookie in cookies:
-            response.headers.append("set-cookie", cookie)
-        return response
-
-    def page(self, template: str, *cookies: str, status: int = 200, **values: object) -> Response:
-        response = HTMLResponse(self.login.site.render(template, **values), status, headers=_NO_STORE)
-        response.headers["content-security-policy"] = (
-            "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; "
-            "frame-ancestors 'none'"
-        )
-        # With `no-referrer`, which other pages have, a browser says `Origin: null` when a form is sent. Here it says
-        # where the form comes from, and still no more than that: a path may hold the code of a callback.
-        response.headers["referrer-policy"] = "strict-origin"
-        for cookie in cookies:
-            response.headers.append("set-cookie", cookie)
-        return response
-
-    def goes_on(self, to: str, *cookies: str) -> Response:
-        """After a form: the page that comes next."""
-        response = RedirectResponse(to, 303, headers=_NO_STORE)
-        for cookie in cookies:
-            response.headers.append("set-cookie", cookie)
-        return response
+        await self.login.limit.count(name, self.address)
 
 
-Visiting = Annotated[Visit, Depends()]
+Visiting = Annotated[LoginVisit, Depends()]
 ProviderName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="discord, github, google, …")]
-
-
-def _wants_json(request: Request) -> bool:
-    accept = request.headers.get("accept", "")
-    return request.query_params.get("format") == "json" or "application/json" in accept or "+json" in accept
-
-
-def _origin_of(url: str | None) -> str | None:
-    if not url:
-        return None
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # such as http://[, which is no page of ours
-        return "null"
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _is_csrf(token: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9_-]{43}", token) is not None
-
-
-def _foreign() -> Refusal:
-    return Refusal(403, "CSRF", "this request does not come from a page of this site; load the page again")
-
-
-async def _field(request: Request, name: str) -> str | None:
-    """A field of a small body, JSON or form; None: it is not there. A body that is neither holds no field."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = await request.body()
-    if not body or len(body) > _FORM_MAX_BYTES:
-        return None
-    found: Any = None
-    try:
-        if kind == "application/x-www-form-urlencoded":
-            found = parse_qs(body.decode("utf-8", "replace"), max_num_fields=50).get(name, [None])[0]
-        else:
-            told = json.loads(body)
-            found = told.get(name) if isinstance(told, dict) else None
-    except (ValueError, RecursionError):  # no JSON, too many fields, or nested too deep
-        raise Refusal(400, "BAD_REQUEST", "the body cannot be read") from None
-    if found is not None and not isinstance(found, str):
-        raise Refusal(400, "BAD_REQUEST", f"{name} is a text")
-    return found
 
 
 # --- the routes ------------------------------------------------------------------------------------------------
@@ -428,7 +302,7 @@ async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> R
         if soft == "1":
             return visit.answer(LoggedOutAnswer())
         refused = not_logged_in(live)
-        raise Refusal(401, refused.reason, str(refused), headers=_NO_STORE, more={"loggedIn": False})
+        raise Refusal(401, refused.reason, str(refused), headers=NO_STORE, more={"loggedIn": False})
 
 
 async def _start(
@@ -455,7 +329,7 @@ async def _start(
             authorizeUrl=started.authorize_url, appAuthorizeUrl=started.app_authorize_url, state=started.state
         )
         return visit.answer(answer, *cookies)
-    response = RedirectResponse(started.authorize_url, 302, headers=_NO_STORE)
+    response = RedirectResponse(started.authorize_url, 302, headers=NO_STORE)
     for cookie in cookies:
         response.headers.append("set-cookie", cookie)
     return response
@@ -497,7 +371,7 @@ async def _callback(
     return _finished(visit, done)
 
 
-def _finished(visit: Visit, done: Finished) -> Response:
+def _finished(visit: LoginVisit, done: Finished) -> Response:
     cookies = [visit.sid.set(done.token, visit.session_seconds)] if done.token else []
     if visit.wants_json:
         return visit.answer(FinishedAnswer(redirectTo=done.return_to, loginContext=done.context), *cookies)
@@ -510,7 +384,7 @@ def _finished(visit: Visit, done: Finished) -> Response:
     )
 
 
-async def _refused(visit: Visit, provider: str, state: str | None, error: str) -> Response:
+async def _refused(visit: LoginVisit, provider: str, state: str | None, error: str) -> Response:
     to, word = await visit.login.refused_by_provider(provider, state, error)
     path, mark, fragment = to.partition("#")
     target = f"{path}{'&' if '?' in path else '?'}{quote(provider)}_oauth_error={quote(word)}{mark}{fragment}"
@@ -519,14 +393,14 @@ async def _refused(visit: Visit, provider: str, state: str | None, error: str) -
             400,
             "OAUTH_ERROR",
             "the login was refused at the provider",
-            headers=_NO_STORE,
+            headers=NO_STORE,
             more={"oauthError": word, "redirectTo": target},
         )
     return visit.page("login/refused.html", status=400, provider=provider, word=word, return_to=target)
 
 
 async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
-    confirm = await _field(visit.request, "confirm")
+    confirm = await visit.field("confirm")
     async with _refusals():
         await visit.count("callback")
         visit.refuse_foreign(None)
@@ -545,7 +419,7 @@ async def _claim(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Re
 
 async def _logout(visit: Visiting) -> Response:
     """Answers the same whether there was a session or not."""
-    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    visit.refuse_foreign(await visit.field("csrf"))
     async with _refusals():
         await visit.count("logout")
         await visit.login.logout(visit.token)
@@ -554,7 +428,7 @@ async def _logout(visit: Visiting) -> Response:
 
 async def _logout_all(visit: Visiting) -> Response:
     """Ends every session of the user, this one too. The login must be recent."""
-    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    visit.refuse_foreign(await visit.field("csrf"))
     try:
         async with _refusals():
             await visit.count("logout")
@@ -566,7 +440,7 @@ async def _logout_all(visit: Visiting) -> Response:
 
 async def _logout_others(visit: Visiting) -> Response:
     """Ends every session of the user but this one. The login must be recent."""
-    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    visit.refuse_foreign(await visit.field("csrf"))
     try:
         async with _refusals():
             await visit.count("logout")
@@ -595,7 +469,7 @@ async def _sessions(visit: Visiting) -> Response:
 
 async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Response:
     """Of another session than this one only after a recent login. An id that is none of the user's ends nothing."""
-    visit.refuse_foreign(await _field(visit.request, "csrf"))
+    visit.refuse_foreign(await visit.field("csrf"))
     try:
         async with _refusals():
             await visit.count("sessions")
@@ -607,11 +481,11 @@ async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Resp
     return _after_form(visit, EndedAnswer(ended=int(ended)), *cookies)
 
 
-def _after_form(visit: Visit, body: BaseModel, *cookies: str) -> Response:
+def _after_form(visit: LoginVisit, body: BaseModel, *cookies: str) -> Response:
     return visit.goes_on("/login", *cookies) if visit.is_form else visit.answer(body, *cookies)
 
 
-def _again(visit: Visit, refusal: Refusal) -> Response:
+def _again(visit: LoginVisit, refusal: Refusal) -> Response:
     """Whoever pressed a button and must log in again first is led there."""
     if refusal.code != "LOGIN_AGAIN" or not visit.is_form:
         raise refusal

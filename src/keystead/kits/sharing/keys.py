@@ -1,9 +1,14 @@
 """The key document of the sharing kit."""
 
-from keystead.kits.sharing.models import EdgeMeta
-from keystead.schema import Keyspace, SortedSet, Value, never, until
+from keystead.kits.sharing.models import EdgeMeta, Link, Retry, Ticket
+from keystead.parts.audit import AuditEntry
+from keystead.schema import Counter, Keyspace, Log, SortedSet, Value, after, never, sliding, until
 
+_TOKEN, _RESOLVE, _DELETE = "/api/receive/token", "/api/receive/resolve", "/api/receive/delete"
+_UPLOAD, _DOWNLOAD, _PAGE = "/api/receive/upload", "/api/receive/download", "/receive"
 _EDGE, _CLEANUP = "/api/receive/edge-resolve", "/api/cron/receive-cleanup"
+
+LONGEST = "14d"
 
 
 class SharingKeys(Keyspace):
@@ -18,9 +23,9 @@ class SharingKeys(Keyspace):
     token = Value(
         "receive:token:{short:token}",
         str,
-        lifetime=until("expires_at", at_most="14d"),
+        lifetime=until("expires_at", at_most=LONGEST),
         doc="Short token to the sealed link, `v1.{iv}.{ciphertext and tag}`, until the link expires.",
-        used_by=("/api/receive/token", "/api/receive/resolve"),
+        used_by=(_TOKEN, _RESOLVE),
         changed="In one place the document says that the sealed link is not stored; its table is right, the sealed "
         "link is the value. The short token in the key is its digest. A deadline that is past is refused: the "
         "original wrote such a link with one second to live.",
@@ -35,14 +40,95 @@ class SharingKeys(Keyspace):
         changed="Written in the same atomic step as the meta that it names, and an entry goes with its meta; in the "
         "document these are separate steps, and the entry stays.",
     )
+    file = Value(
+        "receive:edge:file:{path:uri}",
+        str,
+        lifetime=never("deleted with the meta of its upload"),
+        doc="Which upload a file belongs to, by its path.",
+        used_by=(_EDGE, _UPLOAD),
+        changed="New. Two uploads of one path cannot be: the file would go with the first that expires, and leave the "
+        "other one's link without it.",
+    )
     meta = Value(
         "receive:edge:meta:{id:token}",
         EdgeMeta,
         lifetime=never("removed by the clean-up job"),
         listed_in=index.by(score="expires_at"),
-        owns=token.by(short="short_token"),
+        owns=(token.by(short="short_token"), file.by(path="pathname"), "link", "retry"),
+        tag="id",
         doc="What the clean-up job must delete when an upload has expired.",
-        used_by=(_EDGE, _CLEANUP),
+        used_by=(_EDGE, _UPLOAD, _CLEANUP),
         changed="One without `blob_name` and without `pathname` is refused, since nobody could delete its file. "
         "`short_token` is the digest that is in the key of the token.",
+    )
+    link = Value(
+        "receive:link:{id:token}",
+        Link,
+        lifetime=until("expires_at", at_most=LONGEST),
+        owns=("downloads", "wrong_passwords"),
+        tag="id",
+        doc="A link that can be used: a sealed link counts only while this is there.",
+        used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE, _PAGE),
+        changed="New. In the document a sealed link opens until it expires, whatever is deleted: here ending a link "
+        "ends it in both forms. It also holds what its owner wanted: a password, a number of downloads.",
+    )
+    retry = Value(
+        "receive:edge:retry:{id:token}",
+        Retry,
+        lifetime=sliding("30d", touch_every="1h"),
+        tag="id",
+        doc="A file that could not be deleted, and when that is tried again.",
+        used_by=(_CLEANUP,),
+        changed="New: the document tries three times at once, and then again the next day.",
+    )
+    downloads = Counter(
+        "receive:downloads:{id:token}",
+        lifetime=until("expires_at", at_most=LONGEST),
+        tag="id",
+        doc="How often a link was resolved.",
+        used_by=(_RESOLVE,),
+        changed="New.",
+    )
+    wrong_passwords = Counter(
+        "receive:wrong:{id:token}",
+        lifetime=after("1h"),
+        tag="id",
+        doc="How often the password of a link was wrong within the hour.",
+        used_by=(_RESOLVE,),
+        changed="New.",
+    )
+    ticket = Value(
+        "receive:ticket:{ticket:token}",
+        Ticket,
+        lifetime=after("10m"),
+        doc="A download that may begin, and be taken up again where it broke off.",
+        used_by=(_RESOLVE, _DOWNLOAD),
+        changed="New, for files that are kept here. The key holds the digest of the ticket.",
+    )
+    requests = Counter(
+        "receive:rl:{name:slug}:{window:int}:{client:hex}",
+        lifetime=after("70s"),
+        doc="Requests of a client in a minute: `window` is the number of the minute, `client` begins the digest of its "
+        "address.",
+        used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE, _PAGE),
+        changed="Not in the document: the running system has it, as `rl:…`. The first request sets the lifetime, in "
+        "one step.",
+    )
+    audit = Log(
+        "audit:sharing",
+        AuditEntry,
+        keep=10_000,
+        lifetime=sliding("90d", touch_every="1h"),
+        doc="What was done with links, by whom and from where: issued, resolved, ended, deleted.",
+        used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE, _CLEANUP),
+        changed="New: the fourth of the problems that the document names.",
+    )
+    refusals = Log(
+        "audit:sharing:refused",
+        AuditEntry,
+        keep=10_000,
+        lifetime=sliding("90d", touch_every="1h"),
+        doc="What was refused, to whom and why.",
+        used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE),
+        changed="New. In a log of their own, so that nobody can push out what was done by asking for what is refused.",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,17 +16,19 @@ class BodyLimit:
     Nothing of a body that is too large is kept, and a route that reads it gets an error in the place of the rest.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, by_path: Mapping[str, int] | None = None) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._by_path = by_path or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        max_bytes = self._by_path.get(scope["path"], self._max_bytes)
         stated = Headers(scope=scope).get("content-length", "")
-        if stated.isdigit() and int(stated) > self._max_bytes:
-            sentence = TooLarge(self._max_bytes).sentence
+        if stated.isdigit() and int(stated) > max_bytes:
+            sentence = TooLarge(max_bytes).sentence
             await error_answer(scope, "TOO_LARGE", sentence, headers={"connection": "close"})(scope, receive, send)
             return
         come = 0
@@ -34,8 +38,8 @@ class BodyLimit:
             message = await receive()
             if message["type"] == "http.request":
                 come += len(message.get("body", b""))
-                if come > self._max_bytes:
-                    raise TooLarge(self._max_bytes)
+                if come > max_bytes:
+                    raise TooLarge(max_bytes)
             return message
 
         await self._app(scope, receive_and_count, send)

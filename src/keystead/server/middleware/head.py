@@ -26,7 +26,8 @@ class Head:
             await send(message)
 
         # The extensions with which a server sends a file by itself are none of ours here.
-        asked = {**scope, "method": "GET", "extensions": {}}
+        # A route for which looking is not the same as using can tell them apart by `keystead.head`.
+        asked = {**scope, "method": "GET", "extensions": {}, "keystead.head": True}
         try:
             await self._app(asked, receive, send_without_body)
         finally:

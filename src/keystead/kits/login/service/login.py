@@ -7,8 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
-from hashlib import sha256
-from ipaddress import IPv6Address, IPv6Network
 from typing import Any, TypeVar
 
 import httpx2
@@ -27,9 +25,10 @@ from keystead.kits.login.models import (
 )
 from keystead.kits.login.service.outcomes import Finished, LoginRefused, Started, Unconfirmed, not_logged_in
 from keystead.kits.login.service.refresh import Refresh
-from keystead.kits.login.service.secret import claim_digest, is_secret, new_secret, same
+from keystead.kits.login.service.secret import claim_digest, is_secret, new_secret
 from keystead.kits.login.service.settings import LIMITS, LoginSettings, is_return_path
-from keystead.parts.digest import digest
+from keystead.parts.digest import digest, same
+from keystead.parts.limit import FixedWindow
 from keystead.parts.oauth import (
     Client,
     Identity,
@@ -70,6 +69,7 @@ class Login:
         self.sessions: Sessions[Session] = Sessions(
             keys.session, settings.policy, successors=keys.session_successor, ends=keys.session_end
         )
+        self.limit = FixedWindow(keys.guesses, LIMITS | settings.limits, site.now_ms)
         self._clients = clients
         self._refresh = Refresh(keys, self.sessions, clients, site, pause)
 
@@ -296,18 +296,6 @@ class Login:
 
     # --- limits --------------------------------------------------------------------------------------------
 
-    async def count(self, name: str, address: str) -> None:
-        """Count a request of a client. Raises LoginRefused beyond the limit of a minute. One round trip."""
-        limit = self.settings.limits.get(name, LIMITS[name])
-        if limit == 0:
-            return
-        window, into_ms = divmod(self.site.now_ms(), 60_000)
-        client = sha256(_network(address).encode()).hexdigest()[:16]
-        if await self.keys.guesses(name, window, client).increment() > limit:
-            raise LoginRefused(
-                "RATE_LIMITED", "too many requests; wait a minute", retryAfter=max(1, (60_000 - into_ms) // 1000)
-            )
-
     # --- what these are made of ----------------------------------------------------------------------------
 
     @property
@@ -437,15 +425,6 @@ async def _readable(reading: Awaitable[T]) -> T | None:
         # Its sentence names the key, and no line of a log holds one.
         _log.warning("login: a record of a login cannot be read (%s)", error.code)
         return None
-
-
-def _network(address: str) -> str:
-    """Who counts as one client: an address, and in IPv6 the network of 64 bits that one household has."""
-    try:
-        read = IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(read.ipv4_mapped or IPv6Network((read, 64), strict=False))
 
 
 def _event(provider: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 import secrets
 from base64 import b64encode
@@ -20,7 +19,3 @@ def new_secret() -> str:
 
 def is_secret(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9_-]{43}", text) is not None
-
-
-def same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())

@@ -1,0 +1,178 @@
+"""The clean-up: what has expired goes, with its file. A file that will not go keeps its record, and is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from keystead.errors import BadArgument, Unreadable
+from keystead.kits.sharing.keys import SharingKeys
+from keystead.kits.sharing.models import EdgeMeta, Retry
+from keystead.kits.sharing.service.steps import Needed, as_one
+from keystead.parts.audit import Audit
+from keystead.parts.blobs import Blobs, BlobUnavailable
+from keystead.schema import listing
+from keystead.schema.times import deadline_ms, moment
+
+_log = logging.getLogger("keystead.sharing")
+
+_AT_ONCE: Final = 16
+_TRIES: Final = 3
+_PAUSE_S: Final = 0.1
+_RETRY_MS: Final = 300_000
+_RETRY_MAX_MS: Final = 6 * 3_600_000
+
+Fate = Literal["deleted", "deleted, no file", "missing meta", "waiting", "failed", "done by another", "alive"]
+
+
+@dataclass
+class Counts:
+    """What a run of the clean-up did: `scanned` is `deleted` and `missing_meta` and `skipped` together.
+
+    `not_found` of those deleted had no file any more; of those skipped, `errors` were tried in vain just now, and the
+    others wait for their next try. What another run deleted at the same moment is counted there, and only there.
+    """
+
+    scanned: int = 0
+    deleted: int = 0
+    not_found: int = 0
+    missing_meta: int = 0
+    skipped: int = 0
+    errors: int = 0
+    retry_ms: int | None = None  # when the first of those skipped is to be tried again
+    more: bool = False  # whether it stopped before everything was looked at
+
+    def add(self, fate: Fate) -> None:
+        if fate in ("done by another", "alive"):
+            return
+        self.scanned += 1
+        self.deleted += fate in ("deleted", "deleted, no file")
+        self.not_found += fate == "deleted, no file"
+        self.missing_meta += fate == "missing meta"
+        self.skipped += fate in ("waiting", "failed")
+        self.errors += fate == "failed"
+
+
+class CleanUp:
+    """Deletes expired uploads: the file first, then everything that the store has of it, in one atomic step.
+
+    So whatever interrupts it, a file is found again until it is gone; and any number may run at once.
+    """
+
+    def __init__(
+        self,
+        keys: SharingKeys,
+        blobs: Blobs,
+        audit: Audit,
+        now_ms: Callable[[], int],
+        batch: int,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._keys = keys
+        self._blobs = blobs
+        self._audit = audit
+        self._now_ms = now_ms
+        self._batch = batch
+        self._pause = pause
+
+    async def run(self, limit: int | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
+        """Delete what has expired by now, in batches, until nothing is left, or `limit` were looked at, or `stop`."""
+        counts, now_ms = Counts(), self._now_ms()
+        low, seen = 0.0, {""}
+        while True:
+            size = self._batch if limit is None else min(self._batch, limit - counts.scanned)
+            if size <= 0 or stop():
+                counts.more = bool(await self._page(low, now_ms, seen, 1))
+                return counts
+            page = await self._page(low, now_ms, seen, size)
+            if not page:
+                return counts
+            # What stays is passed over by its score; of those with the same score, by having been seen.
+            last = page[-1][1]
+            seen = {id for id, score in page if score == last} | (seen if last == low else set())
+            low = last
+            for fate in await self._all(page, counts):
+                counts.add(fate)
+
+    async def _page(self, low: float, now_ms: int, seen: set[str], size: int) -> list[tuple[str, float]]:
+        found = await self._keys.index().between(low, now_ms, limit=size + len(seen))
+        return [(id, score) for id, score in found if id not in seen][:size]
+
+    async def _all(self, page: list[tuple[str, float]], counts: Counts) -> list[Fate]:
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(id: str) -> Fate:
+            async with at_once:
+                return await self._take(id, counts)
+
+        return list(await asyncio.gather(*(one(id) for id, _ in page)))
+
+    async def _take(self, id: str, counts: Counts) -> Fate:
+        """Delete one upload that is to be gone by its place in the index."""
+        keys = self._keys
+        try:
+            meta, retry = await keys.run(keys.meta(id).get(), keys.retry(id).get())
+        except Unreadable:
+            # Nobody can tell its file. The doctor shows the record; the index must not lead here again and again.
+            _log.error("the clean-up met a record that cannot be read; `keystead doctor sharing` shows it")
+            await keys.index().remove(id)
+            return "missing meta"
+        if meta is None:
+            member = id.encode()
+            gone = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
+            return "missing meta" if gone else "done by another"
+        if deadline_ms(meta.expires_at) > self._now_ms():  # the index was wrong: it is put right
+            await keys.meta(id).replace(meta)
+            return "alive"
+        if retry is not None and (next_ms := deadline_ms(retry.not_before)) > self._now_ms():
+            counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
+            return "waiting"
+        fate = await self.remove(id, meta, retry)
+        if fate == "failed":
+            next_ms = self._now_ms() + _RETRY_MS
+            counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
+        return fate
+
+    async def remove(self, id: str, meta: EdgeMeta, retry: Retry | None = None) -> Fate:
+        """Delete an upload, its file first."""
+        unusable = False
+        try:
+            was_there = await self._delete_file(meta.path)
+        except BlobUnavailable as error:
+            attempts = 1 if retry is None else retry.attempts + 1
+            wait_ms = min(_RETRY_MS * 2 ** min(attempts - 1, 16), _RETRY_MAX_MS)
+            await self._keys.run(
+                self._keys.retry(id).set(Retry(attempts=attempts, not_before=moment(self._now_ms() + wait_ms))),
+                self._audit.note("file-kept", who="clean-up", what=id, why="the file cannot be deleted just now"),
+            )
+            _log.warning("a file cannot be deleted, it is tried again: %s", error)
+            return "failed"
+        except BadArgument:  # no path of ours, so no file of ours
+            was_there, unusable = False, True
+        keys, short = self._keys, meta.short_token
+        operations = [
+            *([keys.token(short).delete()] if short else ()),
+            *([keys.file(meta.pathname).delete()] if meta.pathname else ()),
+            keys.link(id).delete(),
+            keys.retry(id).delete(),
+            keys.index().remove(id),
+            Needed(keys.meta(id).consume()),
+            self._audit.note("link-deleted", who="clean-up", what=id, why="" if was_there else "the file was gone"),
+        ]
+        if await as_one(keys, *operations) is not None:
+            return "done by another"
+        if unusable:
+            return "missing meta"
+        return "deleted" if was_there else "deleted, no file"
+
+    async def _delete_file(self, path: str) -> bool:
+        """Whether it was there. Tried a few times, a little later each time. Raises BlobUnavailable."""
+        for attempt in range(_TRIES - 1):
+            try:
+                return await self._blobs.delete(path)
+            except BlobUnavailable:
+                await self._pause(_PAUSE_S * 4**attempt)
+        return await self._blobs.delete(path)

@@ -1,0 +1,102 @@
+"""Sealed links: `v1.{iv}.{ciphertext and tag}`, AES-256-GCM, in base64url without padding."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr, ValidationError
+
+from keystead.kits.sharing.service.outcomes import SharingRefused
+from keystead.parts.digest import base64url
+
+KEY_BYTES = 32
+_IV_BYTES = 12
+_PACKED_MIN_BYTES = 17  # a tag and at least one byte
+_TOKEN_MAX = 8192
+
+
+class Payload(BaseModel):
+    """What is sealed in a link. `u` is where it leads, or `b` the path of a file that is kept here.
+
+    `id` and `s` are not in links that others sealed with the same key: those count until they expire.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    v: StrictInt
+    u: StrictStr | None = None
+    b: StrictStr | None = None
+    n: StrictStr
+    p: StrictStr
+    exp: StrictInt
+    iat: StrictInt
+    id: StrictStr | None = None
+    s: StrictStr | None = None
+    """the digest of the short token under which it is stored, so that no other can stand for it"""
+
+
+class SealedLinks:
+    """Seals with the last of its keys, and opens with any of them."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._ciphers = [AESGCM(key) for key in keys]
+
+    def seal(self, payload: Payload) -> str:
+        iv = secrets.token_bytes(_IV_BYTES)
+        packed = self._ciphers[-1].encrypt(iv, payload.model_dump_json(exclude_none=True).encode(), None)
+        return f"v1.{base64url(iv)}.{base64url(packed)}"
+
+    def open(self, token: str) -> Payload:
+        """What is sealed. Raises SharingRefused: INVALID_FORMAT, INVALID_BYTES or INVALID_PAYLOAD."""
+        parts = token.split(".") if len(token) <= _TOKEN_MAX else []
+        if len(parts) != 3 or parts[0] != "v1":
+            raise SharingRefused("INVALID_FORMAT", "this is no link; ask whoever sent it for the whole of it")
+        iv, packed = _decoded(parts[1]), _decoded(parts[2])
+        if iv is None or packed is None or len(iv) != _IV_BYTES or len(packed) < _PACKED_MIN_BYTES:
+            raise SharingRefused("INVALID_BYTES", "this link is incomplete; ask whoever sent it for the whole of it")
+        for cipher in reversed(self._ciphers):
+            with suppress(InvalidTag):
+                return _read(cipher.decrypt(iv, packed, None))
+        raise _altered()
+
+
+def _read(plain: bytes) -> Payload:
+    with suppress(ValidationError):
+        payload = Payload.model_validate_json(plain)
+        if payload.v == 1 and (payload.u is None) != (payload.b is None):
+            return payload
+    raise _altered()
+
+
+def _altered() -> SharingRefused:
+    return SharingRefused("INVALID_PAYLOAD", "this link was altered, or made by somebody else; ask for a new one")
+
+
+def _decoded(text: str) -> bytes | None:
+    """Base64url without padding, and only in the one spelling that is written: no two texts open alike."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if base64url(data) == text else None
+
+
+def key_bytes(text: str) -> bytes | None:
+    """A key of 32 bytes, as people write one: base64url, base64, hex, or the bytes as they are; None: it is none."""
+    if re.fullmatch(r"[0-9A-Fa-f]{64}", text):
+        return bytes.fromhex(text)
+    for altchars in (b"-_", b"+/"):
+        with suppress(binascii.Error, ValueError):
+            bare = text.rstrip("=")
+            data = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=altchars, validate=True)
+            if len(data) == KEY_BYTES:
+                return data
+    raw = text.encode()
+    return raw if len(raw) == KEY_BYTES else None

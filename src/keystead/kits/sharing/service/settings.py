@@ -1,0 +1,135 @@
+"""What the sharing kit can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from keystead.errors import BadDeclaration
+from keystead.kits.sharing.keys import LONGEST
+from keystead.kits.sharing.service.names import is_host
+from keystead.kits.sharing.service.sealed_links import key_bytes
+from keystead.schema.lifetime import duration_ms
+
+# Requests of one client in a minute, by what they ask for.
+LIMITS: Final = {"token": 30, "resolve": 120, "delete": 10, "upload": 60, "csrf": 120, "page": 120, "download": 120}
+
+_SECRET_MIN = 16
+
+
+class SharingSettings(BaseModel):
+    """The table `[sharing]` of keystead.toml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    issue_key: SecretStr | None = Field(
+        None, description="The secret of whoever may upload and issue links, sent as `Authorization: Bearer …`."
+    )
+    open: bool = Field(
+        False, description="Without `issue_key`: whether in production anybody may upload and issue links."
+    )
+    token_keys: SecretStr | None = Field(
+        None,
+        description="Keys of 32 bytes that seal links, in base64url, base64 or hex, divided by commas; the last one "
+        "seals, all open. Without this, they are derived from `seal_keys`.",
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        ("public.blob.vercel-storage.com", "blob.vercel-storage.com"),
+        description="Hosts that links may lead to, with all that are under them.",
+    )
+    ttl: str = Field("7d", description="How long a link lives that does not say.")
+    max_ttl: str = Field(LONGEST, description="How long a link can live; one that asks for more gets this.")
+    files: str = Field(
+        "keystead.files",
+        repr=False,
+        description="Where uploaded files are kept: a folder, or `s3://bucket/prefix?region=…&endpoint=…`.",
+    )
+    max_upload: str = Field("100MB", description="The largest file that can be uploaded, such as `100MB`.")
+    cleanup_secret: SecretStr | None = Field(
+        None, description="The secret of whoever may call the clean-up from outside; it runs by itself without that."
+    )
+    cleanup_cron: str = Field("0 15 * * *", description="When the clean-up runs by itself, as cron text, in UTC.")
+    cleanup_batch: int = Field(100, ge=1, le=10_000, description="How many files a batch of the clean-up has.")
+    trust_vercel_cron: bool = Field(
+        False,
+        description="Whether the header `x-vercel-cron`, which anybody can send, may call the clean-up.",
+    )
+    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
+    )
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split(cls, given: Any) -> Any:
+        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_hosts(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for host in given:
+            if not is_host(host):
+                raise ValueError(f"{host!r} is no host; write it as files.example.com, in lower case, without https://")
+        return given
+
+    @field_validator("token_keys")
+    @classmethod
+    def _are_keys(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None:
+            for number, one in enumerate(_parts(given), 1):
+                if key_bytes(one) is None:
+                    raise ValueError(f"key {number} has not 32 bytes; make one with `openssl rand -base64 32`")
+        return given
+
+    @field_validator("issue_key", "cleanup_secret")
+    @classmethod
+    def _is_long(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and len(given.get_secret_value()) < _SECRET_MIN:
+            raise ValueError(f"at least {_SECRET_MIN} characters; `openssl rand -hex 32` makes a good one")
+        return given
+
+    @field_validator("ttl", "max_ttl")
+    @classmethod
+    def _is_duration(cls, given: str) -> str:
+        try:
+            ms = duration_ms(given)
+        except BadDeclaration as error:
+            raise ValueError(str(error)) from None
+        if ms > duration_ms(LONGEST):
+            raise ValueError(f"the store keeps a link for {LONGEST} at most; write that or less")
+        return given
+
+    @field_validator("limits")
+    @classmethod
+    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
+        unknown = sorted(given.keys() - LIMITS.keys())
+        if unknown:
+            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
+        return given
+
+    @property
+    def ttl_ms(self) -> int:
+        return min(duration_ms(self.ttl), self.max_ttl_ms)
+
+    @property
+    def max_ttl_ms(self) -> int:
+        return duration_ms(self.max_ttl)
+
+    @property
+    def own_token_keys(self) -> list[bytes]:
+        """The keys that were set; none: they are derived."""
+        parts = [] if self.token_keys is None else _parts(self.token_keys)
+        return [key for key in map(key_bytes, parts) if key is not None]
+
+
+def missing(settings: SharingSettings) -> Sequence[str]:
+    """What production needs and these settings lack."""
+    if settings.issue_key is None and not settings.open:
+        how = "set RECEIVE_ISSUE_KEY, or write open = true if anybody may"
+        return [f"sharing.issue_key: the secret of whoever may upload files and issue links; {how}"]
+    return []
+
+
+def _parts(secret: SecretStr) -> list[str]:
+    return [part.strip() for part in secret.get_secret_value().split(",") if part.strip()]

@@ -1,0 +1,516 @@
+"""What can be done with links, from the first upload to the last clean-up. It knows no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from keystead.errors import Unreadable
+from keystead.kits.kit import Site
+from keystead.kits.sharing.keys import SharingKeys
+from keystead.kits.sharing.models import EdgeMeta, Link, Ticket
+from keystead.kits.sharing.service.clean_up import CleanUp, Counts
+from keystead.kits.sharing.service.names import checked_url, display_name, file_name, purpose_word
+from keystead.kits.sharing.service.outcomes import Download, Issued, Resolved, SharingRefused, Shown, Status, Wanted
+from keystead.kits.sharing.service.passwords import hashed, is_password, matches
+from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
+from keystead.kits.sharing.service.settings import LIMITS, SharingSettings
+from keystead.kits.sharing.service.steps import Needed, as_one
+from keystead.parts.audit import Audit
+from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, open_blobs
+from keystead.parts.blobs.paths import checked
+from keystead.parts.digest import digest, same
+from keystead.parts.limit import FixedWindow
+from keystead.parts.schedule import Job, Run
+from keystead.parts.sizes import size_bytes
+from keystead.schema import Operation
+from keystead.schema.times import deadline_ms, moment
+
+_log = logging.getLogger("keystead.sharing")
+
+SHORT_LENGTH: Final = 10
+_SHORT = re.compile(r"[A-Za-z0-9_-]{10}")
+_ISSUE_TRIES: Final = 5
+_PASSWORD_TRIES: Final = 10  # within an hour
+_MAX_DOWNLOADS: Final = 1_000_000
+_MESSAGE_MAX: Final = 500
+_THEME = re.compile(r"[a-z0-9-]{1,32}")
+
+
+@dataclass
+class _Asked:
+    """Who asks for something, and for which link, once that is known."""
+
+    who: str
+    link: str = ""
+
+
+class Sharing:
+    """Links, the files that they lead to, and the clean-up of both."""
+
+    def __init__(
+        self,
+        keys: SharingKeys,
+        settings: SharingSettings,
+        site: Site,
+        blobs: Blobs,
+        links: SealedLinks,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.keys = keys
+        self.settings = settings
+        self.site = site
+        self.blobs = blobs
+        self.audit, self.refusals = Audit(keys.audit()), Audit(keys.refusals())
+        self.limit = FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms)
+        self.clean_up = CleanUp(keys, blobs, self.audit, site.now_ms, settings.cleanup_batch, pause)
+        self._links = links
+
+    @property
+    def jobs(self) -> list[Job]:
+        doc = "Deletes files whose links have expired."
+        return [Job("sharing.clean-up", self.settings.cleanup_cron, self._clean_up, doc=doc)]
+
+    async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
+        counts = await self.clean_up.run()
+        if counts.retry_ms is not None:
+            run.again_after(f"{max(counts.retry_ms - self.site.now_ms(), 1000)}ms")
+        return told(counts)
+
+    @asynccontextmanager
+    async def _noted(self, event: str, who: str, where: str) -> AsyncIterator[_Asked]:
+        """Counts what comes of a request, and notes where it is refused. What is done notes itself, as it is done."""
+        asked = _Asked(who)
+        try:
+            yield asked
+        except SharingRefused as refused:
+            self.site.count("sharing", event, refused.reason.lower().replace("_", "-"))
+            if refused.reason != "PASSWORD_REQUIRED":  # that is a question, and the first thing a page asks
+                note = self.refusals.note
+                await note(f"{event}-refused", who=who, what=asked.link, where=where, why=refused.reason)
+            raise
+        self.site.count("sharing", event, "ok")
+
+    # --- issuing -------------------------------------------------------------------------------------------
+
+    async def issue(self, url: str, name: str | None, wanted: Wanted, *, who: str, where: str) -> Issued:
+        """A link to a file elsewhere. Nothing is deleted there when it expires."""
+        async with self._noted("issue", who, where):
+            leads_to = checked_url(url, self.settings.allowed_hosts)
+            shown = display_name(name)
+            return await self._issue({"u": leads_to}, shown, wanted, who=who, where=where)
+
+    async def register(self, path: str, url: str, name: str | None, wanted: Wanted, *, who: str, where: str) -> Issued:
+        """A link to a file that somebody uploaded to the place of our files: it is deleted when the link expires."""
+        async with self._noted("issue", who, where):
+            leads_to = checked_url(url, self.settings.allowed_hosts)
+            checked(path)
+            shown = display_name(name or path.rpartition("/")[2])
+            return await self._issue({"u": leads_to}, shown, wanted, path=path, who=who, where=where)
+
+    async def upload(
+        self, body: AsyncIterable[bytes], name: str | None, wanted: Wanted, *, who: str, where: str
+    ) -> Issued:
+        """Keep a file here, and a link to it. The record is written first, so whatever is left of an upload that breaks
+        off is found by the clean-up; until the whole file is there, the link opens nothing.
+        """
+        async with self._noted("issue", who, where):
+            return await self._upload(body, display_name(name), wanted, who=who, where=where)
+
+    async def _upload(self, body: AsyncIterable[bytes], shown: str, wanted: Wanted, *, who: str, where: str) -> Issued:
+        path = f"receive/{secrets.token_urlsafe(18)}/{file_name(shown)}"
+        issued = await self._issue({"b": path}, shown, wanted, path=path, ready=False, who=who, where=where)
+        try:
+            size = await self.blobs.put(path, body, max_bytes=size_bytes(self.settings.max_upload))
+            if size == 0:
+                raise SharingRefused("EMPTY", "there is nothing in this file")
+        except BlobTooLarge:
+            await self._drop(issued.id)
+            most = self.settings.max_upload
+            raise SharingRefused(
+                "TOO_LARGE", f"this file is too large; {most} is the most that is taken here"
+            ) from None
+        except BaseException:
+            # Also when the uploader has gone away. Where even this does not come about, the clean-up does it later.
+            await asyncio.shield(self._drop(issued.id))
+            raise
+        if await self.keys.link(issued.id).change(_made_ready) is None:
+            await self._drop(issued.id)
+            raise SharingRefused("REVOKED", "this link was ended while its file was being uploaded")
+        return replace(issued, size=size)
+
+    async def _issue(
+        self,
+        leads_to: Mapping[str, str],
+        shown: str,
+        wanted: Wanted,
+        *,
+        who: str,
+        where: str,
+        path: str | None = None,
+        ready: bool = True,
+    ) -> Issued:
+        now_ms = self.site.now_ms()
+        expires_ms = self._expiry_ms(wanted.valid_until, now_ms)
+        link = await self._link(wanted, shown, expires_ms, ready=ready)
+        name, purpose = file_name(shown), purpose_word(wanted.purpose)
+        for _ in range(_ISSUE_TRIES):
+            id, short, owner_key = _new_id(), _new_short(), secrets.token_urlsafe(32)
+            named = digest(short)
+            payload = Payload(v=1, n=name, p=purpose, exp=expires_ms, iat=now_ms, id=id, s=named, **leads_to)
+            sealed = self._links.seal(payload)
+            record = link.model_copy(update={"short_token": named, "owner": digest(owner_key)})
+            steps: list[Operation[Any] | Needed] = []
+            if path is not None:
+                meta = EdgeMeta(id=id, pathname=path, expires_at=moment(expires_ms), short_token=named)
+                # The record of a file before its claim: where the claim is refused, the record is taken back.
+                steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
+            steps += [
+                Needed(self.keys.link(id).add(record)),
+                Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
+                self.audit.note("link-issued", who=who, what=id, where=where, why=purpose),
+            ]
+            stopped = await as_one(self.keys, *steps)
+            if stopped is None:
+                return Issued(id, sealed, short, owner_key, expires_ms, name, path)
+            taken = path is not None and stopped == 1
+            await self._undo(id, path, taken=taken)
+            if taken:
+                raise SharingRefused("PATH_TAKEN", "this file has a link already; end that one first")
+        raise SharingRefused("TRY_AGAIN", "no short token was free; try again")
+
+    async def _undo(self, id: str, path: str | None, *, taken: bool) -> None:
+        """Where the steps of a link could not be one, take back those that were made."""
+        if self.keys.store_of("default").guarantees.atomic == "any keys":
+            return
+        if path is not None and not taken:
+            await self.keys.file(path).delete()
+        await self.keys.link(id).delete()
+        await self.keys.run(self.keys.index().remove(id), self.keys.meta(id).consume())
+
+    async def _link(self, wanted: Wanted, shown: str, expires_ms: int, *, ready: bool) -> Link:
+        most = wanted.max_downloads
+        if most is not None and not 1 <= most <= _MAX_DOWNLOADS:
+            raise SharingRefused("BAD_LIMIT", f"maxDownloads is a number from 1 to {_MAX_DOWNLOADS}")
+        if wanted.password is not None and not is_password(wanted.password):
+            raise SharingRefused("BAD_PASSWORD", "a password has 1 to 256 characters")
+        if wanted.message is not None and len(wanted.message) > _MESSAGE_MAX:
+            raise SharingRefused("BAD_MESSAGE", f"a message has at most {_MESSAGE_MAX} characters")
+        if wanted.theme is not None and not _THEME.fullmatch(wanted.theme):
+            raise SharingRefused("BAD_THEME", "a theme is a word of a-z, 0-9 and -")
+        return Link(
+            expires_at=moment(expires_ms),
+            short_token="",
+            owner="",
+            ready=ready,
+            owner_only=wanted.owner_only or None,
+            max_downloads=most,
+            password=None if wanted.password is None else await hashed(wanted.password),
+            display_name=shown,
+            message=wanted.message or None,
+            theme=wanted.theme,
+        )
+
+    def _expiry_ms(self, given: int | str | None, now_ms: int) -> int:
+        if given is None:
+            return now_ms + self.settings.ttl_ms
+        at_ms = _moment_ms(given)
+        if at_ms is None:
+            raise SharingRefused("BAD_EXPIRY", "validUntil is in ms since 1970, or a time as 2026-12-31T15:00:00Z")
+        if at_ms <= now_ms:
+            raise SharingRefused("BORN_EXPIRED", "validUntil is past; a link must live for a moment")
+        return min(at_ms, now_ms + self.settings.max_ttl_ms)
+
+    # --- looking and using ---------------------------------------------------------------------------------
+
+    async def look(self, token: str | None) -> Shown:
+        """What a link is. Nothing is used up, and nothing is written."""
+        payload = await self._opened(token)
+        link = await self._live(payload)
+        if link is None:
+            return Shown(payload.n, payload.exp, payload.p)
+        size = None
+        if payload.b is not None and link.ready:
+            size = await self.blobs.size(payload.b)
+        left = None
+        if link.max_downloads is not None:
+            left = max(0, link.max_downloads - await self.keys.downloads(payload.id).get())
+        return Shown(
+            link.display_name or payload.n,
+            payload.exp,
+            payload.p,
+            size=size,
+            needs_password=link.password is not None,
+            downloads_left=left,
+            message=link.message,
+            theme=link.theme,
+        )
+
+    async def resolve(self, token: str | None, *, password: str | None = None, where: str = "") -> Resolved:
+        """Where a link leads. This counts as a download: of a link for one, one caller gets there."""
+        async with self._noted("resolve", "receiver", where) as asked:
+            payload = await self._opened(token)
+            asked.link = payload.id or ""
+            return await self._resolve(payload, password, where)
+
+    async def _resolve(self, payload: Payload, password: str | None, where: str) -> Resolved:
+        link, keys = await self._live(payload), self.keys
+        if link is None or payload.id is None:  # sealed elsewhere with the same key
+            return Resolved(payload.n, payload.n, payload.exp, payload.p, url=payload.u)
+        id = payload.id
+        if not link.ready:
+            raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
+        if link.password is not None:
+            await self._check_password(id, link.password, password)
+        counted = keys.downloads(id).increment(expires_at=link.expires_at)
+        steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted]
+        if link.max_downloads is not None:
+            steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
+        done = await keys.atomically(*steps)  # one slot, also in a cluster
+        if not done:
+            if done.stopped_at == 0:
+                raise _ended()
+            raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
+        ticket = secrets.token_urlsafe(32) if payload.b is not None else None
+        note = self.audit.note("link-resolved", who="receiver", what=id, where=where)
+        shown = link.display_name or payload.n
+        if ticket is None or payload.b is None:
+            await note
+        else:
+            await keys.run(keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown)), note)
+        return Resolved(
+            payload.n,
+            shown,
+            payload.exp,
+            payload.p,
+            url=payload.u,
+            ticket=ticket,
+            path=payload.b,
+            message=link.message,
+            theme=link.theme,
+        )
+
+    async def download(self, ticket: str, *, start: int | None = None, end: int | None = None) -> Download:
+        """The file of a ticket, or a part of it: from `start` to `end`, both included; without a start, the last `end`
+        bytes. Raises SharingRefused: GONE, or RANGE where there is no such part.
+        """
+        gone = SharingRefused("GONE", "this download is over; open the link again")
+        found = await self.keys.ticket(digest(ticket)).get() if re.fullmatch(r"[A-Za-z0-9_-]{43}", ticket) else None
+        if found is None or not await self.keys.link(found.id).exists():
+            raise gone
+        size = await self.blobs.size(found.path)
+        if size is None:
+            raise gone
+        first, last = _range(size, start, end)
+        try:
+            body = await _begun(self.blobs.read(found.path, first, last + 1))
+        except BlobGone:
+            raise gone from None
+        return Download(found.name, size, first, last + 1 - first, body)
+
+    async def _opened(self, token: str | None) -> Payload:
+        """What a token holds, short or sealed; what it leads to is checked again. Raises SharingRefused."""
+        if not token:
+            raise SharingRefused("TOKEN_REQUIRED", "a link has a token; ask whoever sent it for the whole of it")
+        if _SHORT.fullmatch(token):
+            named = digest(token)
+            try:
+                sealed = await self.keys.token(named).get()
+            except Unreadable:
+                sealed = ""
+            if sealed is None:
+                raise SharingRefused("TOKEN_NOT_FOUND", "there is no such link, or it has expired")
+            payload = self._links.open(sealed)
+            if payload.s is None or not same(payload.s, named):
+                raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
+        else:
+            payload = self._links.open(token)
+        if payload.exp <= self.site.now_ms():
+            raise SharingRefused("EXPIRED", "this link has expired; ask for a new one", exp=payload.exp)
+        if payload.u is not None:
+            checked_url(payload.u, self.settings.allowed_hosts)
+        return payload
+
+    async def _live(self, payload: Payload) -> Link | None:
+        """The record of a link; None: it has none, because it was sealed elsewhere. Raises SharingRefused."""
+        if payload.id is None:
+            return None
+        try:
+            link = await self.keys.link(payload.id).get()
+        except Unreadable:
+            _log.error("the record of a link cannot be read; `keystead doctor sharing` shows it")
+            raise _ended() from None
+        if link is None:
+            raise _ended()
+        if payload.s is None or not same(payload.s, link.short_token):
+            raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
+        return link
+
+    async def _check_password(self, id: str, kept: str, given: str | None) -> None:
+        if not given:
+            raise SharingRefused("PASSWORD_REQUIRED", "this link asks for a password")
+        # Counted before it is compared, so that many guesses at once are no more than that many.
+        if await self.keys.wrong_passwords(id).increment() > _PASSWORD_TRIES:
+            raise SharingRefused("TOO_MANY_GUESSES", "too many wrong passwords; wait an hour", retryAfter=3600)
+        if not is_password(given) or not await matches(given, kept):
+            raise SharingRefused("PASSWORD_WRONG", "this is not the password")
+        await self.keys.wrong_passwords(id).delete()
+
+    # --- ending --------------------------------------------------------------------------------------------
+
+    async def end(self, token: str | None, *, id: str | None = None, owner_key: str | None, where: str) -> None:
+        """End a link in both its forms, and delete its file. It is dead at once, whatever becomes of the file.
+
+        Whoever has the link can, unless its owner reserved that; its owner can by its id and the owner's key.
+        """
+        async with self._noted("end", "receiver" if owner_key is None else "owner", where) as asked:
+            await self._end(token, id, owner_key, where, asked)
+
+    async def _end(self, token: str | None, id: str | None, owner_key: str | None, where: str, asked: _Asked) -> None:
+        if id is None:
+            payload = await self._opened(token)
+            id, link = payload.id, await self._live(payload)
+            if id is None or link is None:
+                raise SharingRefused("NOT_ENDABLE", "this link was made elsewhere, and ends when it expires")
+            asked.link = id
+            if link.owner_only or owner_key is not None:
+                self._check_owner(link, owner_key)
+        else:
+            link = await self._owned(id, owner_key)
+            asked.link = id
+        stopped = await as_one(
+            self.keys,
+            self.keys.token(link.short_token).delete(),
+            Needed(self.keys.link(id).consume()),
+            self.audit.note("link-ended", who=asked.who, what=id, where=where),
+        )
+        if stopped is not None:
+            raise _ended()
+        await self._drop(id)
+
+    async def status(self, id: str, owner_key: str | None) -> Status:
+        """What the owner of a link may know of it."""
+        link = await self._owned(id, owner_key)
+        downloads = await self.keys.downloads(id).get()
+        return Status(deadline_ms(link.expires_at), downloads, link.max_downloads, link.ready)
+
+    async def _owned(self, id: str, owner_key: str | None) -> Link:
+        """The record of a link whose owner asks. Whether there is such a link is not told to others."""
+        link = None
+        if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", id):
+            try:
+                link = await self.keys.link(id).get()
+            except Unreadable:
+                _log.error("the record of a link cannot be read; `keystead doctor sharing` shows it")
+        if link is None:
+            raise _not_owner()
+        self._check_owner(link, owner_key)
+        return link
+
+    def _check_owner(self, link: Link, owner_key: str | None) -> None:
+        if owner_key is None or not same(digest(owner_key), link.owner):
+            raise _not_owner()
+
+    async def _drop(self, id: str) -> None:
+        """Delete a link and its file, if it has one here; what cannot go now, the clean-up takes."""
+        try:
+            meta = await self.keys.meta(id).change(lambda one: one.model_copy(update={"expires_at": self._now}))
+        except Unreadable:
+            meta = None
+        await self.keys.link(id).delete()
+        if meta is not None:
+            await self.clean_up.remove(id, meta)
+
+    @property
+    def _now(self) -> datetime:
+        return moment(self.site.now_ms())
+
+
+@asynccontextmanager
+async def open_sharing(keys: SharingKeys, settings: SharingSettings, site: Site) -> AsyncIterator[Sharing]:
+    """The service, with the place of its files."""
+    sealing = settings.own_token_keys or (keys.ring.derived("sharing links") if keys.ring is not None else [])
+    yield Sharing(keys, settings, site, open_blobs(settings.files), SealedLinks(sealing))
+
+
+def told(counts: Counts) -> dict[str, int | str]:
+    """The counts under the names that the document has for them."""
+    return {
+        "scanned": counts.scanned,
+        "deleted": counts.deleted,
+        "notFound": counts.not_found,
+        "missingMeta": counts.missing_meta,
+        "skipped": counts.skipped,
+        "errors": counts.errors,
+    }
+
+
+def _new_id() -> str:
+    """Ten characters, the first of which is a letter: some clients take a text of digits for a number."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    return secrets.choice(letters) + secrets.token_urlsafe(8)[: SHORT_LENGTH - 1]
+
+
+def _new_short() -> str:
+    """Sixty bits in ten characters, and never a text of digits alone."""
+    while True:
+        short = secrets.token_urlsafe(8)[:SHORT_LENGTH]
+        if not short.isdigit():
+            return short
+
+
+def _made_ready(link: Link) -> Link:
+    return link.model_copy(update={"ready": True})
+
+
+def _ended() -> SharingRefused:
+    return SharingRefused("REVOKED", "this link was ended; ask for a new one")
+
+
+def _not_owner() -> SharingRefused:
+    return SharingRefused("NOT_OWNER", "this is not the owner's key of such a link")
+
+
+def _moment_ms(given: int | str) -> int | None:
+    if isinstance(given, str) and given.lstrip("-").isdigit():
+        given = int(given) if len(given) < 20 else -1
+    try:
+        if isinstance(given, int):
+            return deadline_ms(moment(given))
+        read = datetime.fromisoformat(given)
+        return None if read.utcoffset() is None else deadline_ms(read.astimezone(UTC))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _range(size: int, start: int | None, end: int | None) -> tuple[int, int]:
+    """The first and the last byte of a part of a file."""
+    if start is None and end is not None:
+        start, end = max(0, size - end), None
+    first, last = start or 0, min(size - 1, size - 1 if end is None else end)
+    if not 0 <= first <= last:
+        raise SharingRefused("RANGE", "there is no such part of this file", size=size)
+    return first, last
+
+
+async def _begun(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same stream, after its first piece was there: what is not there is known before anything is answered."""
+    try:
+        first = await anext(body)
+    except StopAsyncIteration:
+        first = b""
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in body:
+            yield piece
+
+    return whole()

@@ -1,0 +1,7 @@
+"""Blobs, as a part: files in a folder, in memory, or in whatever speaks S3, behind four verbs."""
+
+from keystead.parts.blobs.blobs import Blobs
+from keystead.parts.blobs.errors import BadBlobPath, BlobError, BlobGone, BlobTooLarge, BlobUnavailable
+from keystead.parts.blobs.urls import open_blobs
+
+__all__ = ["BadBlobPath", "BlobError", "BlobGone", "BlobTooLarge", "BlobUnavailable", "Blobs", "open_blobs"]

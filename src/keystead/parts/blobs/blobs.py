@@ -1,0 +1,222 @@
+"""Blobs in any place that obstore reaches, and the streams in and out of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import obstore
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+from keystead.errors import BadArgument
+from keystead.parts.blobs.errors import BlobGone, BlobTooLarge, BlobUnavailable, is_missing_bucket, reason
+from keystead.parts.blobs.paths import checked
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import ObjectStore
+
+T = TypeVar("T")
+
+# S3 takes parts from 5 MiB on, and 10,000 of them at most. A put holds about four parts in memory.
+PART_BYTES: Final = 5 * 1024 * 1024
+_MOST_PARTS: Final = 10_000
+_PARTS_AT_ONCE: Final = 2
+_PIECE_BYTES: Final = 256 * 1024
+
+
+class Blobs:
+    """Files by path. Made by `open_blobs`; it holds nothing that must be closed, and any number of tasks may use it.
+
+    A path is text with slashes, such as `2026/ab12/report.pdf`. One that could lead elsewhere is a BadBlobPath, before
+    anything is touched. Whatever else goes wrong with the place of the blobs is a BlobUnavailable.
+    """
+
+    def __init__(self, store: ObjectStore, url: str, timeout_s: float) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self.url = url  # for people: it holds no credential
+
+    def __repr__(self) -> str:
+        return f"<blobs in {self.url}>"
+
+    async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
+        """Keep a stream under a path, in the place of what is there; returns its size.
+
+        The blob is seen when all of it is there, and not before. Of puts of one path at the same moment, one wins, and
+        is whole. A stream that is longer than `max_bytes` (BlobTooLarge), that raises, or whose put is cancelled
+        leaves nothing, and what was there before stays. What a process that is killed leaves is not visible, and
+        `delete` removes it (not from S3: docs/blobs.md says what does).
+        """
+        name = self._name(checked(path))
+        if type(max_bytes) is not int or max_bytes < 0:
+            raise BadArgument("max_bytes is a whole number from 0 on")
+        part_bytes = max(PART_BYTES, -(-max_bytes // _MOST_PARTS))
+        async with aclosing(_parts(path, stream, max_bytes, part_bytes)) as parts:
+            first = await anext(parts, b"")
+            if len(first) == part_bytes:
+                return await self._put_parts(name, first, parts, part_bytes)
+        await self._answer(obstore.put_async(self._store, name, first, use_multipart=False))
+        return len(first)
+
+    async def size(self, path: str) -> int | None:
+        """How many bytes it has; None: there is no such blob."""
+        name = self._name(checked(path))
+        if not await self._may_be_there(path):
+            return None
+        with suppress(FileNotFoundError):
+            return (await self._answer(obstore.head_async(self._store, name)))["size"]
+        # The answer to a HEAD cannot say that the bucket is what is missing, so that every blob would look gone.
+        with suppress(FileNotFoundError):
+            return (await self._answer(obstore.get_async(self._store, name))).meta["size"]
+        return None
+
+    async def read(self, path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """Its bytes in pieces of at most 256 KiB, or those from `start` up to `end`; nothing where it has none there.
+
+        Raises BlobGone where there is no such blob, before the first piece. One round trip; with a range two.
+        """
+        name = self._name(checked(path))
+        if min(start, 0 if end is None else end) < 0:
+            raise BadArgument("start and end of a blob are counted from its beginning, from 0 on")
+        if not await self._may_be_there(path):
+            raise BlobGone(path)
+        options: GetOptions = {}
+        if start or end is not None:
+            size = await self.size(path)
+            if size is None:
+                raise BlobGone(path)
+            last = size if end is None else min(size, end)
+            if start >= last:
+                return
+            options = {"range": (start, last)}
+        try:
+            found = await self._answer(obstore.get_async(self._store, name, options=options))
+        except FileNotFoundError:
+            raise BlobGone(path) from None
+        pieces = aiter(found.stream(min_chunk_size=_PIECE_BYTES))
+        while (piece := await self._answer(_next(pieces))) is not None:
+            for at in range(0, len(piece), _PIECE_BYTES):
+                yield piece[at : at + _PIECE_BYTES]
+
+    async def delete(self, path: str) -> bool:
+        """Delete it, and what an interrupted put of this path left. False: it was gone already, which is success.
+
+        Of several at the same moment more than one may say True. A put of this path that is under way may fail.
+        """
+        if await self.size(path) is None:
+            return False
+        try:
+            await self._answer(obstore.delete_async(self._store, self._name(path)))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _name(self, path: str) -> str:
+        """What the blob of a path is called in its place."""
+        return path
+
+    async def _may_be_there(self, path: str) -> bool:
+        """False: there is no such blob, and nobody needs to be asked."""
+        return True
+
+    async def _put_parts(self, name: str, first: bytes, rest: AsyncIterator[bytes], part_bytes: int) -> int:
+        """Send a stream part by part. The stream is read by the task of the caller, as its scopes and locks expect."""
+        given: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+
+        async def handed() -> AsyncIterator[bytes]:
+            while part := await given.get():
+                yield part
+            if part is None:
+                raise _GivenUp
+
+        upload: asyncio.Future[Any] = asyncio.ensure_future(
+            obstore.put_async(
+                self._store, name, handed(), chunk_size=part_bytes, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
+            )
+        )
+        size, part = 0, first
+        try:
+            while not upload.done():
+                await _put_or_end(given, part, upload)
+                size += len(part)
+                if not part:
+                    break
+                part = await anext(rest, b"")
+            await asyncio.wait([upload])
+        except BaseException:
+            # What was sent is taken back only by the upload itself, and only when its source fails: not when it is
+            # cancelled, which would leave the parts in a bucket for ever.
+            while not given.empty():
+                given.get_nowait()
+            given.put_nowait(None)
+            upload.add_done_callback(_forget)
+            await asyncio.wait([upload], timeout=self._timeout_s)
+            upload.cancel()
+            raise
+        await self._answer(upload)
+        return size
+
+    async def _answer(self, asked: Awaitable[T]) -> T:
+        """What is answered within the time limit. FileNotFoundError: there is no such blob."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asked
+        # `from None`: the library's errors show requests.
+        except TimeoutError:
+            raise BlobUnavailable(f"{self.url} did not answer within {self._timeout_s:g} seconds") from None
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise BlobUnavailable(
+                f"{self.url} does not let us do this ({reason(error)}); look at its credentials and their rights"
+            ) from None
+        except FileNotFoundError as error:
+            if is_missing_bucket(error):
+                raise BlobUnavailable(f"{self.url}: there is no such bucket; make it, or name another") from None
+            raise FileNotFoundError from None
+        except (BaseError, OSError, ValueError) as error:
+            raise BlobUnavailable(f"{self.url} failed: {reason(error)}") from None
+
+
+class _GivenUp(Exception):
+    """Tells an upload that nothing more comes, and that nothing shall be kept."""
+
+
+def _forget(upload: asyncio.Future[Any]) -> None:
+    """Look at how it ended, so that nobody is told that nobody did."""
+    if not upload.cancelled():
+        upload.exception()
+
+
+async def _next(pieces: AsyncIterator[Any]) -> bytes | None:
+    try:
+        return bytes(await anext(pieces))
+    except StopAsyncIteration:
+        return None
+
+
+async def _put_or_end(given: asyncio.Queue[bytes | None], part: bytes, upload: asyncio.Future[Any]) -> None:
+    """Hand over a part; return also where the upload ended, and nobody takes it."""
+    handing = asyncio.ensure_future(given.put(part))
+    try:
+        await asyncio.wait([handing, upload], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        handing.cancel()
+
+
+async def _parts(
+    path: str, stream: AsyncIterable[bytes], max_bytes: int, part_bytes: int
+) -> AsyncGenerator[bytes, None]:
+    """The stream in parts of one size; only the last one is shorter. Raises BlobTooLarge as soon as it is."""
+    size, part = 0, bytearray()
+    async for piece in stream:
+        size += len(piece)
+        if size > max_bytes:
+            raise BlobTooLarge(path, max_bytes)
+        part += piece
+        while len(part) >= part_bytes:
+            yield bytes(part[:part_bytes])
+            del part[:part_bytes]
+    if part:
+        yield bytes(part)

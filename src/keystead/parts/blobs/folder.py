@@ -1,0 +1,116 @@
+"""Blobs in a folder of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import AsyncIterable
+from contextlib import suppress
+from pathlib import Path
+
+from obstore.store import LocalStore
+
+from keystead.errors import shown
+from keystead.parts.blobs.blobs import Blobs
+from keystead.parts.blobs.errors import BlobUnavailable
+from keystead.parts.blobs.paths import checked
+
+# Until it is whole, obstore keeps `path` in `path#1`, or `path#2` where that is taken, and refuses paths that end so.
+_ENDS_AS_STAGED = re.compile(r"#\d+~*$")
+_PUTS_AT_ONCE = 32  # of one path, between what they left and the next number
+
+
+class FolderBlobs(Blobs):
+    """Blobs in a folder, each in a file of its path. When `put` returns, the blob survives a loss of power.
+
+    No symbolic link below the folder is followed: a path with one on its way is a BlobUnavailable, and stays as it is.
+    The folder is looked at first; who can write to it can change it between the two, and can read every blob anyhow.
+    """
+
+    def __init__(self, folder: Path, timeout_s: float) -> None:
+        super().__init__(LocalStore(folder), str(folder), timeout_s)
+        self._folder = folder
+
+    async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
+        found = await self._look(path)
+        if found is not None and stat.S_ISDIR(found.st_mode):
+            raise BlobUnavailable(f"{self.url}: {shown(path)} is a folder, because other blobs have paths below it")
+        size = await super().put(path, stream, max_bytes=max_bytes)
+        await asyncio.to_thread(self._sync, self._file(path))
+        return size
+
+    async def delete(self, path: str) -> bool:
+        deleted = await super().delete(path)
+        await asyncio.to_thread(self._tidy, self._file(path))
+        return deleted
+
+    def _name(self, path: str) -> str:
+        # One more `~` for each path that ends as a staged file, or as such a path with `~`: so no two meet.
+        return f"{path}~" if _ENDS_AS_STAGED.search(path) else path
+
+    def _file(self, path: str) -> Path:
+        return self._folder / self._name(path)
+
+    async def _may_be_there(self, path: str) -> bool:
+        found = await self._look(path)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    async def _look(self, path: str) -> os.stat_result | None:
+        return await asyncio.to_thread(self._look_now, checked(path))
+
+    def _look_now(self, path: str) -> os.stat_result | None:
+        """What is there; None: nothing. Raises BlobUnavailable where a link is on the way, or the folder is away."""
+        try:
+            found = os.stat(self._folder)
+            here = self._folder
+            for name in self._name(path).split("/"):
+                here /= name
+                try:
+                    found = os.lstat(here)
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
+                if stat.S_ISLNK(found.st_mode):
+                    raise BlobUnavailable(f"{self.url}: there is a symbolic link on the way to {shown(path)}")
+        except OSError as error:
+            # A folder that is away, such as a disk that is not mounted, must not look like blobs that are gone.
+            raise BlobUnavailable(f"{self.url} cannot be looked at: {error.strerror}") from None
+        return found
+
+    def _sync(self, file: Path) -> None:
+        """See that the file and the names that lead to it are on the disk."""
+        try:
+            for path in (file, *self._folders_above(file), self._folder):
+                opened = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
+        except FileNotFoundError:
+            pass  # deleted meanwhile
+        except OSError as error:
+            raise BlobUnavailable(f"{self.url} cannot be written to the disk: {error.strerror}") from None
+
+    def _tidy(self, file: Path) -> None:
+        """Remove what interrupted puts of this file left, and folders that are empty now."""
+        try:
+            number, missing = 1, 0
+            # Each put takes the lowest number that is free. A folder with many files is too long to be listed.
+            while missing < _PUTS_AT_ONCE:
+                staged = file.with_name(f"{file.name}#{number}")
+                if os.path.lexists(staged) and not staged.is_dir():  # a folder belongs to blobs with such a path
+                    staged.unlink(missing_ok=True)
+                    missing = 0
+                else:
+                    missing += 1
+                number += 1
+        except OSError as error:
+            raise BlobUnavailable(f"{self.url} cannot be tidied: {error.strerror}") from None
+        with suppress(OSError):  # one that is not empty, or that a put fills at this moment
+            for folder in self._folders_above(file):
+                folder.rmdir()
+
+    def _folders_above(self, file: Path) -> list[Path]:
+        """From the innermost out, without the folder of all blobs."""
+        return [one for one in file.parents if self._folder in one.parents]

@@ -1,0 +1,59 @@
+"""Limits: how many requests of one client are let through in a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from ipaddress import IPv6Address, IPv6Network
+from typing import Any
+
+from keystead.errors import KeysteadError
+from keystead.schema import Bound
+
+_WINDOW_MS = 60_000
+
+
+class LimitReached(KeysteadError):
+    """A client has asked too often. `retry_after_s` says when it may ask again."""
+
+    code = "limit-reached"
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__("too many requests; wait a minute")
+        self.retry_after_s = retry_after_s
+
+
+class FixedWindow:
+    """Counts the requests of each client in each minute, by what they ask for.
+
+    counters  a family of counters with `name`, `window` and `client` in its pattern, which live a little longer
+              than a minute
+    limits    how many requests of a name are let through; 0: any number
+    """
+
+    def __init__(self, counters: Bound[Any], limits: Mapping[str, int], now_ms: Callable[[], int]) -> None:
+        self._counters = counters
+        self._limits = limits
+        self._now_ms = now_ms
+
+    async def count(self, name: str, address: str) -> None:
+        """Count a request. Raises LimitReached beyond the limit. One round trip, in which the lifetime is set, too.
+
+        Where the store is down, so is whatever the request is for: the error of the store is raised.
+        """
+        limit = self._limits[name]
+        if limit == 0:
+            return
+        window, into_ms = divmod(self._now_ms(), _WINDOW_MS)
+        client = sha256(_network(address).encode()).hexdigest()[:16]
+        if await self._counters(name, window, client).increment() > limit:
+            raise LimitReached(max(1, (_WINDOW_MS - into_ms) // 1000))
+
+
+def _network(address: str) -> str:
+    """Who counts as one client: an address, and in IPv6 the network of 64 bits that one household has."""
+    try:
+        read = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(read.ipv4_mapped or IPv6Network((read, 64), strict=False))

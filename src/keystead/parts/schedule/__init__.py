@@ -1,0 +1,18 @@
+"""Schedule, as a part: jobs by cron text, each due moment run once across all processes, and again after a crash."""
+
+from keystead.parts.schedule.job import Job, Missed, Run
+from keystead.parts.schedule.keys import JobState, Lease, RunEntry, ScheduleKeys
+from keystead.parts.schedule.schedule import Busy, JobNow, Schedule
+
+__all__ = [
+    "Busy",
+    "Job",
+    "JobNow",
+    "JobState",
+    "Lease",
+    "Missed",
+    "Run",
+    "RunEntry",
+    "Schedule",
+    "ScheduleKeys",
+]

@@ -1,0 +1,74 @@
+"""Cron text: the moments that it names, in a time zone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from keystead.errors import BadDeclaration
+from keystead.schema.times import deadline_ms, moment
+
+_FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
+# Clocks are put forward or back by less than this. Around such a change the way back is not that of the way there, so
+# the latest moment is looked for from before it on.
+_CHANGE_OF_CLOCKS_MS: Final = 3 * 3_600_000
+
+
+class Cron:
+    """The moments of a cron text, in milliseconds. Raises BadDeclaration for a text or a time zone that is none.
+
+    Where clocks change it does what cron does: what stands at a fixed hour is run once that day, at the next minute
+    that exists or at the first of two; what comes every few minutes or every hour goes on in real time.
+    """
+
+    def __init__(self, text: str, zone: str) -> None:
+        self.text = text
+        self._zone = _zone(zone)
+        count = len(str(text).split())
+        if count != len(_FIELDS):
+            fields = ", ".join(_FIELDS)
+            raise BadDeclaration(f'cron text has five fields ({fields}), as in "0 15 * * *", and {text!r} has {count}')
+        try:
+            self.words: str = CronSim(text, moment(0)).explain()
+            next(CronSim(text, moment(0)))
+        except StopIteration:
+            raise BadDeclaration(f"the cron text {text!r} names no moment within 50 years") from None
+        except (CronSimError, ValueError, AssertionError, TypeError, IndexError, KeyError) as error:
+            wrong = str(error).removeprefix("Bad ") if isinstance(error, CronSimError) else "text"
+            raise BadDeclaration(f'the cron text {text!r} has a wrong {wrong}; write it as in "0 15 * * *"') from None
+
+    def after(self, ms: int) -> int:
+        """The first moment after this one."""
+        moments = CronSim(self.text, moment(ms).astimezone(self._zone))
+        while True:
+            # When clocks are put back, an hour comes twice, and of a moment in the second one cron names the first.
+            found = deadline_ms(next(moments))
+            if found > ms:
+                return found
+
+    def latest(self, ms: int, earliest_ms: int) -> int:
+        """The last moment that is not after this one; `earliest_ms` is one of them."""
+        found = earliest_ms
+        sure_ms = ms - _CHANGE_OF_CLOCKS_MS
+        if earliest_ms < sure_ms:
+            before = deadline_ms(next(CronSim(self.text, moment(sure_ms).astimezone(self._zone), reverse=True)))
+            found = max(found, before)
+        while (later := self.after(found)) <= ms:
+            found = later
+        return found
+
+    def local(self, ms: int) -> datetime:
+        """A moment as the clocks of the time zone show it."""
+        return moment(ms).astimezone(self._zone)
+
+
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC  # which is reckoned with faster
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise BadDeclaration(f'there is no time zone {name!r}; write one such as "UTC" or "Europe/Berlin"') from None

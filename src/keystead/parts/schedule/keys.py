@@ -1,0 +1,126 @@
+"""The key document of the schedule."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from keystead.parts.schedule.job import LONGEST_LEASE
+from keystead.schema import Keyspace, Log, Value, sliding, until
+
+Outcome: TypeAlias = Literal["done", "failed", "stopped", "lost"]
+
+_USED_BY = ("keystead serve", "keystead jobs")
+_KEPT = sliding("400d", touch_every="1d")
+KEPT_ENTRIES = 100
+
+
+class Begun(BaseModel):
+    """A run that has begun. Without a lease beside it, its process is gone."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    number: int
+    due_ms: int
+    began_ms: int
+    by: str
+    """the process that runs it"""
+    by_hand: bool = False
+    """it was asked for by a person, not by the cron text"""
+
+
+class Again(BaseModel):
+    """One more run, which the cron text does not name."""
+
+    at_ms: int
+    due_ms: int
+
+
+class JobState(BaseModel):
+    """Where a job stands."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    cron: str
+    """the cron text that `next_ms` comes from"""
+    zone: str
+    next_ms: int
+    """the first moment of the cron text for which nothing has begun"""
+    again: Again | None = None
+    """a run beside that: what failed is tried again, or the job asked for it"""
+    failures: int = 0
+    """how many runs in a row have failed"""
+    number: int = 0
+    """the number of the last run"""
+    last_due_ms: int = 0
+    """the latest moment for which a run has begun"""
+    begun: Begun | None = None
+
+
+class Lease(BaseModel):
+    """Who may run the job now."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    by: str
+    """the process"""
+    number: int
+    """of the run"""
+
+
+class RunEntry(BaseModel):
+    """A run that is over. `lost`: its process died, or could not renew its lease; when that was is not known."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+    number: int
+    due_ms: int
+    began_ms: int
+    ended_ms: int
+    outcome: Outcome
+    result: dict[str, int | str] = {}
+    """what the job returned"""
+    error: str | None = None
+    """why it failed: the sentence of an error of Keystead, or else the name of the error's class"""
+    by: str
+    """the process that ran it"""
+    by_hand: bool = False
+
+
+class ScheduleKeys(Keyspace):
+    """The schedule: when each job runs next, who runs it now, and how it went."""
+
+    source = "Keystead's schedule"
+    naming = "domain:entity:scope"
+
+    job = Value(
+        "schedule:job:{name}",
+        JobState,
+        lifetime=_KEPT,
+        role="durable",
+        owns=("lease", "history"),
+        tag="name",
+        doc="Where a job stands: its next moment and the number of its last run, which only grows.",
+        used_by=_USED_BY,
+    )
+    lease = Value(
+        "schedule:lease:{name}",
+        Lease,
+        lifetime=until("lease_ends", at_most=LONGEST_LEASE),
+        role="durable",
+        tag="name",
+        doc="Who runs a job now. It lives as long as the job's `lease`, by the store's clock, and is renewed while the "
+        "job runs. Whoever has it writes how the run went; nobody else can.",
+        used_by=_USED_BY,
+    )
+    history = Log(
+        "schedule:history:{name}",
+        RunEntry,
+        keep=KEPT_ENTRIES,
+        lifetime=_KEPT,
+        role="durable",
+        tag="name",
+        doc="How the last runs of a job went.",
+        used_by=_USED_BY,
+    )

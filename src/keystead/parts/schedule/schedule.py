@@ -1,0 +1,536 @@
+"""The schedule: every process looks, one of them runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Self
+
+from keystead.errors import BadDeclaration, BadValue, CommandError, Contended, DoesNotFit, KeysteadError, StoreError
+from keystead.parts.schedule import plan
+from keystead.parts.schedule.job import Job, Run, checked_result, shortened
+from keystead.parts.schedule.keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.schema.lifetime import duration_ms
+from keystead.stores import Command, Reply, Step, absent, holds, required
+
+_log = logging.getLogger("keystead.schedule")
+
+_DAY_MS: Final = 86_400_000
+_FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
+_SPREAD_MS: Final = 100  # so that not all processes ask at the very same moment
+_RENEWALS: Final = 3  # in the time of a lease
+_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The job is running already. It is false where the entry of a run is true.
+
+    by         the process that runs it
+    since_ms   since when, where that is known
+    """
+
+    by: str
+    since_ms: int | None
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+@dataclass(frozen=True)
+class JobNow:
+    """A job as it stands.
+
+    next_ms    when it will run, if nothing comes between; past: as soon as a process looks
+    running    since when it is running, and where
+    last       how the last run went
+    failures   how many runs in a row have failed
+    """
+
+    job: Job
+    next_ms: int
+    running: Busy | None
+    last: RunEntry | None
+    failures: int
+
+
+class _Looked(NamedTuple):
+    """What the store says of a job."""
+
+    state: JobState | None
+    raw: bytes | None  # of the state
+    lease: Lease | None
+    lease_left_ms: int
+
+
+class _Claim(NamedTuple):
+    """A run that is this schedule's to make."""
+
+    state: JobState
+    raw: bytes  # of the lease
+    good_until_ms: int
+
+
+class _Ending(NamedTuple):
+    """How a run ended, for its entry."""
+
+    outcome: Outcome
+    result: dict[str, int | str] = {}  # noqa: RUF012 - nobody changes it
+    error: str | None = None
+
+
+class Schedule:
+    """Runs jobs at their moments. Every process has one with the same jobs, and each moment is run by one of them.
+
+        async with Schedule(ScheduleKeys(store), jobs):
+            ...
+
+    **A run begins with one atomic step**: where the state of the job is what was read and nobody holds its lease, the
+    lease is taken and the number of the run grows by one. The lease is renewed while the job runs. **It ends with one
+    atomic step**, which only the holder of that very lease can make: the next moment, the entry in the history, the
+    end of the lease. A holder that lost it has its run cancelled, and writes nothing.
+
+    A store that is away is waited for; the schedule never ends by itself. When it is stopped it waits `stop_within`
+    for the jobs that run, then cancels them, and gives their leases back, so that another process runs them at its
+    next look. Time is `keys.now_ms`; `wait` is for tests. `on_run` is told the name of each job whose run ended here,
+    and how. Raises BadDeclaration for two jobs of one name, and DoesNotFit for a store without atomic steps.
+    """
+
+    def __init__(
+        self,
+        keys: ScheduleKeys,
+        jobs: Iterable[Job],
+        *,
+        look_every: str | timedelta = "30s",
+        stop_within: str | timedelta = "10s",
+        wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        on_run: Callable[[str, Outcome], None] = lambda name, outcome: None,
+    ) -> None:
+        self._keys = keys
+        self._jobs = _by_name(jobs)
+        self._store = keys.job.store
+        if self._store.guarantees.atomic not in ("any keys", "one slot"):
+            raise DoesNotFit(
+                f"the schedule does not fit {self._store.url}: a run begins and ends with one atomic step on several "
+                "keys, which this store cannot make"
+            )
+        self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self._look_every_ms = duration_ms(look_every, "look_every")
+        self._stop_within_ms = duration_ms(stop_within, "stop_within")
+        self._wait = wait
+        self._on_run = on_run
+        self._turns: dict[str, asyncio.Task[RunEntry | None]] = {}
+        self._woken = asyncio.Event()
+        self._away = 0
+        self._looked_ms: dict[str, int] = {}
+        self._touched_ms: dict[str, int] = {}
+        self._complained: set[str] = set()
+        self._looping: asyncio.Task[NoReturn] | None = None
+
+    async def run(self) -> NoReturn:
+        """Look and run, until it is cancelled; then stop as the class says."""
+        try:
+            while True:
+                self._woken.clear()
+                await self._first_of(await self._look(), self._woken.wait())
+        finally:
+            await self._end_turns()
+
+    async def __aenter__(self) -> Self:
+        self._looping = asyncio.create_task(self.run(), name="keystead schedule")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._looping is not None:
+            self._looping.cancel()
+            await asyncio.wait({self._looping})
+            if not self._looping.cancelled() and (ended := self._looping.exception()) is not None:
+                _log.error("the schedule did not stop well", exc_info=ended)
+            self._looping = None
+
+    async def run_now(self, name: str) -> RunEntry | Busy:
+        """Run a job here and now, under its lease, whatever its cron text says; how it went, or that it runs already.
+
+        The entry is in the history, and the next moments stay as they are. A run by hand that fails is not tried again.
+        When this is cancelled, the run is, too. Raises BadValue where there is no such job.
+        """
+        job = self._job(name)
+        for _ in range(_ATTEMPTS):
+            [looked] = await self._read([job])
+            if isinstance(looked, Exception):
+                raise looked
+            if looked.lease is not None:
+                return Busy(looked.lease.by, _since_ms(looked))
+            now_ms = self._now_ms()
+            if looked.state is None or looked.state.begun is not None or not plan.is_of(job, looked.state):
+                await self._mended(job, looked, now_ms)
+                continue
+            entry = await self._start(job, self._turn(job, looked, plan.Turn(now_ms, looked.state, by_hand=True)))
+            if entry is not None:
+                return entry
+        raise Contended(f"{name} was begun by others again and again; try again")
+
+    async def history(self, name: str, limit: int = 20) -> Sequence[RunEntry]:
+        """The last runs of a job, the newest first. Raises BadValue where there is no such job."""
+        found = await self._keys.history(self._job(name).name).latest(limit)
+        return [one.item for one in found]
+
+    async def list(self) -> Sequence[JobNow]:
+        """Each job as it stands. One round trip."""
+        jobs = [*self._jobs.values()]
+        looks, lasts = await asyncio.gather(
+            self._read(jobs), self._keys.run(*(self._keys.history(job.name).latest(1) for job in jobs))
+        )
+        return [self._as_it_stands(*one) for one in zip(jobs, looks, lasts, strict=True)]
+
+    def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: Any) -> JobNow:
+        if isinstance(looked, Exception):
+            raise looked
+        state = looked.state
+        if state is None or not plan.is_of(job, state):
+            state = plan.first_state(job, self._now_ms())
+        return JobNow(
+            job,
+            plan.wakes_at_ms(state),
+            None if looked.lease is None else Busy(looked.lease.by, _since_ms(looked)),
+            last[0].item if last else None,
+            state.failures,
+        )
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    async def _look(self) -> float:
+        """See what is due, and begin it; how many seconds there is nothing more to do. One read."""
+        longest_ms = self._look_every_ms
+        try:
+            jobs = [*self._jobs.values()]
+            wakes_ms = [
+                await self._attended(*one) for one in zip(jobs, await self._read(jobs, touch=True), strict=True)
+            ]
+        except Exception as error:
+            self._away += 1
+            if self._away == 1:
+                known = isinstance(error, KeysteadError)
+                said = error if known else type(error).__name__
+                _log.warning("the schedule waits for its store: %s", said, exc_info=None if known else error)
+            pause_ms = min(_FIRST_TRY_MS << min(self._away - 1, 10), longest_ms)
+        else:
+            if self._away:
+                _log.info("the schedule goes on: its store is back")
+            self._away = 0
+            pause_ms = max(0, min([longest_ms, *(wake_ms - self._now_ms() for wake_ms in wakes_ms)]))
+        spread = random.random()  # noqa: S311 - spreads processes apart
+        if pause_ms == longest_ms:
+            return pause_ms * (1 - spread / 4) / 1000
+        return (pause_ms + spread * _SPREAD_MS) / 1000
+
+    async def _read(self, jobs: Sequence[Job], *, touch: bool = False) -> Sequence[_Looked | Exception]:
+        """What the store says of each job; an error in the place of one that is unreadable. One round trip."""
+        commands: list[Command] = []
+        for job in jobs:
+            lease = self._keys.lease(job.name).key
+            commands += [("GET", self._keys.job(job.name).key), ("GET", lease), ("PTTL", lease)]
+        # A job whose moments are years apart must not be forgotten between them.
+        touched = [*self._touches(jobs)] if touch else []
+        try:
+            replies = await self._store.run([*commands, *touched])
+        except CommandError as error:
+            if error.replies is None:
+                raise
+            replies = error.replies
+        return [self._looked(job, *replies[3 * place : 3 * place + 3]) for place, job in enumerate(jobs)]
+
+    def _touches(self, jobs: Sequence[Job]) -> Iterable[Command]:
+        now_ms = self._now_ms()
+        for job in jobs:
+            if now_ms - self._touched_ms.get(job.name, -_DAY_MS) >= _DAY_MS:
+                self._touched_ms[job.name] = now_ms
+                for key in (self._keys.job(job.name), self._keys.history(job.name)):
+                    yield ("PEXPIRE", key.key, key.bound.family.lifetime.ms)
+
+    def _looked(self, job: Job, raw: Reply, raw_lease: Reply, left_ms: Reply) -> _Looked | Exception:
+        for reply in (raw, raw_lease, left_ms):
+            if isinstance(reply, Exception):
+                return reply
+        state, lease = self._keys.job(job.name), self._keys.lease(job.name)
+        try:
+            return _Looked(
+                state.bound.family.value_of(raw, state.key, None),
+                raw,
+                lease.bound.family.value_of(raw_lease, lease.key, None),
+                left_ms,
+            )
+        except KeysteadError as error:
+            return error
+
+    async def _attended(self, job: Job, looked: _Looked | Exception) -> int:
+        """Begin the job if it is due; when there may be something to do next."""
+        now_ms = self._now_ms()
+        later_ms = now_ms + self._look_every_ms
+        if isinstance(looked, Exception):
+            if job.name not in self._complained:
+                self._complained.add(job.name)
+                _log.error("%s is not run, because its state cannot be read: %s", job.name, looked)
+            return later_ms
+        self._complained.discard(job.name)
+        since_ms = self._looked_ms.get(job.name, now_ms)
+        self._looked_ms[job.name] = now_ms
+        if job.name in self._turns:
+            return later_ms
+        state = looked.state
+        if looked.lease is not None:
+            if looked.lease.by != self.by or state is None:
+                return now_ms + max(0, looked.lease_left_ms)
+            # It was taken here, and the answer to that was lost on the way.
+            self._start(job, self._carried_out(job, self._claim(job, state, now_ms + looked.lease_left_ms)))
+            return later_ms
+        if state is None or state.begun is not None or not plan.is_of(job, state):
+            await self._mended(job, looked, since_ms)
+            return now_ms
+        due = plan.turn(job, state, now_ms)
+        if isinstance(due, JobState):
+            await self._rewritten(job, looked, due)
+            return now_ms
+        if due is None:
+            return plan.wakes_at_ms(state)
+        self._start(job, self._turn(job, looked, due))
+        return later_ms
+
+    async def _mended(self, job: Job, looked: _Looked, since_ms: int) -> None:
+        """Give a job a state to plan with: a first one, one without a run that was lost, one of its new cron text.
+
+        `since_ms` is when this schedule last looked. While two programs with different texts run side by side, each
+        finds the text of the other there, and must not lose a moment of its own that came in between.
+        """
+        state, now_ms = looked.state, self._now_ms()
+        if state is None:
+            await self._rewritten(job, looked, plan.first_state(job, now_ms))
+        elif state.begun is not None:
+            entry = plan.lost_entry(state.begun, now_ms)
+            _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
+            ended = plan.ended_state(job, state, "lost", now_ms)
+            await self._rewritten(job, looked, ended, *self._keys.history(job.name).append(entry).in_batch())
+        else:
+            await self._rewritten(job, looked, plan.changed_state(job, state, since_ms))
+
+    async def _rewritten(self, job: Job, looked: _Looked, state: JobState, *more: Step) -> bool:
+        """Write the state of a job that nobody runs, unless somebody else was faster."""
+        key = self._keys.job(job.name)
+        steps: list[Step] = [holds(key.key, looked.raw), absent(self._keys.lease(job.name).key)]
+        return bool(await self._store.atomically([*steps, *key.set(state).in_batch(), *more]))
+
+    # --- a run ---------------------------------------------------------------------------------------------
+
+    def _start(self, job: Job, turn: Any) -> asyncio.Task[RunEntry | None]:
+        task: asyncio.Task[RunEntry | None] = asyncio.create_task(turn, name=f"keystead job {job.name}")
+        self._turns[job.name] = task
+
+        def ended(_: object) -> None:
+            if self._turns.get(job.name) is task:
+                del self._turns[job.name]
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _turn(self, job: Job, looked: _Looked, turn: plan.Turn) -> RunEntry | None:
+        """Claim a run and make it. None: another process was faster, or the store does not answer."""
+        now_ms = self._now_ms()
+        claim = self._claim(job, plan.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
+        lease = self._keys.lease(job.name).key
+        try:
+            # Of all who read the same state one gets through: it changes the state, and the lease is there then.
+            claimed = await self._store.atomically(
+                [
+                    holds(self._keys.job(job.name).key, looked.raw),
+                    required(("SET", lease, claim.raw, "PX", job.lease_ms, "NX")),
+                    *self._keys.job(job.name).set(claim.state).in_batch(),
+                ]
+            )
+        except StoreError as error:
+            if turn.by_hand:
+                raise
+            # The next look says whether it took effect after all.
+            _log.warning("%s cannot begin: %s", job.name, error)
+            return None
+        except asyncio.CancelledError:
+            with suppress(StoreError):
+                await self._store.atomically([holds(lease, claim.raw), ("DEL", lease)])
+            raise
+        if not claimed:
+            self._woken.set()
+            return None
+        return await self._carried_out(job, claim)
+
+    def _claim(self, job: Job, state: JobState, good_until_ms: int) -> _Claim:
+        key = self._keys.lease(job.name)
+        raw = key.bound.family.codec.encode(Lease(by=self.by, number=state.number), key.key)
+        return _Claim(state, raw, good_until_ms)
+
+    async def _carried_out(self, job: Job, claim: _Claim) -> RunEntry | None:
+        """Run the job while its lease is renewed, and write down how it went."""
+        begun = claim.state.begun
+        if begun is None:  # pragma: no cover - a lease is taken and a run begun in one step
+            return None
+        run = Run(job.name, begun.due_ms, begun.number, now_ms=self._now_ms)
+        work = asyncio.create_task(_worked(job, run), name=f"keystead job {job.name}, run {run.number}")
+        keeping = asyncio.create_task(self._kept(job, claim))
+        stopping = False
+        try:
+            try:
+                await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                stopping = True
+            cut_off = not work.done()
+            if cut_off:
+                work.cancel()
+                await asyncio.wait({work})
+            if cut_off and not stopping:
+                _log.error("%s: run %d lost its lease and was cancelled", job.name, run.number)
+                entry = plan.lost_entry(begun, self._now_ms())
+            else:
+                entry = await self._recorded(job, claim, run, _ending(work, cut_off), insist=not stopping)
+        finally:
+            work.cancel()
+            keeping.cancel()
+            await asyncio.gather(work, keeping, return_exceptions=True)
+        self._on_run(job.name, entry.outcome)
+        self._woken.set()
+        if stopping:
+            raise asyncio.CancelledError
+        return entry
+
+    async def _kept(self, job: Job, claim: _Claim) -> None:
+        """Renew the lease again and again; ends when it is lost."""
+        lease, good_until_ms = self._keys.lease(job.name).key, claim.good_until_ms
+        while True:
+            pause_ms = min(job.lease_ms // _RENEWALS, max(0, good_until_ms - self._now_ms()))
+            await self._wait(pause_ms / 1000)
+            asked_ms = self._now_ms()
+            try:
+                # The value says whose lease it is, so nobody renews that of another.
+                renewal: list[Step] = [holds(lease, claim.raw), required(("PEXPIRE", lease, job.lease_ms))]
+                if not await self._store.atomically(renewal):
+                    return
+                good_until_ms = asked_ms + job.lease_ms
+            except StoreError as error:
+                _log.warning("%s: its lease was not renewed: %s", job.name, error)
+                if self._now_ms() >= good_until_ms:
+                    return
+
+    async def _recorded(
+        self,
+        job: Job,
+        claim: _Claim,
+        run: Run,
+        ending: _Ending,
+        *,
+        insist: bool,
+    ) -> RunEntry:
+        """Write how the run went, and give the lease back: one atomic step, which only the holder can make.
+
+        While the store is away it is tried again, unless the schedule is being stopped.
+        """
+        begun, now_ms = claim.state.begun, self._now_ms()
+        if begun is None:  # pragma: no cover - as above
+            raise AssertionError("only a run that has begun ends")
+        entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
+        state = plan.ended_state(job, claim.state, ending.outcome, now_ms, run.again_ms)
+        lease = self._keys.lease(job.name).key
+        steps: list[Step] = [
+            holds(lease, claim.raw),
+            *self._keys.job(job.name).set(state).in_batch(),
+            *self._keys.history(job.name).append(entry).in_batch(),
+            ("DEL", lease),
+        ]
+        pause_ms, tried = _FIRST_TRY_MS, False
+        while True:
+            try:
+                if await self._store.atomically(steps):
+                    break
+            except StoreError as away:
+                _log.warning("%s: how run %d went cannot be recorded: %s", job.name, run.number, away)
+                if not insist:
+                    return plan.lost_entry(begun, now_ms)
+                tried = True
+                await self._wait(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, self._look_every_ms)
+                continue
+            if tried:
+                # An answer was lost, or the lease meanwhile: what the store says of this run is what counts.
+                break
+            _log.error("%s: run %d ended after it had lost its lease; nothing was recorded", job.name, run.number)
+            return plan.lost_entry(begun, now_ms)
+        return entry
+
+    # --- stopping ------------------------------------------------------------------------------------------
+
+    async def _end_turns(self) -> None:
+        """Wait for what runs, for a while; then cancel it."""
+        if self._turns:
+            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns.values()}))
+        for task in self._turns.values():
+            task.cancel()
+        if self._turns:
+            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns.values()}))
+        for name in self._turns:
+            # Its lease must end by itself: it would be run twice at once.
+            _log.error("%s goes on although it was cancelled; another process runs it when its lease is over", name)
+
+    async def _first_of(self, seconds: float, other: Awaitable[Any]) -> None:
+        tasks = {asyncio.ensure_future(self._wait(seconds)), asyncio.ensure_future(other)}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _job(self, name: str) -> Job:
+        if name not in self._jobs:
+            raise BadValue(f"there is no job {name!r}; there are: {', '.join(self._jobs) or 'none'}")
+        return self._jobs[name]
+
+    def _now_ms(self) -> int:
+        return self._keys.now_ms()
+
+
+async def _worked(job: Job, run: Run) -> _Ending:
+    """How the job went. Whatever it raises is a failure, except that it was cancelled."""
+    try:
+        return _Ending("done", checked_result(job.name, await job.run(run)))
+    except Exception as error:
+        _log.exception("%s: run %d failed", job.name, run.number)
+        # The text of a foreign error may hold anything, a secret, too. The log has all of it.
+        said = shortened(str(error)) if isinstance(error, KeysteadError) else type(error).__name__
+        return _Ending("failed", error=said)
+
+
+def _ending(work: asyncio.Task[_Ending], cut_off: bool) -> _Ending:
+    if cut_off:
+        return _Ending("stopped")
+    # Nobody here cancelled it, so the job did that to itself.
+    return _Ending("failed", error="CancelledError") if work.cancelled() else work.result()
+
+
+def _since_ms(looked: _Looked) -> int | None:
+    return looked.state.begun.began_ms if looked.state is not None and looked.state.begun is not None else None
+
+
+def _by_name(jobs: Iterable[Job]) -> dict[str, Job]:
+    found: dict[str, Job] = {}
+    for job in jobs:
+        if job.name in found:
+            raise BadDeclaration(f"two jobs are called {job.name}; give one of them another name")
+        found[job.name] = job
+    return found
