@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
@@ -29,14 +29,19 @@ from keystead.kits.sharing.service import (
     open_sharing,
     told,
 )
+from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
 from keystead.kits.visit import NO_STORE, Visit
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.digest import same
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
+from keystead.schema.lifetime import duration_ms, in_words
 from keystead.schema.times import moment
 
 _UPLOAD: Final = "/api/receive/upload"
+_DOWNLOAD: Final = "/api/receive/download"
+_MESSAGE_MAX: Final = 500
+_LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
 _UPLOAD_S: Final = 3600
 _CLEANUP_S: Final = 20  # a request may take 30 s
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
@@ -350,7 +355,7 @@ def router() -> APIRouter:
         summary="Where a link leads, with a password",
         openapi_extra=_RESOLVE_BODY,
     )
-    add("/api/receive/download", _download, methods=["GET"], summary="The file of a ticket", response_class=Response)
+    add(_DOWNLOAD, _download, methods=["GET"], summary="The file of a ticket", response_class=Response)
     add(
         "/api/receive/edge-resolve",
         _edge,
@@ -389,34 +394,67 @@ def router() -> APIRouter:
 
 async def _receive_page(visit: Visiting, t: TokenQuery = None, key: TokenQuery = None) -> Response:
     """What a receiver opens. It looks, and uses nothing up: the button does."""
-    token = t or key
-    return await _show(visit, token)
+    return await _show(visit, _token_in(t or key))
+
+
+def _token_in(text: str | None) -> str | None:
+    """The token that is in a link, where somebody has pasted the whole of it; any other text as it is."""
+    parts = urlsplit(text.strip(), allow_fragments=False) if text and "?" in text else None
+    asked = {} if parts is None else parse_qs(parts.query, max_num_fields=50)
+    return next((asked[name][0] for name in ("t", "key") if name in asked), text and text.strip())
 
 
 async def _show(visit: SharingVisit, token: str | None, refusal: Refusal | None = None) -> Response:
     """The page of a link, or the page that says why there is none; with a refusal, what went wrong with the form."""
+    asks_again = refusal is not None and refusal.code in ("PASSWORD_WRONG", "PASSWORD_REQUIRED")
+    if refusal is not None and not asks_again:
+        return _refused(visit, token, refusal)
     try:
         async with _refusals():
             await visit.count("page")
             shown = await visit.sharing.look(token)
     except Refusal as refused:
-        refusal = refused if refusal is None or refusal.code in ("PASSWORD_WRONG", "PASSWORD_REQUIRED") else refusal
-        return visit.page("sharing/refused.html", status=refusal.status, code=refusal.code, sentence=refusal.sentence)
-    if refusal is not None and refusal.code not in ("PASSWORD_WRONG", "PASSWORD_REQUIRED", "TOO_MANY_GUESSES"):
-        return visit.page("sharing/refused.html", status=refusal.status, code=refusal.code, sentence=refusal.sentence)
+        return _refused(visit, token, refused)
     if shown.downloads_left == 0:
-        sentence = "this link was used as often as it may be; ask for a new one"
-        return visit.page("sharing/refused.html", status=410, code="USED_UP", sentence=sentence)
+        return _refused(visit, token, Refusal(410, "USED_UP", "this link was used as often as it may be"))
+    now_ms, expires_at = visit.site.now_ms(), moment(shown.expires_ms)
     return visit.page(
         "sharing/receive.html",
         status=200 if refusal is None else refusal.status,
         scripts=True,
         token=token,
         shown=shown,
-        expires_at=moment(shown.expires_ms),
-        now=moment(visit.site.now_ms()),
-        wrong=None if refusal is None else refusal.sentence,
+        size=None if shown.size is None else size_in_words(shown.size),
+        now_ms=now_ms,
+        left=left_in_words(shown.expires_ms - now_ms),
+        expires=moment_in_words(expires_at),
+        expires_at=expires_at,
+        wrong=None if refusal is None else _WRONG[refusal.code],
     )
+
+
+_WRONG: Final = {
+    "PASSWORD_WRONG": "This is not the password. Capitals count, and so do spaces.",
+    "PASSWORD_REQUIRED": "This link asks for a password.",
+}
+
+
+def _refused(visit: SharingVisit, token: str | None, refusal: Refusal) -> Response:
+    """The page that says why a link does not open, and what to do."""
+    exp = refusal.more.get("exp")
+    expired_at = moment(exp) if isinstance(exp, int) else None
+    response = visit.page(
+        "sharing/refused.html",
+        status=refusal.status,
+        scripts=expired_at is not None,
+        token=token,
+        code=refusal.code,
+        sentence=refusal.sentence,
+        expired_at=expired_at,
+        expired=expired_at and moment_in_words(expired_at),
+    )
+    response.headers.update(refusal.headers)
+    return response
 
 
 async def _share_page(visit: Visiting) -> Response:
@@ -424,14 +462,19 @@ async def _share_page(visit: Visiting) -> Response:
     if visit.home is not None:
         return visit.goes_on(visit.home)
     settings = visit.sharing.settings
+    most, max_bytes = settings.max_ttl_ms, size_bytes(settings.max_upload)
+    offered = {settings.ttl_ms, most, *(ms for ms in map(duration_ms, _LIFETIMES) if ms <= most)}
     return visit.page(
         "sharing/share.html",
         scripts=True,
         needs_key=settings.issue_key is not None,
-        max_upload=settings.max_upload,
-        max_upload_bytes=size_bytes(settings.max_upload),
-        ttl_days=settings.ttl_ms // 86_400_000,
-        max_days=settings.max_ttl_ms // 86_400_000,
+        max_upload=size_in_words(max_bytes),
+        max_upload_bytes=max_bytes,
+        message_max=_MESSAGE_MAX,
+        lifetimes=[(ms, in_words(ms)) for ms in sorted(offered)],
+        default_ms=settings.ttl_ms,
+        now_ms=visit.site.now_ms(),
+        upload_url=f"{visit.site.public_url}{_UPLOAD}",
     )
 
 
@@ -511,7 +554,20 @@ async def _resolve_post(visit: Visiting, redirect: Annotated[str | None, Query()
         if not visit.is_form:
             raise
         return await _show(visit, token, refusal)
-    return _led(visit, resolved, 303 if visit.is_form or redirect == "1" else None)
+    if visit.is_form and redirect != "1":
+        return _started(visit, resolved)
+    return _led(visit, resolved, 303 if redirect == "1" else None)
+
+
+def _started(visit: SharingVisit, resolved: Resolved) -> Response:
+    """What the form of the page leads to. The policy of the page lets its form lead to this site only, also by way of a
+    redirect: to a file elsewhere a page of its own goes on, which is no form, and has no such bound.
+    """
+    if resolved.ticket is not None:
+        # Without a host: the page may be open under another name of this site.
+        return visit.goes_on(f"{_DOWNLOAD}?{urlencode({'ticket': resolved.ticket})}")
+    url = resolved.url or ""
+    return visit.page("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
 
 
 def _led(visit: SharingVisit, resolved: Resolved, redirect: int | None) -> Response:
@@ -524,30 +580,34 @@ def _led(visit: SharingVisit, resolved: Resolved, redirect: int | None) -> Respo
 
 async def _download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]) -> Response:
     """The file itself, or the part of it that the header Range asks for."""
-    start, end, is_part = _asked_range(visit.request.headers.get("range"))
+    start, end = _asked_range(visit.request.headers.get("range"))
+    only_of = visit.request.headers.get("if-range")
     async with _refusals():
         await visit.count("download")
-        found = await visit.sharing.download(ticket, start=start, end=end)
+        found = await visit.sharing.download(
+            ticket, start=start, end=end, only_of=None if only_of is None else only_of.strip('"')
+        )
     visit.request.state.time_limit.reschedule(None)
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
     headers = {
         "content-length": str(found.length),
         "accept-ranges": "bytes",
+        "etag": f'"{found.tag}"',
         "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(found.name, safe='')}",
         "content-security-policy": _FILE_POLICY,
         "cache-control": "private, no-store",
     }
-    if is_part:
+    if found.is_part:
         headers["content-range"] = f"bytes {found.start}-{found.start + found.length - 1}/{found.size}"
-    return StreamingResponse(found.body, 206 if is_part else 200, headers, media_type="application/octet-stream")
+    return StreamingResponse(found.body, 206 if found.is_part else 200, headers, media_type="application/octet-stream")
 
 
-def _asked_range(header: str | None) -> tuple[int | None, int | None, bool]:
+def _asked_range(header: str | None) -> tuple[int | None, int | None]:
     """One range of bytes; several, and what is none, count as none, as HTTP allows."""
     found = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (header or "").replace(" ", ""))
     if found is None or not (found[1] or found[2]):
-        return None, None, False
-    return (int(found[1]) if found[1] else None), (int(found[2]) if found[2] else None), True
+        return None, None
+    return (int(found[1]) if found[1] else None), (int(found[2]) if found[2] else None)
 
 
 _EDGE_CODES: Final = {"TOKEN_NOT_FOUND": "NOT_FOUND", "REVOKED": "NOT_FOUND", "TOKEN_REQUIRED": "KEY_REQUIRED"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -67,6 +68,7 @@ class CleanUp:
         keys: SharingKeys,
         blobs: Blobs,
         audit: Audit,
+        refusals: Audit,
         now_ms: Callable[[], int],
         batch: int,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -74,6 +76,7 @@ class CleanUp:
         self._keys = keys
         self._blobs = blobs
         self._audit = audit
+        self._refusals = refusals
         self._now_ms = now_ms
         self._batch = batch
         self._pause = pause
@@ -94,6 +97,8 @@ class CleanUp:
             last = page[-1][1]
             seen = {id for id, score in page if score == last} | (seen if last == low else set())
             low = last
+            # Runs at the same moment go through a page in different orders, so that they share the work.
+            random.shuffle(page)
             for fate in await self._all(page, counts):
                 counts.add(fate)
 
@@ -114,12 +119,11 @@ class CleanUp:
         """Delete one upload that is to be gone by its place in the index."""
         keys = self._keys
         try:
-            meta, retry = await keys.run(keys.meta(id).get(), keys.retry(id).get())
+            meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
         except Unreadable:
             # Nobody can tell its file. The doctor shows the record; the index must not lead here again and again.
             _log.error("the clean-up met a record that cannot be read; `keystead doctor sharing` shows it")
-            await keys.index().remove(id)
-            return "missing meta"
+            return "missing meta" if await keys.index().remove(id) else "done by another"
         if meta is None:
             member = id.encode()
             gone = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
@@ -136,6 +140,13 @@ class CleanUp:
             counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
         return fate
 
+    async def _retry(self, id: str) -> Retry | None:
+        """When its file is to be tried again; a record of that which cannot be read holds nothing up."""
+        try:
+            return await self._keys.retry(id).get()
+        except Unreadable:
+            return None
+
     async def remove(self, id: str, meta: EdgeMeta, retry: Retry | None = None) -> Fate:
         """Delete an upload, its file first."""
         unusable = False
@@ -144,10 +155,12 @@ class CleanUp:
         except BlobUnavailable as error:
             attempts = 1 if retry is None else retry.attempts + 1
             wait_ms = min(_RETRY_MS * 2 ** min(attempts - 1, 16), _RETRY_MAX_MS)
-            await self._keys.run(
-                self._keys.retry(id).set(Retry(attempts=attempts, not_before=moment(self._now_ms() + wait_ms))),
-                self._audit.note("file-kept", who="clean-up", what=id, why="the file cannot be deleted just now"),
-            )
+            keys, later = self._keys, Retry(attempts=attempts, not_before=moment(self._now_ms() + wait_ms))
+            # Only while its record is there: another run may have had more luck.
+            if not await keys.atomically(keys.meta(id).exists().required(), keys.retry(id).set(later)):
+                return "done by another"
+            why = "the file cannot be deleted just now"
+            await self._refusals.note("file-kept", who="clean-up", what=id, why=why)
             _log.warning("a file cannot be deleted, it is tried again: %s", error)
             return "failed"
         except BadArgument:  # no path of ours, so no file of ours

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from keystead.kits.sharing.service.outcomes import SharingRefused
 
 URL_MAX = 2048
 NAME_MAX = 128
 PURPOSE_MAX = 64
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9]) *(?:\..*)?", re.IGNORECASE)  # to some systems
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]")
 _URL = re.compile(r"https://[!-\[\]-~]+", re.IGNORECASE)  # no space, no backslash, nothing but ASCII
 
@@ -34,8 +35,12 @@ def checked_url(url: str, hosts: Sequence[str]) -> str:
         raise _not_allowed()
     if not any(host == allowed or host.endswith(f".{allowed}") for allowed in hosts):
         raise _not_allowed()
-    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "download"]
-    return urlunsplit(("https", host, parts.path or "/", urlencode([*query, ("download", "1")]), ""))
+    # The rest of the query stays as it was written: a host may read it by its bytes.
+    query = [part for part in parts.query.split("&") if part and part.partition("=")[0] != "download"]
+    kept = urlunsplit(("https", host, parts.path or "/", "&".join([*query, "download=1"]), ""))
+    if len(kept) > URL_MAX:
+        raise _not_allowed()
+    return kept
 
 
 def is_host(text: str) -> bool:
@@ -54,12 +59,22 @@ def display_name(name: str | None) -> str:
         return "download.zip"
     if len(text) > NAME_MAX:
         raise SharingRefused("BAD_NAME", f"a file name has at most {NAME_MAX} characters")
-    # Control characters, and what turns the direction of writing: `exe.‮gpj` looks like another kind of file.
-    if any(unicodedata.category(char)[0] == "C" for char in text) or set(text) & set('/\\:*?"<>|') or text[0] == ".":
+    if any(map(_misleads, text)) or set(text) & set('/\\:*?"<>|') or text[0] == "." or text[-1] == ".":
         raise SharingRefused(
-            "BAD_NAME", 'a file name has no path, no control characters and none of : * ? " < > |, and starts with no .'
+            "BAD_NAME",
+            'a file name has no path, no control characters and none of : * ? " < > |, and no . at either end',
         )
+    if _DEVICES.fullmatch(text):
+        raise SharingRefused("BAD_NAME", "some systems take this name for a device; choose another")
     return text if "." in text else f"{text}.zip"
+
+
+def _misleads(char: str) -> bool:
+    """Control characters, ends of lines, and what turns the direction of writing, so that `gpj.exe` ends in `jpg`.
+
+    The two that join letters, or keep them apart, are part of how some languages and many signs are written.
+    """
+    return char not in "\u200c\u200d" and (unicodedata.category(char)[0] == "C" or char in "\u2028\u2029")
 
 
 def file_name(name: str) -> str:

@@ -89,10 +89,15 @@ class Status:
 
 @dataclass(frozen=True)
 class Download:
-    """A file on its way. `start` is where its body begins, `length` how many bytes it has; `size` is the whole file."""
+    """A file on its way. `start` is where its body begins, `length` how many bytes it has; `size` is the whole file.
+
+    `tag` is the same for the same file, and for no other.
+    """
 
     name: str
     size: int
     start: int
     length: int
+    is_part: bool
+    tag: str
     body: AsyncIterator[bytes]

@@ -11,6 +11,7 @@ from keystead.errors import BadDeclaration
 from keystead.kits.sharing.keys import LONGEST
 from keystead.kits.sharing.service.names import is_host
 from keystead.kits.sharing.service.sealed_links import key_bytes
+from keystead.parts.sizes import size_bytes
 from keystead.schema.lifetime import duration_ms
 
 # Requests of one client in a minute, by what they ask for.
@@ -98,6 +99,15 @@ class SharingSettings(BaseModel):
             raise ValueError(str(error)) from None
         if ms > duration_ms(LONGEST):
             raise ValueError(f"the store keeps a link for {LONGEST} at most; write that or less")
+        return given
+
+    @field_validator("max_upload")
+    @classmethod
+    def _is_size(cls, given: str) -> str:
+        try:
+            size_bytes(given)
+        except ValueError:
+            raise ValueError("no size; write 500kB, 100MB or 2GiB") from None
         return given
 
     @field_validator("limits")

@@ -71,7 +71,7 @@ class Sharing:
         self.blobs = blobs
         self.audit, self.refusals = Audit(keys.audit()), Audit(keys.refusals())
         self.limit = FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms)
-        self.clean_up = CleanUp(keys, blobs, self.audit, site.now_ms, settings.cleanup_batch, pause)
+        self.clean_up = CleanUp(keys, blobs, self.audit, self.refusals, site.now_ms, settings.cleanup_batch, pause)
         self._links = links
 
     @property
@@ -181,20 +181,21 @@ class Sharing:
             stopped = await as_one(self.keys, *steps)
             if stopped is None:
                 return Issued(id, sealed, short, owner_key, expires_ms, name, path)
-            taken = path is not None and stopped == 1
-            await self._undo(id, path, taken=taken)
-            if taken:
+            await self._undo(id, path, made=stopped)
+            if path is not None and stopped == 1:
                 raise SharingRefused("PATH_TAKEN", "this file has a link already; end that one first")
         raise SharingRefused("TRY_AGAIN", "no short token was free; try again")
 
-    async def _undo(self, id: str, path: str | None, *, taken: bool) -> None:
-        """Where the steps of a link could not be one, take back those that were made."""
+    async def _undo(self, id: str, path: str | None, *, made: int) -> None:
+        """Where the steps of a link could not be one, take back those that were made, and none of somebody else's."""
         if self.keys.store_of("default").guarantees.atomic == "any keys":
             return
-        if path is not None and not taken:
+        if made > (0 if path is None else 2):
+            await self.keys.link(id).delete()
+        if path is not None and made > 1:
             await self.keys.file(path).delete()
-        await self.keys.link(id).delete()
-        await self.keys.run(self.keys.index().remove(id), self.keys.meta(id).consume())
+        if path is not None and made > 0:
+            await self.keys.run(self.keys.index().remove(id), self.keys.meta(id).consume())
 
     async def _link(self, wanted: Wanted, shown: str, expires_ms: int, *, ready: bool) -> Link:
         most = wanted.max_downloads
@@ -298,9 +299,13 @@ class Sharing:
             theme=link.theme,
         )
 
-    async def download(self, ticket: str, *, start: int | None = None, end: int | None = None) -> Download:
+    async def download(
+        self, ticket: str, *, start: int | None = None, end: int | None = None, only_of: str | None = None
+    ) -> Download:
         """The file of a ticket, or a part of it: from `start` to `end`, both included; without a start, the last `end`
-        bytes. Raises SharingRefused: GONE, or RANGE where there is no such part.
+        bytes. A part is only of the file with the tag `only_of`; of any other comes the whole.
+
+        Raises SharingRefused: GONE, or RANGE where there is no such part.
         """
         gone = SharingRefused("GONE", "this download is over; open the link again")
         found = await self.keys.ticket(digest(ticket)).get() if re.fullmatch(r"[A-Za-z0-9_-]{43}", ticket) else None
@@ -309,12 +314,17 @@ class Sharing:
         size = await self.blobs.size(found.path)
         if size is None:
             raise gone
+        # A path is that of one upload, which never changes: so it tells whether the rest is of the same file.
+        tag = digest(found.path)[:22]
+        if only_of is not None and only_of != tag:
+            start = end = None
         first, last = _range(size, start, end)
         try:
             body = await _begun(self.blobs.read(found.path, first, last + 1))
         except BlobGone:
             raise gone from None
-        return Download(found.name, size, first, last + 1 - first, body)
+        is_part = start is not None or end is not None
+        return Download(found.name, size, first, last + 1 - first, is_part, tag, body)
 
     async def _opened(self, token: str | None) -> Payload:
         """What a token holds, short or sealed; what it leads to is checked again. Raises SharingRefused."""
@@ -358,7 +368,12 @@ class Sharing:
         if not given:
             raise SharingRefused("PASSWORD_REQUIRED", "this link asks for a password")
         # Counted before it is compared, so that many guesses at once are no more than that many.
-        if await self.keys.wrong_passwords(id).increment() > _PASSWORD_TRIES:
+        # And only while the link is there, so that nothing of it is left behind.
+        keys = self.keys
+        done = await keys.atomically(keys.link(id).exists().required(), keys.wrong_passwords(id).increment())
+        if not done:
+            raise _ended()
+        if done.values[1] > _PASSWORD_TRIES:
             raise SharingRefused("TOO_MANY_GUESSES", "too many wrong passwords; wait an hour", retryAfter=3600)
         if not is_password(given) or not await matches(given, kept):
             raise SharingRefused("PASSWORD_WRONG", "this is not the password")
@@ -388,8 +403,8 @@ class Sharing:
             asked.link = id
         stopped = await as_one(
             self.keys,
+            Needed(self.keys.link(id).consume()),  # first: without it neither form of the link opens anything
             self.keys.token(link.short_token).delete(),
-            Needed(self.keys.link(id).consume()),
             self.audit.note("link-ended", who=asked.who, what=id, where=where),
         )
         if stopped is not None:
@@ -480,8 +495,8 @@ def _not_owner() -> SharingRefused:
 
 
 def _moment_ms(given: int | str) -> int | None:
-    if isinstance(given, str) and given.lstrip("-").isdigit():
-        given = int(given) if len(given) < 20 else -1
+    if isinstance(given, str) and re.fullmatch("-?[0-9]{1,19}", given):
+        given = int(given)
     try:
         if isinstance(given, int):
             return deadline_ms(moment(given))
