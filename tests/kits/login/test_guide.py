@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastapi.routing import APIRoute
 
+from keystead.kits import visit
 from keystead.kits.login import KIT, LoginSettings, routes
 from keystead.kits.login.routes import STATUS, router
 from keystead.kits.login.service import LIMITS, refresh

@@ -47,8 +47,8 @@ class Blobs:
 
         The blob is seen when all of it is there, and not before. Of puts of one path at the same moment, one wins, and
         is whole. A stream that is longer than `max_bytes` (BlobTooLarge), that raises, or whose put is cancelled
-        leaves nothing, and what was there before stays. What a process that is killed leaves is not visible, and
-        `delete` removes it (not from S3: docs/blobs.md says what does).
+        leaves nothing, and what was there before stays; cancelled at its very end, it may have taken effect. What a
+        process that is killed leaves is not visible, and `delete` removes it (not from S3; see docs/blobs.md).
         """
         name = self._name(checked(path))
         if type(max_bytes) is not int or max_bytes < 0:

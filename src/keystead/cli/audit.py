@@ -1,0 +1,264 @@
+"""`keystead audit`: who did what, when and from where, of all logs of audit entries together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+import typer
+
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.leave import ASKED_WRONGLY, leave
+from keystead.cli.targets import Json, Stores, Targets, bound, keyspaces, run
+from keystead.errors import BadDeclaration, Unreadable, shown
+from keystead.parts.audit import AuditEntry
+from keystead.schema import Keyspace, Log
+from keystead.schema.belonging import name_of
+from keystead.schema.family import Bound
+from keystead.schema.lifetime import duration_ms
+from keystead.schema.times import deadline_ms, moment
+
+_PAGE: Final = 500
+_LOOK_EVERY_S: Final = 0.5
+_FIND_KEYS_EVERY: Final = 20  # looks: keys of patterns are found by a scan
+_CLOCKS_DIFFER_MS: Final = 3_600_000  # at most, between the store, which makes ids, and whoever wrote an entry
+_COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
+
+Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, as link-issued.")]
+Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only where this is in who did it.")]
+What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only where this is in what it was done to.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Only what is not older: 30m, 1d, 2w.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="How many are shown: the newest.")]
+Follow = Annotated[bool, typer.Option("--follow", metavar=NO_VALUE, help="Go on, and show entries as they come.")]
+
+
+def audit(
+    targets: Targets = None,
+    event: Event = None,
+    who: Who = None,
+    what: What = None,
+    since: Since = None,
+    limit: Limit = 50,
+    follow: Follow = False,
+    store: Stores = None,
+    as_json: Json = False,
+) -> None:
+    """Show who did what, when and from where: the entries of all audit logs, the newest last.
+
+    With [bold]--json[/bold] each entry is a line of JSON. [bold]--follow[/bold] ends with Ctrl-C.
+
+    [bold]Examples[/bold]
+
+      keystead audit
+
+      keystead audit sharing --event link-refused --since 1d
+
+      keystead audit myapp.keys:AppKeys --who user:42 --follow --json
+    """
+    classes = [cls for cls in keyspaces(targets) if any(map(_is_audit, cls.families.values()))]
+    if not classes:
+        leave("none of these keyspaces has a log of audit entries: Log(..., AuditEntry, ...)", ASKED_WRONGLY)
+    wanted = _Wanted(event, who, what, _since_ms(since))
+    shown_as = _Lines() if as_json else _Table()
+
+    async def work() -> int:
+        try:
+            async with bound(classes, store) as bound_keys:
+                trails = _Trails(bound_keys, wanted)
+                shown_as.show(await trails.latest(limit), following=follow)
+                while follow:
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                    shown_as.show(await trails.newer(), following=True)
+        except asyncio.CancelledError:
+            if not follow:
+                raise
+            return 130  # Ctrl-C is how one stops to follow, so nothing is said
+        return 0
+
+    run(work)
+
+
+def _since_ms(since: str | None) -> int:
+    if since is None:
+        return 0
+    try:
+        return time.time_ns() // 1_000_000 - duration_ms(since, "--since")
+    except BadDeclaration as error:
+        leave(str(error), ASKED_WRONGLY)
+
+
+def _is_audit(family: Any) -> bool:
+    return isinstance(family, Log) and family.item.type is AuditEntry
+
+
+# --- what is read ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An entry where it was found; `entry` is None where it cannot be read."""
+
+    at_ms: int
+    id: str
+    key: str
+    family: str
+    entry: AuditEntry | None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    event: str | None
+    who: str | None
+    what: str | None
+    since_ms: int
+
+    def fits(self, found: _Found) -> bool:
+        if found.at_ms < self.since_ms:
+            return False
+        if found.entry is None:  # shown to whoever asks for all, and to nobody who asks for some
+            return (self.event, self.who, self.what) == (None, None, None)
+        return (
+            self.event in (None, found.entry.event)
+            and (self.who or "") in (found.entry.who or "")
+            and (self.what or "") in (found.entry.what or "")
+        )
+
+    def may_fit_before(self, id: str) -> bool:
+        """Whether an entry that was written before the one of this id can be young enough."""
+        return _written_ms(id) + _CLOCKS_DIFFER_MS >= self.since_ms
+
+
+@dataclass
+class _Trail:
+    """One log, and how far it has been shown."""
+
+    bound: Bound[Any]
+    key: str
+    last: str = "0-0"
+
+    async def page(self, name: str, start: str, end: str) -> list[_Found]:
+        """Some entries of the log, as the command of this name gives them."""
+        [entries] = await self.bound.store.run([(name, self.key, start, end, "COUNT", _PAGE)])
+        return [self._found(raw_id.decode(), fields) for raw_id, fields in entries]
+
+    def _found(self, id: str, fields: Any) -> _Found:
+        try:
+            entry = self.bound.family.item_of(fields, self.key, self.bound.ring)
+        except Unreadable:
+            entry = None
+        at_ms = _written_ms(id) if entry is None else deadline_ms(entry.at)
+        return _Found(at_ms, id, self.key, name_of(self.bound.family), entry)
+
+    async def latest(self, wanted: _Wanted, limit: int) -> list[_Found]:
+        """The newest entries that are wanted. What is newer than all of them is shown by the next `newer`."""
+        fitting: list[_Found] = []
+        page = await self.page("XREVRANGE", "+", "-")
+        if page:
+            self.last = page[0].id
+        while page:
+            fitting += filter(wanted.fits, page)
+            oldest = page[-1].id
+            if len(fitting) >= limit or len(page) < _PAGE or not wanted.may_fit_before(oldest):
+                break
+            page = await self.page("XREVRANGE", f"({oldest}", "-")
+        return fitting[:limit]
+
+    async def newer(self, wanted: _Wanted) -> list[_Found]:
+        fitting: list[_Found] = []
+        while page := await self.page("XRANGE", f"({self.last}", "+"):
+            self.last = page[-1].id
+            fitting += filter(wanted.fits, page)
+        return fitting
+
+
+@dataclass
+class _Trails:
+    """All logs of audit entries in these keyspaces."""
+
+    keys: Sequence[Keyspace]
+    wanted: _Wanted
+    _known: dict[str, _Trail] = field(default_factory=dict)
+    _looks: int = 0
+
+    async def latest(self, limit: int) -> list[_Found]:
+        """The newest entries of all, the newest last."""
+        await self._find()
+        return (await self._merged(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
+
+    async def newer(self) -> list[_Found]:
+        """What has come since."""
+        self._looks += 1
+        if self._looks % _FIND_KEYS_EVERY == 0:
+            await self._find()
+        return await self._merged(lambda trail: trail.newer(self.wanted))
+
+    async def _merged(self, read: Callable[[_Trail], Awaitable[list[_Found]]]) -> list[_Found]:
+        pages = await asyncio.gather(*map(read, self._known.values()))
+        found = [one for page in pages for one in page]
+        found.sort(key=lambda one: (one.at_ms, _order(one.id)))
+        return found
+
+    async def _find(self) -> None:
+        for bound_family in [one for keys in self.keys for one in keys.bounds() if _is_audit(one.family)]:
+            if not bound_family.family.pattern.names:
+                self._know(bound_family, bound_family())
+                continue
+            async for key in bound_family.scan():
+                self._know(bound_family, key)
+
+    def _know(self, bound_family: Bound[Any], key: Any) -> None:
+        self._known.setdefault(f"{id(bound_family.store)} {key.key}", _Trail(bound_family, key.key))
+
+
+def _written_ms(id: str) -> int:
+    return _order(id)[0]
+
+
+def _order(id: str) -> tuple[int, int]:
+    ms, _, number = id.partition("-")
+    return int(ms), int(number)
+
+
+# --- what is shown -----------------------------------------------------------------------------------------
+
+
+class _Lines:
+    """JSON, an entry a line."""
+
+    def show(self, found: Iterable[_Found], *, following: bool) -> None:
+        for one in found:
+            place = {"family": one.family, "key": one.key, "id": one.id}
+            entry = {"unreadable": True} if one.entry is None else one.entry.model_dump(mode="json")
+            typer.echo(json.dumps({**entry, **place}, ensure_ascii=False))
+
+
+class _Table:
+    """Columns for people, as wide as what is shown first; what comes later moves none but its own."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def show(self, found: Sequence[_Found], *, following: bool) -> None:
+        rows = [_row(one) for one in found]
+        if not self._widths:
+            if not rows and not following:
+                typer.echo("there are no such entries")
+                return
+            self._widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+            rows.insert(0, _COLUMNS)
+        for row in rows:
+            cells = (text.ljust(width) for text, width in zip(row, self._widths, strict=True))
+            typer.echo("  ".join(cells).rstrip())
+
+
+def _row(found: _Found) -> tuple[str, ...]:
+    when = f"{moment(found.at_ms):%Y-%m-%d %H:%M:%S}"
+    if found.entry is None:
+        return (when, "(unreadable)", "", shown(found.key), "", "keystead doctor says more")
+    entry = found.entry
+    # Whoever writes to the log by other means may have put there what a terminal obeys.
+    return (when, *(shown(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))

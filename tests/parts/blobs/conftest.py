@@ -1,0 +1,37 @@
+"""Blobs in every place: a folder, memory, and a real server that speaks S3."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from keystead.parts.blobs import Blobs, open_blobs
+from keystead.testing.servers import S3Server
+from tests.parts.blobs.streams import on_server
+from tests.real_servers import s3_server
+
+__all__ = ["s3_server"]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "files"
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def blobs(request: pytest.FixtureRequest, folder: Path) -> Blobs:
+    """Blobs of a place that is empty."""
+    match request.param:
+        case "folder":
+            return open_blobs(folder)
+        case "memory":
+            return open_blobs("memory://")
+    return request.getfixturevalue("in_s3")  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def in_s3(s3_server: S3Server) -> Blobs:
+    """A prefix of its own in the bucket, with characters that a URL writes otherwise."""
+    return on_server(s3_server, f"/of test {next(_numbers)} ü")
