@@ -28,6 +28,7 @@ class Subject(StrEnum):
     schema = "schema"
     doctor = "doctor"
     sessions = "sessions"
+    backup = "backup"
     all = "all"
 
 
@@ -73,6 +74,12 @@ async def _sessions(folder: Path, progress: Progress, quick: bool, keys: int | N
     return await on_web_sessions.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _backup(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_backup
+
+    return await on_backup.run(folder, progress, quick=quick, keys=keys)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -82,6 +89,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.schema: _schema,
     Subject.doctor: _doctor,
     Subject.sessions: _sessions,
+    Subject.backup: _backup,
 }
 
 
@@ -95,7 +103,7 @@ def main(
     ] = False,
     keys: Annotated[
         int | None,
-        typer.Option(min=2_000, help="How many keys the doctor is given.", show_default="1,000,000"),
+        typer.Option(min=2_000, help="How many keys the doctor and a backup are given.", show_default="1,000,000"),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
     json: Annotated[
@@ -114,6 +122,7 @@ def main(
     schema: what typed keys cost over the same raw commands, on Redis and on SQLite.
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
     sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
+    backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.

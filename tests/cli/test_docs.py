@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keystead.kits import KITS
+from keystead.cli.targets import NAMED
 from tests.serving import environment, keystead_command
 
 PROGRAM = '''
@@ -136,9 +136,9 @@ def test_what_was_written_can_be_told_to_programs(folder: Path) -> None:
     assert told == {"files": names, "changed": names, "left_over": []}
 
 
-def test_without_a_name_the_kits_are_meant(folder: Path) -> None:
+def test_without_a_name_the_kits_and_the_servers_own_keyspaces_are_meant(folder: Path) -> None:
     printed(docs(folder, "--out", "keys"))
-    assert files(folder / "keys") == sorted([*(f"{kit}.md" for kit in KITS), "README.md"])
+    assert files(folder / "keys") == sorted([*(f"{kit}.md" for kit in NAMED), "README.md"])
     assert printed(docs(folder, "login")) == (folder / "keys" / "login.md").read_text()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keystead.kits import KITS
+from keystead.cli.targets import NAMED
 from tests.serving import environment, keystead_command
 
 PROGRAM = '''
@@ -92,8 +92,8 @@ def test_a_file_is_written_with_its_folder_and_only_if_it_changes(folder: Path) 
 
 
 @pytest.mark.parametrize("form", ["json-schema", "typescript"])
-def test_without_a_name_the_kits_are_meant(folder: Path, form: str) -> None:
-    assert printed(export(folder, "--format", form)) == printed(export(folder, *KITS, "--format", form))
+def test_without_a_name_the_kits_and_the_servers_own_keyspaces_are_meant(folder: Path, form: str) -> None:
+    assert printed(export(folder, "--format", form)) == printed(export(folder, *NAMED, "--format", form))
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(folder: Path) -> None:

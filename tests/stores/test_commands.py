@@ -135,7 +135,7 @@ def test_amounts_are_read_from_one_key_and_what_else_reads_one_tells_no_amount()
     reads = {name for name, spec in TABLE.items() if not spec.writes and spec.keys == 1}
     assert reads - set(AMOUNTS) == {
         *("TYPE", "HMGET", "HGETALL", "SMEMBERS", "ZMSCORE", "ZRANGE", "LRANGE", "XRANGE", "XREVRANGE"),  # no number
-        *("PTTL", "ZRANK", "ZREVRANK"),  # one whose -1, or nil, is not less than 1
+        *("PTTL", "PEXPIRETIME", "ZRANK", "ZREVRANK"),  # one whose -1, or nil, is not less than 1
     }
     assert set(AMOUNTS) < reads
 

@@ -13,7 +13,22 @@ from keystead.cli.flags import NO_VALUE, Command, Group
 __all__ = ["main"]
 
 # One module a command, which has a function or a group of its name.
-COMMANDS: Final = ("serve", "check", "doctor", "docs", "export", "show", "delete", "erase", "sessions", "secrets")
+COMMANDS: Final = (
+    "serve",
+    "check",
+    "doctor",
+    "docs",
+    "export",
+    "show",
+    "delete",
+    "erase",
+    "sessions",
+    "jobs",
+    "audit",
+    "secrets",
+    "backup",
+    "restore",
+)
 
 app = typer.Typer(
     name="keystead",

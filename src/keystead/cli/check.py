@@ -13,9 +13,8 @@ from rich.text import Text
 
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import FAILED
-from keystead.cli.targets import Json, Targets, keyspaces, opened, place_of, run
+from keystead.cli.targets import NAMED, Json, Targets, keyspaces, opened, place_of, run
 from keystead.errors import BadDeclaration
-from keystead.kits import KITS
 from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
 from keystead.schema.finding import CODES, Finding
@@ -65,7 +64,7 @@ def _declared(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list
     """
     found: dict[type[Keyspace], None] = {}
     findings: dict[Finding, None] = {}
-    for target in targets or KITS:
+    for target in targets or NAMED:
         try:
             found.update(dict.fromkeys(keyspaces([target])))
         except BadDeclaration as error:

@@ -14,8 +14,7 @@ import typer
 from keystead.cli import files
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
-from keystead.cli.targets import Json, Targets, keyspaces, run
-from keystead.kits import KITS
+from keystead.cli.targets import NAMED, Json, Targets, keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
 
@@ -97,7 +96,7 @@ def _print(found: Sequence[type[Keyspace]], form: Form, as_json: bool) -> None:
     elif len(found) == 1:
         typer.echo(_WRITERS[form].page(found[0]), nl=False)
     else:
-        names = ", ".join(_kit(one) or _place(one) for one in found)
+        names = ", ".join(_named(one) or _place(one) for one in found)
         leave(f"one document is printed at a time: name one of {names}, or write --out FOLDER", ASKED_WRONGLY)
 
 
@@ -120,13 +119,13 @@ def _files(found: Sequence[type[Keyspace]], form: Form, out: Path) -> dict[Path,
 
 def _stem(keyspace: type[Keyspace]) -> str:
     """The name of a kit, or that of the class: `AppKeys` -> `app-keys`."""
-    return _kit(keyspace) or "-".join(in_words(keyspace.__name__).lower().split())
+    return _named(keyspace) or "-".join(in_words(keyspace.__name__).lower().split())
 
 
-def _kit(keyspace: type[Keyspace]) -> str | None:
-    """The kit whose only keyspace this is."""
-    kit = next((name for name, module in KITS.items() if module == keyspace.__module__), None)
-    return kit if kit and keyspaces([kit]) == [keyspace] else None
+def _named(keyspace: type[Keyspace]) -> str | None:
+    """The name of the kit, or of the server's own, whose only keyspace this is."""
+    name = next((name for name, module in NAMED.items() if module == keyspace.__module__), None)
+    return name if name and keyspaces([name]) == [keyspace] else None
 
 
 def _place(keyspace: type[Keyspace]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 from urllib.parse import unquote
 
 import typer
@@ -19,14 +19,18 @@ from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra,
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
 from keystead.server import Settings
+from keystead.server.keyspaces import OWN
 from keystead.server.settings import WrongSettings
 from keystead.server.working_directory import find_modules_here
 from keystead.stores import Store
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
-(login), or kits for all of them. [dim]\\[default: all kits][/dim]"""
+(login), or kits for all of them and the server's own. [dim]\\[default: kits][/dim]"""
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
+
+# The module that declares each keyspace that has a name of its own.
+NAMED: Final = {**KITS, **OWN}
 
 Targets = Annotated[list[str] | None, typer.Argument(metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
 Keys = Annotated[list[str] | None, typer.Option("--keys", metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
@@ -35,7 +39,7 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for 
 
 
 def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
-    """The keyspaces of these names; without names, those of all kits.
+    """The keyspaces of these names; without names, those of all kits and of the server itself.
 
     Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none, or where
     importing its module fails for another reason.
@@ -47,14 +51,14 @@ def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
 
 
 def _named(targets: Sequence[str] | None) -> list[str]:
-    """The targets; `kits` stands for all of them."""
-    return [name for target in targets or ["kits"] for name in (KITS if target == "kits" else [target])]
+    """The targets; `kits` stands for all of them, and for what the server writes besides."""
+    return [name for target in targets or ["kits"] for name in (NAMED if target == "kits" else [target])]
 
 
 def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     module_name, _, class_name = target.partition(":")
-    if module_name in KITS:
-        module_name = KITS[module_name]
+    if module_name in NAMED:
+        module_name = NAMED[module_name]
     else:
         find_modules_here()
     if not all(part.isidentifier() for part in module_name.split(".")):
@@ -151,7 +155,7 @@ async def opened(stores: Sequence[str] | None) -> AsyncIterator[dict[str, Store]
         yield {role: by_url[url] for role, url in urls.items()}
 
 
-def _refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
     """Who looks at what is there has mistyped a file that is not, or a role that no family has."""
     urls = store_urls(stores)
     for url in urls.values():
@@ -169,7 +173,7 @@ async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None)
 
     They are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as the server opens them.
     """
-    _refuse_missing(stores, classes)
+    refuse_missing(stores, classes)
     ring = Settings(store=store_urls(stores)["default"]).ring
     async with opened(stores) as by_role:
         others: dict[str, Any] = {role: store for role, store in by_role.items() if role != "default"}

@@ -47,7 +47,7 @@ class FixedWindow:
         window, into_ms = divmod(self._now_ms(), _WINDOW_MS)
         client = sha256(_network(address).encode()).hexdigest()[:16]
         if await self._counters(name, window, client).increment() > limit:
-            raise LimitReached(max(1, (_WINDOW_MS - into_ms) // 1000))
+            raise LimitReached(-((into_ms - _WINDOW_MS) // 1000))
 
 
 def _network(address: str) -> str:

@@ -639,6 +639,14 @@ TABLE: dict[str, Spec] = {
             ),
             ("PERSIST key", "1 where a lifetime was taken off", WRITE, 1, 1, 1),
             ("PTTL key", "milliseconds left; -1 for no lifetime, -2 for no key", READ, 1, 1, 1),
+            (
+                "PEXPIRETIME key",
+                "its deadline, in milliseconds since 1970; -1 for no lifetime, -2 for no key",
+                READ,
+                1,
+                1,
+                1,
+            ),
             ("TYPE key", "string, hash, set, zset, list, stream or none", READ, 1, 1, 1),
         ),
         *_rows(

@@ -178,6 +178,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
     "PEXPIREAT": words(keys_for(None), st.one_of(TENS_MS.map(lambda ms: After(ms, 1)), st.just(1)), CONDITION),
     "PERSIST": words(keys_for(None)),
     "PTTL": words(keys_for(None)),
+    "PEXPIRETIME": words(keys_for(None)),
     "TYPE": words(keys_for(None)),
     "HSET": words(keys_for("hash"), several(FIELD)),
     "HSETNX": words(keys_for("hash"), MEMBER, VALUES),
@@ -299,6 +300,8 @@ def told(command: Sequence[Part] | Step, reply: Any) -> Any:
             return told(inner, reply)
     if command[0] == "PTTL" and isinstance(reply, int) and reply >= 0:
         return _rounded(reply)
+    if command[0] == "PEXPIRETIME" and isinstance(reply, int) and reply >= 0:
+        return "a deadline"  # by a clock of its own; PTTL tells whether it is the right one
     return shown(reply)
 
 

@@ -350,7 +350,7 @@ def router() -> APIRouter:
         _resolve_post,
         methods=["POST"],
         response_model=ResolvedAnswer,
-        responses={303: {"description": "To the file, for a form and with redirect=1."}},
+        responses={303: {"description": "To the file: for a form, where it is kept here; else with redirect=1."}},
         operation_id="resolve_with_password",
         summary="Where a link leads, with a password",
         openapi_extra=_RESOLVE_BODY,
@@ -399,9 +399,13 @@ async def _receive_page(visit: Visiting, t: TokenQuery = None, key: TokenQuery =
 
 def _token_in(text: str | None) -> str | None:
     """The token that is in a link, where somebody has pasted the whole of it; any other text as it is."""
-    parts = urlsplit(text.strip(), allow_fragments=False) if text and "?" in text else None
-    asked = {} if parts is None else parse_qs(parts.query, max_num_fields=50)
-    return next((asked[name][0] for name in ("t", "key") if name in asked), text and text.strip())
+    if not text or "?" not in text:
+        return text and text.strip()
+    try:
+        asked = parse_qs(text.strip().partition("?")[2].partition("#")[0], max_num_fields=50)
+    except ValueError:  # too many fields
+        return text
+    return next((asked[name][0] for name in ("t", "key") if name in asked), text)
 
 
 async def _show(visit: SharingVisit, token: str | None, refusal: Refusal | None = None) -> Response:

@@ -29,6 +29,7 @@ _FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again;
 _SPREAD_MS: Final = 100  # so that not all processes ask at the very same moment
 _RENEWALS: Final = 3  # in the time of a lease
 _ATTEMPTS: Final = 20
+_NO_DEADLINE: Final = -1  # what PTTL replies then
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ class Schedule:
         spread = random.random()  # noqa: S311 - spreads processes apart
         if pause_ms == longest_ms:
             return pause_ms * (1 - spread / 4) / 1000
-        return (pause_ms + spread * _SPREAD_MS) / 1000
+        return (pause_ms + spread * _SPREAD_MS) / 1000 if pause_ms else 0
 
     async def _read(self, jobs: Sequence[Job], *, touch: bool = False) -> Sequence[_Looked | Exception]:
         """What the store says of each job; an error in the place of one that is unreadable. One round trip."""
@@ -291,7 +292,8 @@ class Schedule:
         state = looked.state
         if looked.lease is not None:
             if looked.lease.by != self.by or state is None:
-                return now_ms + max(0, looked.lease_left_ms)
+                forgotten = looked.lease_left_ms == _NO_DEADLINE
+                return later_ms if forgotten else now_ms + max(0, looked.lease_left_ms)
             # It was taken here, and the answer to that was lost on the way.
             self._start(job, self._carried_out(job, self._claim(job, state, now_ms + looked.lease_left_ms)))
             return later_ms

@@ -59,6 +59,13 @@ def pttl(tables: Tables, call: Call) -> Reply:
     return -1 if row.expires_at is None else row.expires_at - tables.now_ms
 
 
+def pexpiretime(tables: Tables, call: Call) -> Reply:
+    row = tables.live(call.args[0])
+    if row is None:
+        return -2
+    return -1 if row.expires_at is None else row.expires_at
+
+
 def type_(tables: Tables, call: Call) -> Reply:
     row = tables.live(call.args[0])
     return b"none" if row is None else KIND_NAMES[row.kind].encode()
@@ -113,6 +120,7 @@ HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
     "PEXPIREAT": expire,
     "PERSIST": persist,
     "PTTL": pttl,
+    "PEXPIRETIME": pexpiretime,
     "TYPE": type_,
     "SCAN": scan,
     "DBSIZE": dbsize,

@@ -90,6 +90,21 @@ class Lifetimes(Promises):
             seen = await written(store, a, ("PEXPIREAT", a, at_ms))
             assert seen.lives_until(at_ms), seen
 
+    async def test_the_deadline_of_a_key_is_told_to_the_millisecond(self, store: Store) -> None:
+        a, at_ms = self.key("a"), await clock_ms(store) + HOUR_MS + 567
+        await expect(
+            store,
+            (("PEXPIRETIME", a), -2),
+            (("SET", a, "1"), b"OK"),
+            (("PEXPIRETIME", a), -1),
+            (("PEXPIREAT", a, at_ms), 1),
+            (("PEXPIRETIME", a), at_ms),
+            (("SET", a, "2", "PXAT", at_ms + 1), b"OK"),
+            (("PEXPIRETIME", a), at_ms + 1),
+            (("PERSIST", a), 1),
+            (("PEXPIRETIME", a), -1),
+        )
+
     async def test_no_lifetime_is_given_to_what_is_not_there(self, store: Store) -> None:
         a = self.key("a")
         await expect(
@@ -240,12 +255,12 @@ class Lifetimes(Promises):
             (("GET", a), b"1"),
         )
 
-    @pytest.mark.parametrize("reading", ["GET", "EXISTS", "PTTL", "TYPE", "MGET"])
+    @pytest.mark.parametrize("reading", ["GET", "EXISTS", "PTTL", "PEXPIRETIME", "TYPE", "MGET"])
     async def test_a_key_is_there_until_its_deadline_and_not_a_millisecond_longer(
         self, store: Store, reading: str
     ) -> None:
         a = self.key("a")
-        gone = {"GET": None, "EXISTS": 0, "PTTL": -2, "TYPE": b"none", "MGET": [None]}[reading]
+        gone = {"GET": None, "EXISTS": 0, "PTTL": -2, "PEXPIRETIME": -2, "TYPE": b"none", "MGET": [None]}[reading]
         at_ms = await clock_ms(store) + 30
         await store.run([("SET", a, "1", "PXAT", at_ms)])
         async with asyncio.timeout(10):

@@ -149,6 +149,9 @@ class CleanUp:
 
     async def remove(self, id: str, meta: EdgeMeta, retry: Retry | None = None) -> Fate:
         """Delete an upload, its file first."""
+        if await self._is_anothers(id, meta):
+            await self.take_back(id)
+            return "missing meta"
         unusable = False
         try:
             was_there = await self._delete_file(meta.path)
@@ -171,8 +174,9 @@ class CleanUp:
             *([keys.file(meta.pathname).delete()] if meta.pathname else ()),
             keys.link(id).delete(),
             keys.retry(id).delete(),
-            keys.index().remove(id),
+            # The record before its place in the index: one without a place would never be found.
             Needed(keys.meta(id).consume()),
+            keys.index().remove(id),
             self._audit.note("link-deleted", who="clean-up", what=id, why="" if was_there else "the file was gone"),
         ]
         if await as_one(keys, *operations) is not None:
@@ -180,6 +184,21 @@ class CleanUp:
         if unusable:
             return "missing meta"
         return "deleted" if was_there else "deleted, no file"
+
+    async def take_back(self, id: str) -> None:
+        """Remove the record of an upload that did not come about, and nothing else that it names."""
+        keys = self._keys
+        await keys.meta(id).change(lambda one: EdgeMeta(id=id, blob_name=one.path, expires_at=one.expires_at))
+        await keys.meta(id).consume()
+        await keys.index().remove(id)
+
+    async def _is_anothers(self, id: str, meta: EdgeMeta) -> bool:
+        """Whether another upload has the file. That can be where a record and its claim are two steps, and whoever
+        made the first died before the second was refused.
+        """
+        if meta.pathname is None or self._keys.store_of("default").guarantees.atomic == "any keys":
+            return False
+        return await self._keys.file(meta.pathname).get() not in (None, id)
 
     async def _delete_file(self, path: str) -> bool:
         """Whether it was there. Tried a few times, a little later each time. Raises BlobUnavailable."""

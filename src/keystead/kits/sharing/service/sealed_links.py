@@ -20,6 +20,7 @@ KEY_BYTES = 32
 _IV_BYTES = 12
 _PACKED_MIN_BYTES = 17  # a tag and at least one byte
 _TOKEN_MAX = 8192
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, beyond which no date can be written
 
 
 class Payload(BaseModel):
@@ -70,7 +71,10 @@ class SealedLinks:
 def _read(plain: bytes) -> Payload:
     with suppress(ValidationError):
         payload = Payload.model_validate_json(plain)
-        if payload.v == 1 and (payload.u is None) != (payload.b is None):
+        leads_somewhere = (payload.u is None) != (payload.b is None)
+        # A file that is kept here is that of a record.
+        is_known = payload.b is None or payload.id is not None
+        if payload.v == 1 and leads_somewhere and is_known and payload.exp <= _LAST_MS:
             return payload
     raise _altered()
 

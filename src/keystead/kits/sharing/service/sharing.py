@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from keystead.errors import Unreadable
+from keystead.errors import BadValue, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Link, Ticket
@@ -142,9 +142,13 @@ class Sharing:
             # Also when the uploader has gone away. Where even this does not come about, the clean-up does it later.
             await asyncio.shield(self._drop(issued.id))
             raise
-        if await self.keys.link(issued.id).change(_made_ready) is None:
+        try:
+            made = await self.keys.link(issued.id).change(_made_ready)
+        except BadValue:  # it expires at this moment
+            made = None
+        if made is None:
             await self._drop(issued.id)
-            raise SharingRefused("REVOKED", "this link was ended while its file was being uploaded")
+            raise SharingRefused("REVOKED", "this link was ended, or has expired, while its file was uploaded")
         return replace(issued, size=size)
 
     async def _issue(
@@ -173,11 +177,14 @@ class Sharing:
                 meta = EdgeMeta(id=id, pathname=path, expires_at=moment(expires_ms), short_token=named)
                 # The record of a file before its claim: where the claim is refused, the record is taken back.
                 steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
-            steps += [
-                Needed(self.keys.link(id).add(record)),
-                Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
-                self.audit.note("link-issued", who=who, what=id, where=where, why=purpose),
-            ]
+            try:
+                steps += [
+                    Needed(self.keys.link(id).add(record)),
+                    Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
+                ]
+            except BadValue:  # it was for so short a moment that this is over by now
+                raise _born_expired() from None
+            steps.append(self.audit.note("link-issued", who=who, what=id, where=where, why=purpose))
             stopped = await as_one(self.keys, *steps)
             if stopped is None:
                 return Issued(id, sealed, short, owner_key, expires_ms, name, path)
@@ -195,7 +202,7 @@ class Sharing:
         if path is not None and made > 1:
             await self.keys.file(path).delete()
         if path is not None and made > 0:
-            await self.keys.run(self.keys.index().remove(id), self.keys.meta(id).consume())
+            await self.clean_up.take_back(id)
 
     async def _link(self, wanted: Wanted, shown: str, expires_ms: int, *, ready: bool) -> Link:
         most = wanted.max_downloads
@@ -227,7 +234,7 @@ class Sharing:
         if at_ms is None:
             raise SharingRefused("BAD_EXPIRY", "validUntil is in ms since 1970, or a time as 2026-12-31T15:00:00Z")
         if at_ms <= now_ms:
-            raise SharingRefused("BORN_EXPIRED", "validUntil is past; a link must live for a moment")
+            raise _born_expired()
         return min(at_ms, now_ms + self.settings.max_ttl_ms)
 
     # --- looking and using ---------------------------------------------------------------------------------
@@ -271,7 +278,10 @@ class Sharing:
             raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
         if link.password is not None:
             await self._check_password(id, link.password, password)
-        counted = keys.downloads(id).increment(expires_at=link.expires_at)
+        try:
+            counted = keys.downloads(id).increment(expires_at=link.expires_at)
+        except BadValue:  # it expires at this moment
+            raise _expired(payload) from None
         steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted]
         if link.max_downloads is not None:
             steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
@@ -344,7 +354,7 @@ class Sharing:
         else:
             payload = self._links.open(token)
         if payload.exp <= self.site.now_ms():
-            raise SharingRefused("EXPIRED", "this link has expired; ask for a new one", exp=payload.exp)
+            raise _expired(payload)
         if payload.u is not None:
             checked_url(payload.u, self.settings.allowed_hosts)
         return payload
@@ -488,6 +498,14 @@ def _made_ready(link: Link) -> Link:
 
 def _ended() -> SharingRefused:
     return SharingRefused("REVOKED", "this link was ended; ask for a new one")
+
+
+def _expired(payload: Payload) -> SharingRefused:
+    return SharingRefused("EXPIRED", "this link has expired; ask for a new one", exp=payload.exp)
+
+
+def _born_expired() -> SharingRefused:
+    return SharingRefused("BORN_EXPIRED", "validUntil is past; a link must live for a moment")
 
 
 def _not_owner() -> SharingRefused:

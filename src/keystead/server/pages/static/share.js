@@ -1,0 +1,321 @@
+// Where a file is uploaded and its link copied. Secrets (the issue key, the password, the owner's key) stay in this page.
+import { leftInWords, momentInWords, sizeInWords } from "./sharing-words.js";
+
+const by = (id) => document.getElementById(id);
+const form = by("choose");
+const maxBytes = Number(form.dataset.maxBytes);
+const loaded = Date.now();
+const NAME_MAX = 128;
+
+let chosen = null; // the file
+let upload = null; // the request, while it runs
+let issued = null; // the last answer of the server
+
+// --- what is shown ------------------------------------------------------------------------------------------------
+
+const STEPS = ["choose", "uploading", "done", "ended"];
+
+function show(step) {
+  for (const id of STEPS) by(id).hidden = id !== step;
+  by("sheet").classList.toggle("busy", step !== "choose");
+  by("about").hidden = step !== "choose";
+  by("earlier").hidden = step !== "choose";
+  // Whoever cannot see that the page has changed hears it.
+  if (step !== "choose") by(`${step}-title`).focus();
+}
+
+function tell(id, sentence) {
+  const place = by(id);
+  place.hidden = !sentence;
+  place.textContent = sentence ?? "";
+}
+
+function complain(id, field, sentence) {
+  tell(id, sentence);
+  field?.setAttribute("aria-invalid", String(Boolean(sentence)));
+  if (sentence) (field ?? by(id)).focus();
+}
+
+// --- the file -------------------------------------------------------------------------------------------------------
+
+function choose(file) {
+  chosen = file;
+  by("file-name").textContent = file ? file.name : "Choose a file";
+  by("file-hint").textContent = file ? `${sizeInWords(file.size)}. Choose another, or drop it here.` : "or drop it here";
+  by("drop").classList.toggle("full", Boolean(file));
+  tell("file-problem", file ? whyNot(file) : null);
+  by("file").setAttribute("aria-invalid", String(Boolean(file && whyNot(file))));
+}
+
+function whyNot(file) {
+  if (file.size === 0) return "There is nothing in this file. Choose another.";
+  if (file.size > maxBytes) return `This file has ${sizeInWords(file.size)}; ${sizeInWords(maxBytes)} is the most that is taken here.`;
+  return null;
+}
+
+by("file").addEventListener("change", (event) => {
+  // A choice that is called off leaves what was chosen before.
+  if (event.target.files.length) choose(event.target.files[0]);
+});
+
+// A file that misses its place must not be opened in the place of this page.
+for (const name of ["dragover", "drop"]) {
+  addEventListener(name, (event) => {
+    if ([...event.dataTransfer.types].includes("Files")) event.preventDefault();
+  });
+}
+let inside = 0; // a drag enters each element within, and leaves it
+const mark = (by_how_many) => {
+  inside = by_how_many === 0 ? 0 : inside + by_how_many;
+  by("drop").classList.toggle("over", inside > 0);
+};
+by("drop").addEventListener("dragenter", () => mark(1));
+by("drop").addEventListener("dragleave", () => mark(-1));
+by("drop").addEventListener("drop", (event) => {
+  mark(0);
+  const { items, files } = event.dataTransfer;
+  if (!files.length) return;
+  const isFolder = items[0]?.webkitGetAsEntry?.()?.isDirectory;
+  if (isFolder || files.length > 1) {
+    const what = isFolder ? "That is a folder" : "Those are several files";
+    tell("file-problem", `${what}, and a link leads to one file. Pack them as a ZIP, and share that.`);
+    return;
+  }
+  choose(files[0]);
+  by("file").focus();
+});
+
+// Names may have what a file system elsewhere cannot keep, or what misleads the eye; the server refuses them.
+function fitting(name) {
+  const clean = name.normalize("NFC").trim().replace(/[\p{C}/\\:*?"<>|]/gu, "_").replace(/^\./, "_");
+  const letters = [...clean];
+  if (letters.length <= NAME_MAX) return clean;
+  const ending = clean.match(/\.[^.]{1,16}$/)?.[0] ?? "";
+  return letters.slice(0, NAME_MAX - [...ending].length).join("") + ending;
+}
+
+// --- uploading ------------------------------------------------------------------------------------------------------
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (upload) return;
+  tell("problem", null);
+  if (by("key")) complain("key-problem", by("key"), null);
+  const wrong = chosen ? whyNot(chosen) : "Choose the file first.";
+  if (wrong) return complain("file-problem", by("file"), wrong);
+  if (by("key") && !by("key").value.trim()) return complain("key-problem", by("key"), "Issuing links takes the issue key.");
+  send();
+});
+
+function address() {
+  const query = new URLSearchParams({ name: fitting(chosen.name), ownerOnly: "true" });
+  // From the server's clock, as it was when the page was made: this machine's may be wrong.
+  const now = Number(form.dataset.now) + (Date.now() - loaded);
+  query.set("validUntil", String(now + Number(by("lifetime").value)));
+  if (by("single").checked) query.set("maxDownloads", "1");
+  const message = by("message").value.trim();
+  if (message) query.set("message", message);
+  return `/api/receive/upload?${query}`;
+}
+
+function send() {
+  const request = new XMLHttpRequest();
+  const file = chosen;
+  upload = request;
+  request.open("POST", address());
+  request.setRequestHeader("accept", "application/json");
+  request.setRequestHeader("content-type", "application/octet-stream");
+  if (by("password").value) request.setRequestHeader("x-link-password", encodeURIComponent(by("password").value));
+  if (by("key")) request.setRequestHeader("authorization", `Bearer ${by("key").value.trim()}`);
+  const follow = progress(file.size);
+  request.upload.addEventListener("progress", (event) => follow(event.loaded));
+  request.upload.addEventListener("load", () => follow(file.size));
+  request.addEventListener("load", () => answered(request, file));
+  request.addEventListener("error", () => back("The connection broke before the file was there, or the file has changed. Nothing was shared; try again."));
+  request.addEventListener("abort", () => back(null));
+  request.addEventListener("loadend", () => (upload = null));
+  by("uploading-name").textContent = file.name;
+  follow(0);
+  show("uploading");
+  request.send(file);
+}
+
+// Says how far it is: to the eye at each step, to the ear at each quarter.
+function progress(size) {
+  const began = performance.now();
+  let heard = 0;
+  by("heard").textContent = "";
+  return (sent) => {
+    const part = Math.min(sent / size, 1);
+    by("bar").value = part;
+    const seconds = (performance.now() - began) / 1000;
+    const rest = part > 0.02 && seconds > 2 ? (seconds / part) * (1 - part) : 0;
+    const soon = rest > 1 ? `, ${rest < 55 ? `${Math.ceil(rest)} seconds` : leftInWords(rest * 1000)} left` : "";
+    by("amount").textContent = part === 1
+      ? "All is sent. The link is being made…"
+      : `${Math.floor(part * 100)} %: ${sizeInWords(sent)} of ${sizeInWords(size)}${soon}`;
+    const quarter = Math.floor(part * 4);
+    if (quarter > heard && quarter < 4) by("heard").textContent = `${quarter * 25} per cent uploaded`;
+    heard = quarter;
+  };
+}
+
+by("cancel").addEventListener("click", () => upload?.abort());
+
+addEventListener("beforeunload", (event) => {
+  if (upload) event.preventDefault();
+});
+
+function back(sentence) {
+  upload = null;
+  show("choose");
+  if (sentence) complain("problem", null, sentence);
+  else form.querySelector("button.main").focus();
+}
+
+function answered(request, file) {
+  const answer = read(request.responseText);
+  if (request.status === 200 && answer.ok) return ready(answer, file);
+  back(null);
+  if (answer.code === "UNAUTHORIZED" && by("key")) return complain("key-problem", by("key"), "This is not the issue key.");
+  complain("problem", null, sentenceOf(request.status, answer));
+}
+
+function read(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {}; // something between here and the server has answered
+  }
+}
+
+function sentenceOf(status, answer) {
+  if (answer.code === "RATE_LIMITED") {
+    return `Too many files came from where you are. Try again in ${answer.retryAfter ?? 60} seconds.`;
+  }
+  if (status === 413) return `This file is too large; ${sizeInWords(maxBytes)} is the most that is taken here.`;
+  if (answer.code === "CSRF") return "This page is not at its own address any more. Load it again, and try once more.";
+  if (!answer.error) return `The server answered with ${status}. Nothing was shared; try again in a moment.`;
+  return answer.error[0].toUpperCase() + answer.error.slice(1) + (answer.error.endsWith(".") ? "" : ".");
+}
+
+// --- the link -------------------------------------------------------------------------------------------------------
+
+function ready(answer, file) {
+  issued = answer;
+  by("done-name").textContent = fitting(file.name);
+  by("done-size").textContent = sizeInWords(answer.size);
+  by("done-expires").textContent = momentInWords(answer.exp);
+  by("done-expires").dateTime = new Date(answer.exp).toISOString();
+  by("link").value = by("open").href = answer.shareUrl;
+  by("owner-key").value = answer.ownerKey;
+  by("note-single").hidden = !by("single").checked;
+  by("note-password").hidden = !by("password").value;
+  by("after").hidden = false;
+  by("sure").hidden = true;
+  tell("end-problem", null);
+  show("done");
+}
+
+for (const button of document.querySelectorAll("[data-copies]")) {
+  const field = by(button.dataset.copies);
+  const what = field.labels[0].textContent;
+  field.addEventListener("focus", () => field.select());
+  button.addEventListener("click", async () => {
+    const isCopied = await copy(field);
+    button.textContent = isCopied ? "Copied" : "Copy";
+    by("copied").textContent = isCopied ? `${what} copied` : `${what} is selected: copy it with the keyboard`;
+    setTimeout(() => {
+      button.textContent = "Copy";
+      by("copied").textContent = "";
+    }, 2500);
+  });
+}
+
+async function copy(field) {
+  try {
+    await navigator.clipboard.writeText(field.value); // not there where the page came by http
+    return true;
+  } catch {
+    field.select();
+    return document.execCommand("copy");
+  }
+}
+
+async function end(body) {
+  try {
+    const response = await fetch("/api/receive/delete", {
+      method: "POST",
+      headers: { accept: "application/json", "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    const answer = read(await response.text());
+    return response.ok && answer.ok ? null : sentenceOfEnd(response.status, answer);
+  } catch {
+    return "The server cannot be reached. The link is as it was; try again.";
+  }
+}
+
+function sentenceOfEnd(status, answer) {
+  if (answer.code === "RATE_LIMITED") return `That was too fast. Try again in ${answer.retryAfter ?? 60} seconds.`;
+  if (answer.code === "TOKEN_NOT_FOUND") return "There is no such link; it has expired, or was ended already.";
+  return sentenceOf(status, answer);
+}
+
+function ask(isSure) {
+  by("sure").hidden = !isSure;
+  by("after").hidden = isSure;
+  by(isSure ? "end-no" : "end").focus();
+}
+
+by("end").addEventListener("click", () => ask(true));
+by("end-no").addEventListener("click", () => ask(false));
+by("end-yes").addEventListener("click", async () => {
+  by("end-yes").disabled = true;
+  const problem = await end({ id: issued.id, ownerKey: issued.ownerKey });
+  by("end-yes").disabled = false;
+  if (!problem) return show("ended");
+  ask(false);
+  tell("end-problem", problem);
+});
+
+for (const button of document.querySelectorAll("[data-another]")) {
+  button.addEventListener("click", () => {
+    const key = by("key")?.value;
+    form.reset();
+    if (by("key")) by("key").value = key;
+    choose(null);
+    issued = null;
+    by("owner-key").value = by("link").value = "";
+    show("choose");
+    by("file").focus();
+  });
+}
+
+by("end-earlier").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const link = by("earlier-link");
+  const key = by("earlier-key");
+  tell("earlier-done", null);
+  complain("earlier-problem", null, null);
+  if (!link.value.trim()) return complain("earlier-problem", link, "Paste the link that you shared.");
+  if (!key.value.trim()) return complain("earlier-problem", key, "Paste the owner's key that came with the link.");
+  const button = event.submitter ?? by("end-earlier").querySelector("button");
+  button.disabled = true;
+  const problem = await end({ token: tokenIn(link.value.trim()), ownerKey: key.value.trim() });
+  button.disabled = false;
+  if (problem) return complain("earlier-problem", null, problem);
+  by("end-earlier").reset();
+  tell("earlier-done", "The link is ended, and its file is deleted.");
+});
+
+function tokenIn(text) {
+  try {
+    const query = new URL(text).searchParams;
+    return query.get("t") ?? query.get("key") ?? text;
+  } catch {
+    return text; // the token alone
+  }
+}
+
+show("choose");

@@ -1,0 +1,348 @@
+"""`keystead backup` and `keystead restore` as a user meets them: real processes, real stores, real kills."""
+
+import asyncio
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystead import Store, connect
+from keystead.testing import servers
+from keystead.testing.servers import Server
+from tests.cli.program import SEALED, Program, assert_one_sentence, output
+from tests.serving import environment, keystead_command, wait_until
+from tests.stores.backup.contents import DAY_MS, contents, now_ms, some_of_everything
+
+MANY = 24_000
+
+
+def held(url: str) -> dict[bytes, Any]:
+    async def look() -> dict[bytes, Any]:
+        async with connect(url) as store:
+            return await contents(store)
+
+    return asyncio.run(look())
+
+
+def fill(url: str, keys: int = 0) -> dict[bytes, Any]:
+    """Some of everything, and so many sessions that do not compress; returns what is there then."""
+
+    async def write() -> dict[bytes, Any]:
+        async with connect(url) as store:
+            ends_ms = await now_ms(store) + DAY_MS
+            await store.run(some_of_everything(ends_ms))
+            for start in range(0, keys, 1000):
+                await store.run(
+                    [
+                        ("SET", f"sess:{number}", os.urandom(120), "PXAT", ends_ms + number)
+                        for number in range(start, start + 1000)
+                    ]
+                )
+            return await contents(store)
+
+    return asyncio.run(write())
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that a test may pause."""
+    with servers.valkey() as running:
+        yield running
+
+
+@pytest.fixture
+def full(program: Program) -> dict[bytes, Any]:
+    """The store of the program, with some of everything in it."""
+    return fill(program.url)
+
+
+def other(program: Program) -> str:
+    """A database that is not there yet."""
+    return f"sqlite:///{program.folder}/other.db"
+
+
+def started(program: Program, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        keystead_command(*arguments),
+        cwd=program.folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+# --- there and back -----------------------------------------------------------------------------------------
+
+
+def test_a_backup_comes_back_into_another_store(program: Program, full: dict[bytes, Any]) -> None:
+    result = program.keystead("backup", "keys.backup")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"saved 16 keys of {program.url} in keys.backup\n" in result.stdout
+    assert re.search(
+        r"5 string, 2 hash, 2 set, 2 zset, 2 list, 3 stream\n.* MB, .* s, [\d,]+ keys a second", result.stdout
+    )
+    result = program.keystead("restore", "keys.backup", "--store", other(program), "--yes")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"restored 16 keys into {other(program)}\n" in result.stdout
+    assert held(other(program)) == full
+    result = program.keystead("restore", "keys.backup", "--store", other(program), "--verify")
+    assert result.returncode == 0
+    assert "16 equal\nno differences\n" in result.stdout.replace("  ", "")
+
+
+def test_json_holds_all_of_it(program: Program, full: dict[bytes, Any]) -> None:
+    saved = output(program.keystead("backup", "keys.backup", "--match", "s*", "--json"))
+    assert (saved["file"], saved["store"], saved["match"], saved["keys"]) == ("keys.backup", program.url, "s*", 6)
+    assert saved["kinds"] == {"string": 2, "hash": 0, "set": 2, "zset": 0, "list": 0, "stream": 2}
+    assert saved["bytes"] == (program.folder / "keys.backup").stat().st_size
+    checked = output(program.keystead("restore", "keys.backup", "--dry-run", "--json"))
+    assert (checked["keys"], checked["there"], checked["expired"]) == (6, 6, 0)
+    restored = output(program.keystead("restore", "keys.backup", "--store", other(program), "--yes", "--json"))
+    assert restored == {
+        "store": other(program),
+        "keys": 6,
+        "restored": 6,
+        "expired": 0,
+        "skipped": 0,
+        "resumed_at": 0,
+    }
+    compared = output(program.keystead("restore", "keys.backup", "--verify", "--json"))
+    assert (compared["equal"], compared["differences"]) == (6, 0)
+    assert held(other(program)) == {key: one for key, one in full.items() if key.startswith(b"s")}
+
+
+def test_sealed_values_stay_sealed_and_need_no_keys(program: Program) -> None:
+    program.write(("SET", "account:u1", SEALED))
+    assert program.keystead("backup", "keys.backup").returncode == 0
+    assert program.keystead("restore", "keys.backup", "--store", other(program), "--yes").returncode == 0
+    assert held(other(program)) == {b"account:u1": (b"string", -1, SEALED)}
+
+
+def test_only_its_owner_may_read_the_file_and_no_password_is_in_it(program: Program) -> None:
+    with servers.valkey(password="a-secret-word") as server:
+        fill(server.url)
+        result = program.keystead("backup", "keys.backup", "--store", server.url, "--json")
+        restored = program.keystead("restore", "keys.backup", "--store", server.url, "--if-there", "skip", "--yes")
+    file = program.folder / "keys.backup"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "a-secret-word" not in result.stdout + result.stderr + restored.stdout + restored.stderr
+    assert "a-secret-word" not in program.keystead("restore", "keys.backup", "--dry-run").stdout
+    assert "a-secret-word" not in output(result)["store"]
+    assert restored.returncode == 0
+
+
+# --- what is in the way -------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_there_is_not_written_over_unless_told(program: Program, full: dict[bytes, Any]) -> None:
+    assert program.keystead("backup", "keys.backup", "--match", "hash").returncode == 0
+    assert_one_sentence(program.keystead("backup", "keys.backup"), 1, "keys.backup is there already", "--overwrite")
+    assert output(program.keystead("backup", "keys.backup", "--overwrite", "--json"))["keys"] == 16
+    assert_one_sentence(program.keystead("backup", "keys.backup", "--overwrite", "--resume"), 2, "one of them")
+
+
+def test_keys_that_are_there_are_refused_skipped_or_replaced(program: Program, full: dict[bytes, Any]) -> None:
+    program.keystead("backup", "keys.backup")
+    program.write(("SET", "hash", "mine"), ("DEL", "set"))
+    restore = ("restore", "keys.backup", "--yes")
+    assert_one_sentence(program.keystead(*restore), 1, "15 of the 16 keys", "--if-there skip", "--if-there replace")
+    assert b"set" not in held(program.url)
+    skipped = output(program.keystead(*restore, "--if-there", "skip", "--json"))
+    assert (skipped["restored"], skipped["skipped"]) == (1, 15)
+    assert held(program.url) == {**full, b"hash": (b"string", -1, b"mine")}
+    verified = program.keystead("restore", "keys.backup", "--verify")
+    assert verified.returncode == 1
+    assert "1 of another kind" in verified.stdout
+    assert "other kind: hash" in verified.stdout
+    assert output(program.keystead(*restore, "--if-there", "replace", "--json"))["restored"] == 16
+    assert held(program.url) == full
+
+
+def test_a_dry_run_says_what_would_be_and_makes_nothing(program: Program, full: dict[bytes, Any]) -> None:
+    program.keystead("backup", "keys.backup")
+    result = program.keystead("restore", "keys.backup", "--store", other(program), "--dry-run")
+    assert result.returncode == 0
+    assert f"keys.backup is whole: 16 keys of {program.url}, saved 20" in result.stdout
+    assert f"would restore 16 keys into {other(program)}\n" in result.stdout
+    assert not (program.folder / "other.db").exists()
+    for how, said in (("skip", "would restore 0 keys"), ("replace", "would be replaced"), ("refuse", "--if-there")):
+        assert said in program.keystead("restore", "keys.backup", "--dry-run", "--if-there", how).stdout
+    assert held(program.url) == full
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("restore", "keys.backup"), 2, "no terminal"),
+        (("restore", "nothing.backup", "--yes"), 1, "cannot read nothing.backup"),
+        (("restore", "myapp/keys.py", "--yes"), 1, "is no backup of Keystead"),
+        (("restore", "keys.backup", "--verify", "--dry-run"), 2, "--verify only compares"),
+        (("restore", "keys.backup", "--verify", "--store", "sqlite:///nowhere.db"), 2, "there is no database"),
+        (("backup", "new.backup", "--store", "sqlite:///nowhere.db"), 2, "there is no database"),
+        (("backup", "new.backup", "--store", "nothing://x"), 2, "nothing"),
+        (("backup", "new.backup", "--resume"), 1, "there is no new.backup.part"),
+        (("backup", "no/folder/keys.backup"), 1, "there is no folder no/folder"),
+        (("backup", "new.backup", "--store", "redis://127.0.0.1:1?connect_timeout=100ms"), 1, "cannot reach"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_sentence(
+    program: Program, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    program.keystead("backup", "keys.backup")
+    assert_one_sentence(program.keystead(*arguments), code, said)
+    assert not (program.folder / "nowhere.db").exists()
+
+
+@pytest.mark.parametrize("change", ["cut", "flipped"])
+def test_a_damaged_file_is_refused_and_nothing_is_written(
+    program: Program, full: dict[bytes, Any], change: str
+) -> None:
+    program.keystead("backup", "keys.backup")
+    file = program.folder / "keys.backup"
+    data = bytearray(file.read_bytes())
+    if change == "cut":
+        del data[-10:]
+    else:
+        data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    said = "was cut short" if change == "cut" else "was altered"
+    result = program.keystead("restore", "keys.backup", "--store", other(program), "--yes")
+    assert_one_sentence(result, 1, "keys.backup is damaged", said, "Nothing was restored")
+    assert held(other(program)) == {}
+
+
+# --- interruptions ------------------------------------------------------------------------------------------
+
+
+def part_has(program: Program, size: int) -> bool:
+    part = program.folder / "keys.backup.part"
+    return part.exists() and part.stat().st_size > size
+
+
+def saves(program: Program, process: subprocess.Popen[str]) -> None:
+    """Wait until some of it is in the file, and some is not."""
+    wait_until(lambda: part_has(program, 1_000_000) or process.poll() is not None, "keys are saved", 60)
+    assert process.poll() is None, process.communicate()
+
+
+def restores(url: str, process: subprocess.Popen[str]) -> None:
+    """Wait until some keys are in the store, and some are not."""
+
+    async def look(store: Store) -> int:
+        [count] = await store.run([("DBSIZE",)])
+        return int(count)
+
+    async def wait() -> None:
+        async with connect(url) as store:
+            while await look(store) < MANY // 2:
+                assert process.poll() is None
+                await asyncio.sleep(0.005)
+
+    asyncio.run(asyncio.wait_for(wait(), 60))
+    assert process.poll() is None, process.communicate()
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_backup_that_was_killed_goes_on_and_is_whole(
+    program: Program, server: Server, signum: signal.Signals, code: int
+) -> None:
+    expected = fill(server.url, MANY)
+    with started(program, "backup", "keys.backup", "--store", server.url) as process:
+        saves(program, process)
+        process.send_signal(signum)
+        out, error = process.communicate(timeout=20)
+    assert (process.returncode, out) == (code, "")
+    if signum != signal.SIGKILL:
+        assert error == "keystead: stopped; what was saved is in keys.backup.part, and --resume goes on with it\n"
+    assert not (program.folder / "keys.backup").exists()
+    assert_one_sentence(program.keystead("backup", "keys.backup", "--store", server.url), 1, "--resume", "--overwrite")
+    saved = output(program.keystead("backup", "keys.backup", "--store", server.url, "--resume", "--json"))
+    assert saved["keys"] == len(expected)
+    assert 0 < saved["kept"] < len(expected)
+    assert not part_has(program, -1)
+    assert program.keystead("restore", "keys.backup", "--store", other(program), "--yes").returncode == 0
+    assert held(other(program)) == expected
+
+
+@pytest.mark.parametrize("to", ["sqlite", "valkey"])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_a_restore_that_was_killed_goes_on_and_is_whole(
+    program: Program, server: Server, to: str, signum: signal.Signals, code: int
+) -> None:
+    expected = fill(program.url, MANY)
+    assert program.keystead("backup", "keys.backup").returncode == 0
+    target = other(program) if to == "sqlite" else server.url
+    restore = ("restore", "keys.backup", "--store", target, "--yes")
+    with started(program, *restore) as process:
+        restores(target, process)
+        process.send_signal(signum)
+        out, error = process.communicate(timeout=20)
+    assert (process.returncode, out) == (code, "")
+    if signum == signal.SIGINT:
+        assert error == "keystead: stopped; what was restored stays, and --resume goes on with it\n"
+    assert 0 < len(held(target)) < len(expected)
+    assert_one_sentence(program.keystead(*restore), 1, "was interrupted", "--resume")
+    done = output(program.keystead(*restore, "--resume", "--json"))
+    assert done["restored"] == done["keys"] == len(expected)
+    assert 0 < done["resumed_at"] < len(expected)
+    assert held(target) == expected
+
+
+def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later(
+    program: Program, server: Server
+) -> None:
+    expected = fill(server.url, MANY)
+    url = f"{server.url}?timeout=1s&connect_timeout=500ms"
+    with started(program, "backup", "keys.backup", "--store", url) as process:
+        saves(program, process)
+        server.pause()
+        out, error = process.communicate(timeout=30)
+        server.resume()
+    assert_one_sentence(
+        subprocess.CompletedProcess([], process.returncode, out, error), 1, "did not answer", "--resume goes on with it"
+    )
+    saved = output(program.keystead("backup", "keys.backup", "--store", url, "--resume", "--json"))
+    assert saved["keys"] == len(expected)
+    assert saved["kept"] > 0
+
+
+def test_a_store_that_goes_away_in_a_restore_is_one_sentence_and_it_goes_on_later(
+    program: Program, server: Server
+) -> None:
+    expected = fill(program.url, MANY)
+    program.keystead("backup", "keys.backup")
+    url = f"{server.url}?timeout=1s&connect_timeout=500ms"
+    with started(program, "restore", "keys.backup", "--store", url, "--yes") as process:
+        restores(server.url, process)
+        server.pause()
+        out, error = process.communicate(timeout=30)
+        server.resume()
+    assert_one_sentence(
+        subprocess.CompletedProcess([], process.returncode, out, error), 1, "did not answer", "--resume goes on with it"
+    )
+    assert program.keystead("restore", "keys.backup", "--store", url, "--yes", "--resume").returncode == 0
+    assert held(server.url) == expected
+
+
+def test_help_teaches_with_examples(program: Program) -> None:
+    shown = program.keystead("backup", "--help").stdout
+    assert "keystead backup keys.backup --resume" in shown
+    assert all(option in shown for option in ("--store", "--match", "--resume", "--overwrite", "--json"))
+    shown = program.keystead("restore", "--help").stdout
+    assert "keystead restore keys.backup --verify" in shown
+    assert all(option in shown for option in ("--if-there", "--dry-run", "--resume", "--verify", "--yes", "--json"))
+    assert "<bool>" not in shown
+
+
+def test_the_file_is_where_it_was_asked_for(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    assert program.keystead("backup", "deep/keys.backup").returncode == 0
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["keys.backup"]

@@ -1,0 +1,43 @@
+"""The sharing kit in an application, on stores of each kind."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.kits.sharing.visiting import Clock, Running, Visitor, running
+from tests.schema.conftest import STORES, redis_server, store, store_url, valkey_cluster, valkey_server
+
+__all__ = ["everywhere", "redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]
+
+everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where files are kept."""
+    return tmp_path / "files"
+
+
+@pytest.fixture
+async def site(folder: Path, clock: Clock) -> AsyncIterator[Running]:
+    """The kit on a store in memory, for what does not depend on the store."""
+    async with running("memory://", folder, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def stored_site(store_url: str, folder: Path, clock: Clock) -> AsyncIterator[Running]:
+    """The kit on the store that the test names as its parameter."""
+    async with running(store_url, folder, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def visitor(site: Running) -> Visitor:
+    return site.visitor()

@@ -1,0 +1,275 @@
+"""Who may do what: issue, end, look, guess; and how often."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystead import Store
+from keystead.kits.sharing import Wanted
+from keystead.kits.sharing.routes import KIT
+from keystead.kits.sharing.service import LIMITS, SharingSettings
+from tests.kits.sharing.conftest import everywhere
+from tests.kits.sharing.visiting import (
+    BASE,
+    RING_TEXT,
+    URL,
+    Clock,
+    Reason,
+    Running,
+    Visitor,
+    key_text,
+    ok,
+    refused,
+    running,
+    service_on,
+)
+from tests.server.test_serve import run_keystead
+
+ISSUE_KEY = "the key of those who issue"
+EDGE = {"pathname": "a/b.zip", "downloadUrl": URL}
+
+
+async def issued_by(visitor: Visitor, headers: dict[str, str], body: dict[str, Any] | None = None) -> list[Any]:
+    """The answers of all three ways to a new link."""
+    return [
+        await visitor.post("/api/receive/token", {"url": URL, **(body or {})}, headers),
+        await visitor.post("/api/receive/edge-resolve", {**EDGE, **(body or {})}, headers),
+        await visitor.try_upload(headers=headers),
+    ]
+
+
+async def test_with_an_issue_key_only_who_has_it_issues_links(folder: Path) -> None:
+    async with running("memory://", folder, issue_key=ISSUE_KEY) as site:
+        visitor = site.visitor()
+        for wrong in (
+            {},
+            {"authorization": "Bearer wrong"},
+            {"authorization": f"Bearer {ISSUE_KEY}x"},
+            {"origin": BASE},
+        ):
+            for answer in await issued_by(visitor, wrong):
+                assert refused(answer) == (401, "UNAUTHORIZED")
+                assert answer.headers["www-authenticate"] == "Bearer"
+        assert await site.keys() == []
+        assert site.files() == []
+        for right in (f"Bearer {ISSUE_KEY}", f"bearer  {ISSUE_KEY}", ISSUE_KEY):
+            made = [ok(answer) for answer in await issued_by(visitor, {"authorization": right})]
+            ok(await visitor.resolve(made[0]["token"]))  # which takes no key
+            for one in made:
+                ok(await visitor.end(id=one["id"], ownerKey=one["ownerKey"]))
+
+
+async def test_secrets_are_compared_in_constant_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare_digest(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("keystead.parts.digest.hmac.compare_digest", compare_digest)
+    async with running("memory://", folder, issue_key=ISSUE_KEY) as site:
+        visitor = site.visitor()
+        answer = await visitor.post("/api/receive/token", {"url": URL}, {"authorization": "Bearer wrong"})
+        assert refused(answer) == (401, "UNAUTHORIZED")
+        assert compared == [(b"wrong", ISSUE_KEY.encode())]
+        compared.clear()
+        issued = ok(await visitor.post("/api/receive/token", {"url": URL}, {"authorization": ISSUE_KEY}))
+        assert refused(await visitor.end(id=issued["id"], ownerKey="wrong")) == (403, "NOT_OWNER")
+        assert len(compared) == 2
+
+
+async def test_a_page_of_another_site_issues_and_ends_nothing(site: Running, visitor: Visitor) -> None:
+    issued = await visitor.issue()
+    before = await site.keys()
+    for foreign in (
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": f"{BASE}.evil.example"},
+        {"origin": BASE.replace("http:", "https:")},
+        {"referer": "https://evil.example/page"},
+        {"referer": "http://["},
+        {"origin": "https://evil.example", "referer": f"{BASE}/share"},
+    ):
+        for answer in await issued_by(visitor, foreign):
+            assert refused(answer) == (403, "CSRF"), foreign
+        answer = await visitor.post("/api/receive/delete", {"token": issued["token"]}, foreign)
+        assert refused(answer) == (403, "CSRF"), foreign
+    assert await site.keys() == before
+
+
+async def test_a_page_of_this_site_and_a_program_that_is_no_page_do(visitor: Visitor) -> None:
+    for own in ({}, {"origin": BASE}, {"referer": f"{BASE}/share"}):
+        issued = ok(await visitor.post("/api/receive/token", {"url": URL}, own))
+        ok(await visitor.post("/api/receive/delete", {"token": issued["token"]}, own))
+
+
+async def test_a_csrf_token_that_is_sent_must_be_the_one_of_the_cookie(site: Running) -> None:
+    visitor = site.visitor()
+    token = ok(await visitor.get("/api/blob/csrf"))["token"]
+    assert visitor.http.cookies["csrf"] == token
+    issued = await visitor.issue(csrf=token)
+    for wrong in ("", "x", token[:-1] + ("A" if token[-1] != "A" else "B")):
+        assert refused(await visitor.post("/api/receive/token", {"url": URL, "csrf": wrong})) == (403, "CSRF")
+        assert refused(await visitor.end(token=issued["token"], csrf=wrong)) == (403, "CSRF")
+    stranger = site.visitor()  # who has no cookie
+    assert refused(await stranger.post("/api/receive/token", {"url": URL, "csrf": token})) == (403, "CSRF")
+    ok(await visitor.end(token=issued["token"], csrf=token))
+
+
+async def test_status_is_told_to_the_owner_alone(visitor: Visitor) -> None:
+    issued = await visitor.issue(maxDownloads=3)
+    for id, key in ((issued["id"], "x"), ("AAAAAAAAAA", issued["ownerKey"]), ("*", "x"), ("x" * 100, "x"), ("", "")):
+        answer = await visitor.post("/api/receive/status", {"id": id, "ownerKey": key})
+        assert refused(answer) == (403, "NOT_OWNER")
+
+
+# --- production ------------------------------------------------------------------------------------------------
+
+
+def test_production_does_not_start_without_a_word_on_who_may_issue(tmp_path: Path) -> None:
+    environment = {
+        "KEYSTEAD_SEAL_KEYS": RING_TEXT,
+        "KEYSTEAD_PUBLIC_URL": "https://share.example",
+        "KEYSTEAD_STORE": f"sqlite:///{tmp_path}/x.db",
+    }
+    ended = run_keystead(tmp_path, "serve", "--production", "--kits", "sharing", **environment)
+    assert ended.returncode != 0
+    assert "sharing.issue_key" in ended.stdout + ended.stderr
+    assert "RECEIVE_ISSUE_KEY" in ended.stdout + ended.stderr
+
+
+def test_an_issue_key_or_saying_that_anybody_may_is_enough() -> None:
+    assert KIT.missing(SharingSettings())
+    assert not KIT.missing(SharingSettings(issue_key=ISSUE_KEY))
+    assert not KIT.missing(SharingSettings(open=True))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"issue_key": "short"}, "at least 16 characters"),
+        ({"cleanup_secret": "short"}, "at least 16 characters"),
+        ({"token_keys": "AAAA"}, "key 1 has not 32 bytes"),
+        ({"token_keys": f"{key_text(b'x' * 32)},AAAA"}, "key 2 has not 32 bytes"),
+        ({"allowed_hosts": "https://x.example"}, "is no host"),
+        ({"allowed_hosts": "X.example"}, "is no host"),
+        ({"allowed_hosts": "127.0.0.1"}, "is no host"),
+        ({"allowed_hosts": "localhost"}, "is no host"),
+        ({"ttl": "15d"}, "14d at most"),
+        ({"max_ttl": "1y"}, "ttl"),
+        ({"ttl": "7"}, "ttl"),
+        ({"max_upload": "much"}, "no size"),
+        ({"cleanup_batch": 0}, "greater than or equal to 1"),
+        ({"limits": {"resolv": 1}}, "there is no limit 'resolv'"),
+        ({"limits": {"resolve": -1}}, "greater than or equal to 0"),
+        ({"isue_key": "x"}, "isue_key"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_cannot_be_used_is_said(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        SharingSettings(**wrong)
+
+
+@pytest.mark.parametrize("text", [key_text(b"\xfb" * 32), "+/v7" * 10 + "+/s=", "fb" * 32, "FB" * 32, "x" * 32])
+def test_a_key_may_be_written_in_each_of_the_ways_that_people_do(text: str) -> None:
+    [key] = SharingSettings(token_keys=text).own_token_keys
+    assert len(key) == 32
+
+
+# --- guesses and limits ----------------------------------------------------------------------------------------
+
+
+@everywhere
+async def test_of_fifty_guesses_at_once_ten_are_compared(
+    store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharing = service_on(store, folder, clock)
+    issued = await sharing.issue(URL, None, Wanted(password="open"), who="", where="")
+    compared = 0
+
+    async def matches(password: str, kept: str) -> bool:
+        nonlocal compared
+        compared += 1
+        return False
+
+    monkeypatch.setattr("keystead.kits.sharing.service.sharing.matches", matches)
+
+    async def guess(number: int) -> str:
+        with Reason() as reason:
+            await sharing.resolve(issued.short_token, password=f"guess {number}")
+        return reason.word
+
+    words = Counter(await asyncio.gather(*(guess(number) for number in range(50))))
+    assert words == {"PASSWORD_WRONG": 10, "TOO_MANY_GUESSES": 40}
+    assert compared == 10
+
+
+async def test_the_right_password_lets_through_and_begins_the_count_anew(visitor: Visitor) -> None:
+    issued = await visitor.issue(password="open sésame")
+    assert refused(await visitor.resolve(issued["token"])) == (401, "PASSWORD_REQUIRED")
+    for _ in range(2):
+        for _ in range(9):
+            answer = await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": "open"})
+            assert refused(answer) == (403, "PASSWORD_WRONG")
+        ok(await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": "open sésame"}))
+    for _ in range(10):
+        await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": "x"})
+    answer = await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": "open sésame"})
+    assert refused(answer) == (429, "TOO_MANY_GUESSES")
+    assert answer.headers["retry-after"] == "3600"
+
+
+@pytest.mark.parametrize("password", [5, None, True, ["x"], {"x": 1}, ""])
+async def test_a_password_that_is_no_text_is_none(visitor: Visitor, password: object) -> None:
+    issued = await visitor.issue(password="open")
+    answer = await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": password})
+    assert refused(answer) in ((401, "PASSWORD_REQUIRED"), (403, "PASSWORD_WRONG"))
+
+
+ASKED: dict[str, Any] = {
+    "token": lambda visitor: visitor.post("/api/receive/token", {}),
+    "resolve": lambda visitor: visitor.resolve("x"),
+    "delete": lambda visitor: visitor.end(token="x"),
+    "upload": lambda visitor: visitor.try_upload(b""),
+    "csrf": lambda visitor: visitor.get("/api/blob/csrf"),
+    "page": lambda visitor: visitor.get("/receive", t="x"),
+    "download": lambda visitor: visitor.get("/api/receive/download", ticket="x"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_beyond_its_limit_a_client_waits_and_others_do_not(folder: Path, name: str) -> None:
+    async with running("memory://", folder, limits={name: 3}) as site:
+        site.clock.stand_at(60_000 * 30_000_000 + 18_001)
+        visitor = site.visitor()
+        answers = await asyncio.gather(*(ASKED[name](visitor) for _ in range(20)))
+        too_many = [answer for answer in answers if answer.status_code == 429]
+        assert len(too_many) == 17
+        for answer in too_many:
+            assert answer.headers["retry-after"] == "42"  # 41,999 ms, and not one less
+            if name != "page":
+                assert refused(answer) == (429, "RATE_LIMITED")
+                assert answer.json()["retryAfter"] == 42
+        assert (await ASKED[name](site.visitor())).status_code != 429
+        site.clock.stand_at(60_000 * 30_000_001)
+        assert (await ASKED[name](visitor)).status_code != 429
+
+
+def test_every_limit_is_that_of_a_route() -> None:
+    assert ASKED.keys() == LIMITS.keys()
+
+
+async def test_a_network_of_ipv6_is_one_client(folder: Path) -> None:
+    async with running("memory://", folder, limits={"csrf": 2}) as site:
+        site.clock.stand_at(1_800_000_000_000)
+
+        async def status(address: str) -> int:
+            return (await site.visitor(address).get("/api/blob/csrf")).status_code
+
+        assert [await status(f"2001:db8::{number}") for number in range(3)] == [200, 200, 429]
+        assert await status("2001:db8:0:1::1") == 200
+        assert [await status(one) for one in ("::ffff:10.200.0.1", "10.200.0.1", "10.200.0.1")] == [200, 200, 429]

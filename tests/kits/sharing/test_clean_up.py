@@ -1,0 +1,175 @@
+"""The clean-up, called from outside: who may, how much at once, and what becomes of a file that will not go."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from keystead import Store
+from keystead.kits.sharing import Wanted
+from keystead.kits.sharing.service import told
+from keystead.parts.blobs import BlobUnavailable
+from keystead.parts.schedule import Run
+from tests.kits.sharing.conftest import everywhere
+from tests.kits.sharing.visiting import (
+    Clock,
+    Kept,
+    Running,
+    Visitor,
+    body_of,
+    no_pause,
+    ok,
+    refused,
+    running,
+    service_on,
+)
+
+NOTHING = {"scanned": 0, "deleted": 0, "notFound": 0, "missingMeta": 0, "skipped": 0, "errors": 0}
+
+
+async def expired(site: Running, count: int) -> Visitor:
+    visitor = site.visitor()
+    for _ in range(count):
+        await visitor.upload()
+    site.clock.move("8d")
+    return visitor
+
+
+async def test_without_a_secret_nobody_may_call_it(folder: Path) -> None:
+    async with running("memory://", folder, cleanup_secret=None) as site:
+        visitor = site.visitor()
+        for authorization in (None, "Bearer ", "Bearer None", "Bearer null"):
+            assert refused(await visitor.clean_up(authorization)) == (401, "UNAUTHORIZED")
+        answer = await visitor.get("/api/cron/receive-cleanup", {"x-vercel-cron": "1"})
+        assert refused(answer) == (401, "UNAUTHORIZED")
+
+
+@pytest.mark.parametrize("secret", [None, "the secret of the clean-up"])
+async def test_the_header_of_vercel_is_enough_where_that_is_configured(folder: Path, secret: str | None) -> None:
+    async with running("memory://", folder, cleanup_secret=secret, trust_vercel_cron=True) as site:
+        answer = await site.visitor().get("/api/cron/receive-cleanup", {"x-vercel-cron": "preview-manual"})
+        assert ok(answer)["scanned"] == 0
+        assert refused(await site.visitor().clean_up("Bearer wrong")) == (401, "UNAUTHORIZED")
+
+
+async def test_the_secret_is_compared_in_constant_time(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, str]] = []
+
+    def same(one: str, other: str) -> bool:
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr("keystead.kits.sharing.routes.same", same)
+    assert refused(await site.visitor().clean_up()) == (401, "UNAUTHORIZED")
+    assert compared == [("the secret of the clean-up", "the secret of the clean-up")]
+
+
+async def test_no_more_than_the_limit_is_looked_at_and_that_there_is_more_is_said(site: Running) -> None:
+    visitor = await expired(site, 5)
+    for deleted, more, files in ((2, True, 3), (2, True, 1), (1, False, 0)):
+        answer = ok(await visitor.clean_up(limit=2))
+        assert (answer["scanned"], answer["deleted"], answer["more"]) == (deleted, deleted, more)
+        assert len(site.files()) == files
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "1e3", ""])
+async def test_a_limit_that_is_none_is_refused(visitor: Visitor, limit: str) -> None:
+    answer = await visitor.get("/api/cron/receive-cleanup", limit=limit)
+    assert refused(answer) == (400, "BAD_REQUEST")
+
+
+async def test_it_goes_on_in_batches_until_nothing_is_left(folder: Path) -> None:
+    async with running("memory://", folder, cleanup_batch=2) as site:
+        visitor = await expired(site, 7)
+        assert ok(await visitor.clean_up())["deleted"] == 7
+        assert await site.keys() == []
+        assert site.files() == []
+
+
+@everywhere
+async def test_two_at_once_count_each_upload_once(store: Store, folder: Path, clock: Clock) -> None:
+    one, other = service_on(store, folder, clock), service_on(store, folder, clock)
+    for _ in range(20):
+        await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
+    clock.move("8d")
+    runs = [told(counts) for counts in await asyncio.gather(*(service.clean_up.run() for service in (one, other)))]
+    assert sum(int(run["deleted"]) for run in runs) == 20
+    for run in runs:
+        assert run["scanned"] == run["deleted"]
+    assert await Kept(store).keys() == []
+
+
+async def test_a_file_that_will_not_go_keeps_its_record_and_is_tried_again_later_and_later(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = await expired(site, 1)
+    tries = 0
+
+    async def fails(path: str) -> bool:
+        nonlocal tries
+        tries += 1
+        raise BlobUnavailable("the place of the files is away")
+
+    real = site.sharing.blobs.delete
+    monkeypatch.setattr(site.sharing.blobs, "delete", fails)
+    monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
+    failed = NOTHING | {"scanned": 1, "skipped": 1, "errors": 1}
+    waiting = NOTHING | {"scanned": 1, "skipped": 1}
+
+    async def counts() -> dict[str, int]:
+        answer = ok(await visitor.clean_up())
+        return {name: answer[name] for name in NOTHING}
+
+    assert await counts() == failed
+    assert tries == 3
+    for wait in ("5m", "10m", "20m"):
+        assert await counts() == waiting
+        site.clock.move(wait)
+        assert await counts() == failed
+    assert tries == 12
+    assert len(site.files()) == 1
+    assert await site.key("receive:edge:meta:")
+
+    monkeypatch.setattr(site.sharing.blobs, "delete", real)
+    assert await counts() == waiting
+    site.clock.move("40m")
+    assert await counts() == NOTHING | {"scanned": 1, "deleted": 1}
+    assert await site.keys() == []
+    assert site.files() == []
+
+
+async def test_a_folder_that_is_away_is_not_taken_for_files_that_are_gone(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = await expired(site, 1)
+    monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
+    os.rename(site.folder, site.folder.with_name("unmounted"))
+    answer = ok(await visitor.clean_up())
+    assert (answer["deleted"], answer["errors"]) == (0, 1)
+    os.rename(site.folder.with_name("unmounted"), site.folder)
+    site.clock.move("10m")
+    answer = ok(await visitor.clean_up())
+    assert (answer["deleted"], answer["notFound"]) == (1, 0)
+    assert site.files() == []
+
+
+async def test_the_daily_job_does_the_same_and_asks_to_run_again_for_what_would_not_go(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
+    await expired(site, 3)
+    [job] = site.sharing.jobs
+    assert (job.name, job.cron) == ("sharing.clean-up", "0 15 * * *")
+    away = site.folder.with_name("unmounted")
+    os.rename(site.folder, away)
+    run = Run(job.name, site.clock(), 1, now_ms=site.clock)
+    assert await job.run(run) == NOTHING | {"scanned": 3, "skipped": 3, "errors": 3}
+    assert run.again_ms is not None
+    assert 0 < run.again_ms - site.clock() <= 300_000
+
+    os.rename(away, site.folder)
+    site.clock.move("5m")
+    run = Run(job.name, site.clock(), 2, now_ms=site.clock)
+    assert await job.run(run) == NOTHING | {"scanned": 3, "deleted": 3}
+    assert run.again_ms is None

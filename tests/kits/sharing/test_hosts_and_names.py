@@ -1,0 +1,303 @@
+"""Where links may lead, and what files may be called: what could mislead a person, a browser or a system is refused."""
+
+import unicodedata
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystead.kits.sharing import SharingRefused
+from keystead.kits.sharing.service.names import checked_url, display_name, file_name
+from tests.kits.sharing.visiting import CONTENT, Running, Visitor, ok, refused, running
+
+ALLOWED = "allowed.example"
+
+HOSTILE_URLS = [
+    "",
+    " ",
+    "https://",
+    "https:///x",
+    "https://evil.example/",
+    "https://allowed.example@evil.example/",
+    "https://allowed.example:443@evil.example/",
+    "https://allowed.example%40evil.example/",
+    "https://evil.example#@allowed.example/",
+    "https://evil.example?@allowed.example/",
+    "https://evil.example/allowed.example",
+    "https://evil.example\\@allowed.example/",
+    "https://evil.example\\.allowed.example/",
+    "https://allowed.example\\@evil.example/",
+    "https://user@allowed.example/",
+    "https://user:password@allowed.example/",
+    "https://@allowed.example/",
+    "https://allowed.example:443/",
+    "https://allowed.example:8443/",
+    "https://allowed.example:/",
+    "https://allowed.example:x/",
+    "https://allowed.example:99999/",
+    "https://127.0.0.1/",
+    "https://127.1/",
+    "https://2130706433/",
+    "https://0x7f000001/",
+    "https://0177.0.0.1/",
+    "https://[::1]/",
+    "https://[::ffff:127.0.0.1]/",
+    "https://[allowed.example]/",
+    "https://[",
+    "https://localhost/",
+    "https://allowed/",
+    "https://evilallowed.example/",
+    "https://allowed.example.evil.example/",
+    "https://allowed-example/",
+    "https://allowed.example./",
+    "https://.allowed.example/",
+    "https://-x.allowed.example/",
+    "https://x-.allowed.example/",
+    "https://x..allowed.example/",
+    "https://x_y.allowed.example/",
+    "https://*.allowed.example/",
+    f"https://{'x' * 64}.allowed.example/",
+    "https://allow\u0435d.example/",  # a Cyrillic letter
+    "https://xn--allowd-0of.example/",  # the same in ASCII
+    "https://xn--allowed.example/",
+    "https://allowed\u3002example/",  # dots of other scripts, which browsers take for one
+    "https://allowed\uff0eexample/",
+    "https://\uff41llowed.example/",  # letters that browsers take for ASCII
+    "https://allowed.example\u2044.evil.example/",
+    "https://allo\u00adwed.example/",
+    "https://allowed.example\t/",
+    "https://allowed.example\n/",
+    "https://allow\ted.example/",
+    "https://allowed.example/\r\nLocation: https://evil.example",
+    "https://allowed.example/a b",
+    "https://allowed.example/\0",
+    "https://allowed.example/\x7f",
+    "https://allowed.example/caf\u00e9",
+    " https://allowed.example/",
+    "https://allowed.example/ ",
+    "//allowed.example/",
+    "/allowed.example/",
+    "allowed.example/",
+    "https:allowed.example/",
+    "https:/allowed.example/",
+    "https:\\\\allowed.example/",
+    "http://allowed.example/",
+    "ftp://allowed.example/",
+    "javascript:alert(1)//https://allowed.example/",
+    "data:text/html,<script>alert(1)</script>",
+    "file:///etc/passwd",
+    "blob:https://allowed.example/x",
+    f"https://allowed.example/{'x' * 2048}",
+]
+
+
+@pytest.mark.parametrize("url", HOSTILE_URLS, ids=ascii)
+def test_a_url_that_leads_elsewhere_is_refused(url: str) -> None:
+    with pytest.raises(SharingRefused) as refusal:
+        checked_url(url, [ALLOWED])
+    assert refusal.value.reason == "HOST_NOT_ALLOWED"
+
+
+async def test_over_http_it_is_refused_too_and_nothing_is_written(folder: Path) -> None:
+    async with running("memory://", folder, allowed_hosts=ALLOWED) as site:
+        visitor = site.visitor()
+        for url in filter(None, HOSTILE_URLS):
+            answer = await visitor.post("/api/receive/token", {"url": url})
+            assert refused(answer) == (403, "HOST_NOT_ALLOWED"), url
+            answer = await visitor.post("/api/receive/edge-resolve", {"pathname": "a/b.zip", "downloadUrl": url})
+            assert refused(answer) == (403, "HOST_NOT_ALLOWED"), url
+        assert refused(await visitor.post("/api/receive/token", {"url": ""})) == (400, "URL_REQUIRED")
+        assert refused(await visitor.post("/api/receive/token", {})) == (400, "URL_REQUIRED")
+        answer = await visitor.post("/api/receive/edge-resolve", {"pathname": "a/b.zip"})
+        assert refused(answer) == (400, "PATH_REQUIRED")
+        assert await site.keys() == []
+
+
+async def test_the_hosts_of_vercel_are_allowed_and_those_that_only_end_like_them_are_not(visitor: Visitor) -> None:
+    for host in ("public.blob.vercel-storage.com", "x1.public.blob.vercel-storage.com", "blob.vercel-storage.com"):
+        await visitor.issue(f"https://{host}/x.zip")
+    for host in (
+        "evilpublic.blob.vercel-storage.com.evil.example",
+        "evilblob.vercel-storage.com",
+        "vercel-storage.com",
+        "public.blob.vercel-storage.com.evil.example",
+        "blob.vercel-storage.co",
+    ):
+        answer = await visitor.post("/api/receive/token", {"url": f"https://{host}/x.zip"})
+        assert refused(answer) == (403, "HOST_NOT_ALLOWED"), host
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://allowed.example", "https://allowed.example/?download=1"),
+        ("HTTPS://Allowed.EXAMPLE/A.zip", "https://allowed.example/A.zip?download=1"),
+        ("https://a.b.allowed.example/x", "https://a.b.allowed.example/x?download=1"),
+        ("https://allowed.example/x?download=0", "https://allowed.example/x?download=1"),
+        ("https://allowed.example/x?a=%ff+b&download=0&c", "https://allowed.example/x?a=%ff+b&c&download=1"),
+        ("https://allowed.example/x#y", "https://allowed.example/x?download=1"),
+        ("https://allowed.example//evil.example/x", "https://allowed.example//evil.example/x?download=1"),
+        ("https://allowed.example/@evil.example", "https://allowed.example/@evil.example?download=1"),
+        ("https://allowed.example/..%2f", "https://allowed.example/..%2f?download=1"),
+    ],
+)
+def test_a_url_that_is_allowed_is_kept_as_it_was_written_and_asks_for_a_download(url: str, kept: str) -> None:
+    assert checked_url(url, [ALLOWED]) == kept
+
+
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\\"), max_size=60)
+    | st.integers(1990, 2100).map(lambda length: "x" * length)
+)
+def test_what_was_taken_once_is_taken_again_when_the_link_is_used(rest: str) -> None:
+    try:
+        kept = checked_url(f"https://allowed.example/{rest}", [ALLOWED])
+    except SharingRefused:
+        return
+    assert checked_url(kept, [ALLOWED]) == kept
+
+
+# --- names -----------------------------------------------------------------------------------------------------
+
+HOSTILE_NAMES = [
+    "../x.zip",
+    "..",
+    ".",
+    "/etc/passwd",
+    "a/b.zip",
+    "a\\b.zip",
+    "C:x.zip",
+    ".htaccess",
+    "...x",
+    "x.exe.",
+    "con",
+    "CON",
+    "nul.txt",
+    "com1.zip",
+    "LPT9.tar.gz",
+    "aux .zip",
+    "a\0b.zip",
+    "a\nb.zip",
+    "a\r\nSet-Cookie: x=y.zip",
+    "a\x7fb.zip",
+    "a\x85b.zip",
+    "a\u2028b.zip",
+    "annexe\u202egpj.exe",
+    "a\u2066b.zip",
+    "a\u200eb.zip",
+    "a\u200bb.zip",
+    "a\ufeffb.zip",
+    "a\ue000b.zip",
+    'a".zip',
+    "a<b>.zip",
+    "a|b.zip",
+    "a*.zip",
+    "a?.zip",
+    "x" * 129,
+    "é" * 200,
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=ascii)
+async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(
+    site: Running, visitor: Visitor, name: str
+) -> None:
+    url = "https://blob.vercel-storage.com/x"
+    assert refused(await visitor.post("/api/receive/token", {"url": url, "name": name})) == (400, "BAD_NAME")
+    body = {"pathname": "a/b.zip", "downloadUrl": url, "displayName": name}
+    assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, "BAD_NAME")
+    assert refused(await visitor.try_upload(name=name)) == (400, "BAD_NAME")
+    assert await site.keys() == []
+    assert site.files() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "kept"),
+    [
+        ("report.pdf", "report.pdf", "report.pdf"),
+        ("", "download.zip", "download.zip"),
+        ("  ", "download.zip", "download.zip"),
+        ("report", "report.zip", "report.zip"),
+        ("Übersicht 2026.pdf", "Übersicht 2026.pdf", "bersicht2026.pdf"),
+        ("景品.zip", "景品.zip", "download.zip"),
+        ("e\u0301.txt", "\u00e9.txt", "download.txt"),
+        ("می\u200cخواهم.pdf", "می\u200cخواهم.pdf", "download.pdf"),
+        ("👩\u200d🚀.png", "👩\u200d🚀.png", "download.png"),
+        ("50% off; now, it's 'free' & (good).zip",) * 2 + ("50offnowitsfreegood.zip",),
+        ("x" * 124 + ".zip",) * 3,
+        ("contract.pdf",) * 3,
+    ],
+)
+async def test_any_other_name_comes_back_as_it_was(visitor: Visitor, name: str, shown: str, kept: str) -> None:
+    uploaded = await visitor.upload(name=name)
+    assert uploaded["fileName"] == kept
+    disposition = (await visitor.download(uploaded["shortToken"])).headers["content-disposition"]
+    plain, _, encoded = disposition.partition("; filename*=UTF-8''")
+    assert unquote(encoded) == shown
+    assert plain.isascii()
+    assert plain.startswith('attachment; filename="')
+    assert plain.count('"') == 2
+    assert plain.endswith('"')
+
+
+@given(st.text(max_size=140))
+def test_every_name_that_is_taken_is_one_that_can_be_written_anywhere(name: str) -> None:
+    try:
+        shown = display_name(name)
+    except SharingRefused:
+        return
+    assert 0 < len(shown) <= 132
+    assert not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in shown)
+    assert display_name(shown) == shown
+    kept = file_name(shown)
+    assert kept.isascii()
+    assert set(kept) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+    assert not kept.startswith(".")
+    assert "." in kept
+
+
+async def test_what_is_uploaded_is_never_kept_under_a_name_of_the_uploader(site: Running, visitor: Visitor) -> None:
+    one, other = [await visitor.upload(name="same.zip") for _ in range(2)]
+    first, second = site.files()
+    assert first.parent != second.parent
+    assert {first.name, second.name} == {"same.zip"}
+    for uploaded in (one, other):
+        assert (await visitor.download(uploaded["shortToken"])).content == CONTENT
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/x", "a//b", "a/../b", "a/%2e%2e/b", "a\\b", "a\0b", "x" * 901, "a/" + "y" * 241]
+)
+async def test_a_path_that_leads_elsewhere_cannot_be_registered(site: Running, visitor: Visitor, path: str) -> None:
+    body = {"pathname": path, "downloadUrl": "https://blob.vercel-storage.com/x", "displayName": "x.zip"}
+    assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, "BAD_PATH")
+    assert await site.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "code"),
+    [
+        ("message", "x" * 501, "BAD_MESSAGE"),
+        ("theme", "Gold", "BAD_THEME"),
+        ("theme", "a b", "BAD_THEME"),
+        ("theme", "x" * 33, "BAD_THEME"),
+        ("password", "", "BAD_PASSWORD"),
+        ("password", "x" * 257, "BAD_PASSWORD"),
+    ],
+)
+async def test_what_else_is_too_long_or_odd_has_its_answer(visitor: Visitor, field: str, wrong: str, code: str) -> None:
+    body = {"pathname": "a/b.zip", "downloadUrl": "https://blob.vercel-storage.com/x", field: wrong}
+    assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, code)
+
+
+async def test_a_purpose_keeps_its_plain_characters(visitor: Visitor) -> None:
+    for given_purpose, kept in (
+        ("gacha prizes/2026", "gachaprizes2026"),
+        ("", "zips"),
+        ("é", "zips"),
+        ("x" * 70, "x" * 64),
+    ):
+        issued = await visitor.issue(purpose=given_purpose)
+        assert ok(await visitor.resolve(issued["token"]))["purpose"] == kept

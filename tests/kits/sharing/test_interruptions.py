@@ -1,0 +1,259 @@
+"""Whatever interrupts an issue or an upload: what is left is never visible, and the clean-up finds it."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from keystead import Store, connect
+from keystead.kits.sharing import Sharing, Wanted
+from tests.kits.sharing.conftest import everywhere
+from tests.kits.sharing.visiting import (
+    CLEANUP_SECRET,
+    Clock,
+    Kept,
+    Reason,
+    Running,
+    Visitor,
+    body_of,
+    files_in,
+    key_text,
+    refused,
+    running,
+    service_on,
+    TOKEN_KEY,
+)
+from tests.parts.sessions.relays import Killed, Mortal
+from tests.serving import Keystead, keystead_serving, wait_until
+
+URL = "https://blob.vercel-storage.com/demo.zip"
+PIECE = b"x" * 65_536
+SHORT = "a-short-to"
+
+WAYS: dict[str, Callable[[Sharing], Awaitable[Any]]] = {
+    "issue": lambda sharing: sharing.issue(URL, None, Wanted(), who="", where=""),
+    "register": lambda sharing: sharing.register("a/demo.zip", URL, None, Wanted(), who="", where=""),
+    "upload": lambda sharing: sharing.upload(body_of(b"x"), None, Wanted(), who="", where=""),
+}
+
+
+@everywhere
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_process_that_dies_at_any_command_leaves_nothing_that_is_not_found(
+    store: Store, folder: Path, clock: Clock, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keystead.kits.sharing.service.sharing._new_short", lambda: SHORT)
+    kept, lives = Kept(store), 0
+    while True:
+        dying = service_on(Mortal(store, lives), folder, clock)
+        try:
+            await WAYS[way](dying)
+        except Killed:
+            lives += 1
+        else:
+            break
+        alive = service_on(store, folder, clock)
+        with Reason() as reason:
+            await alive.resolve(SHORT)
+        if way == "upload":
+            assert reason.word in ("TOKEN_NOT_FOUND", "NOT_READY")
+        later = Clock()
+        later.move("8d")
+        counts = await service_on(store, folder, later).clean_up.run()
+        # Where the steps are not one, a place in the index may be without its record.
+        assert counts.scanned == counts.deleted + counts.missing_meta <= 1
+        assert files_in(folder) == []
+        for key in await kept.keys():
+            # What is left goes by itself, and was of no upload.
+            assert way != "upload" or not key.startswith("receive:edge:"), (lives, key)
+            assert 0 < await kept.left_ms(key) <= 7 * 86_400_000, (lives, key)
+        for key in await kept.all_keys():
+            await kept.ask("DEL", key)
+    assert lives >= 1
+
+
+@everywhere
+async def test_an_end_that_dies_at_any_command_ends_the_link_or_does_not_and_the_clean_up_finds_the_rest(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    kept, alive, lives = Kept(store), service_on(store, folder, clock), 0
+    outcomes = set()
+    while True:
+        made = await alive.upload(body_of(b"x"), None, Wanted(), who="", where="")
+        try:
+            await service_on(Mortal(store, lives), folder, clock).end(made.token, owner_key=None, where="")
+        except Killed:
+            lives += 1
+        else:
+            break
+        with Reason() as by_token:
+            await alive.resolve(made.token)
+        with Reason() as by_short:
+            await alive.resolve(made.short_token)
+        outcomes.add((by_token.word, by_short.word))
+        later = Clock()
+        later.move("8d")
+        await service_on(store, folder, later).clean_up.run()
+        assert files_in(folder) == []
+        assert [key for key in await kept.keys() if key.startswith("receive:edge:")] == []
+    # In no order of events does one form open what the other does not.
+    assert outcomes <= {("", ""), ("REVOKED", "REVOKED"), ("REVOKED", "TOKEN_NOT_FOUND")}
+    assert ("REVOKED", "TOKEN_NOT_FOUND") in outcomes
+
+
+async def test_while_a_file_is_on_its_way_its_link_opens_nothing(
+    site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keystead.kits.sharing.service.sharing._new_short", lambda: SHORT)
+    seen = []
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"the first half"
+        answer = await visitor.resolve(SHORT)
+        seen.append((refused(answer), answer.headers["retry-after"]))
+        yield b" and the second"
+
+    uploaded = await visitor.http.post("/api/receive/upload", content=body())
+    assert uploaded.status_code == 200
+    assert seen == [((409, "NOT_READY"), "5")]
+    assert (await visitor.download(SHORT)).content == b"the first half and the second"
+
+
+async def test_an_upload_whose_body_fails_leaves_nothing(site: Running) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield PIECE
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await site.sharing.upload(body(), None, Wanted(), who="", where="")
+    assert await site.keys() == []
+    assert site.files() == []
+
+
+async def test_an_upload_that_is_cancelled_leaves_nothing(site: Running) -> None:
+    begun = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield PIECE
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(site.sharing.upload(body(), None, Wanted(), who="", where=""))
+    await begun.wait()
+    assert len(await site.keys()) == 5
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await site.keys() == []
+    assert site.files() == []
+
+
+@pytest.mark.parametrize(("content", "answer"), [(b"", (400, "EMPTY")), (b"x" * 1001, (413, "TOO_LARGE"))])
+async def test_a_file_that_is_empty_or_too_large_leaves_nothing(
+    folder: Path, content: bytes, answer: tuple[int, str]
+) -> None:
+    async def in_pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(content), 100):
+            yield content[at : at + 100]
+
+    async with running("memory://", folder, max_upload="1kB") as site:
+        visitor = site.visitor()
+        assert refused(await visitor.try_upload(content)) == answer
+        chunked = await visitor.http.post("/api/receive/upload", content=in_pieces())
+        assert refused(chunked) == answer
+        assert await site.keys() == []
+        assert site.files() == []
+
+
+# --- real processes --------------------------------------------------------------------------------------------
+
+
+class Serving:
+    """A server on SQLite, and a socket on which an upload has begun."""
+
+    def __init__(self, server: Keystead, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.database = folder / "links.db"
+        self.files = folder / "files"
+
+    def begin_upload(self) -> socket.socket:
+        """Send the most of a file, and wait until some of it is on the disk."""
+        connection = socket.create_connection(("127.0.0.1", self.server.port))
+        length = 200 * len(PIECE)
+        head = f"POST /api/receive/upload?name=big.bin HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n"
+        connection.sendall(head.encode())
+        for _ in range(190):
+            connection.sendall(PIECE)
+        wait_until(lambda: bool(files_in(self.files)), "something of the file is on the disk")
+        return connection
+
+
+def serving(folder: Path) -> Any:
+    return keystead_serving(
+        folder,
+        f"sqlite:///{folder / 'links.db'}",
+        *("--kits", "sharing"),
+        RECEIVE_TOKEN_KEY=key_text(TOKEN_KEY),
+        RECEIVE_CLEANUP_SECRET=CLEANUP_SECRET,
+        KEYSTEAD_SHARING__FILES=str(folder / "files"),
+    )
+
+
+async def keys_in(database: Path) -> list[str]:
+    async with connect(f"sqlite:///{database}") as store:
+        return await Kept(store).keys()
+
+
+async def test_an_uploader_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        begun = Serving(server, tmp_path)
+        connection = begun.begin_upload()
+        assert any(key.startswith("receive:edge:meta:") for key in await keys_in(begun.database))
+        connection.close()
+        wait_until(lambda: not files_in(begun.files), "nothing of the file is on the disk")
+        while await keys_in(begun.database):
+            await asyncio.sleep(0.01)
+        assert httpx2.get(f"{server.url}/healthz").status_code == 200
+        # Somebody who goes away is no fault of the server.
+        assert "Traceback" not in server.said
+        assert "INTERNAL" not in server.said
+        assert server.stop() == 0
+    assert not any("meta" in key for key in await keys_in(begun.database))
+
+
+def family_of(pid: int) -> list[int]:
+    """A process, and those that it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in family_of(int(child)))]
+
+
+async def test_a_server_that_is_killed_in_an_upload_leaves_what_the_clean_up_finds(
+    tmp_path: Path, clock: Clock
+) -> None:
+    with serving(tmp_path) as server:
+        begun = Serving(server, tmp_path)
+        connection = begun.begin_upload()
+        for pid in family_of(server.process.pid):
+            os.kill(pid, signal.SIGKILL)
+        server.process.wait()
+        connection.close()
+    assert files_in(begun.files) != []
+    async with connect(f"sqlite:///{begun.database}") as store:
+        kept, sharing = Kept(store), service_on(store, begun.files, clock)
+        [id] = await kept.ask("ZRANGE", "receive:edge:index", 0, -1)
+        meta = await sharing.keys.meta(id.decode()).get()
+        assert meta is not None
+        assert await sharing.blobs.size(meta.path) is None  # no part of it is a file
+        later = Clock()
+        later.move("8d")
+        counts = await service_on(store, begun.files, later).clean_up.run()
+        assert (counts.scanned, counts.deleted, counts.not_found) == (1, 1, 1)
+        assert files_in(begun.files) == []
+        assert await kept.keys() == []

@@ -1,0 +1,179 @@
+"""Claims: whoever begins a run does it in one step, and of any number one gets through."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import pytest
+
+from keystead import Store, StoreUnavailable
+from keystead.parts.schedule import Busy, Job, JobState, RunEntry, Schedule, ScheduleKeys
+from keystead.stores import Outcome, Step
+from tests.parts.schedule.conftest import (
+    MINUTE,
+    Time,
+    Work,
+    everywhere,
+    here,
+    history_of,
+    ms,
+    schedule_of,
+    seen,
+    state_of,
+    until,
+)
+from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
+
+CROWD = 25
+
+
+@everywhere
+async def test_of_many_schedules_on_one_store_one_runs_each_moment(store: Store, time: Time) -> None:
+    work = Work()
+    async with AsyncExitStack() as stack:
+        for _ in range(CROWD):
+            await stack.enter_async_context(schedule_of(store, time, Job("a.job", "* * * * *", work)))
+        await time.rested(CROWD)
+        for count in range(1, 11):
+            time.pass_ms(MINUTE)
+            await until(lambda count=count: len(work.ended) == count)  # type: ignore[misc]
+            await time.rested(CROWD)
+    assert work.due == [f"2026-01-01T00:{minute:02}Z" for minute in range(1, 11)]
+    assert work.numbers == [*range(1, 11)]
+    assert [one.number for one in await history_of(store, "a.job")] == [*range(1, 11)]
+
+
+@everywhere
+async def test_of_many_runs_by_hand_at_once_one_is_made_and_the_others_are_told_who_makes_it(
+    store: Store, time: Time
+) -> None:
+    work = Work(waits=True)
+    crowd = [schedule_of(store, time, Job("a.job", "0 15 * * *", work)) for _ in range(CROWD)]
+    asked = [asyncio.create_task(one.run_now("a.job")) for one in crowd]
+    await until(lambda: sum(task.done() for task in asked) == CROWD - 1)
+    work.may_end.set()
+    told = await asyncio.gather(*asked)
+    [made] = [one for one in told if isinstance(one, RunEntry)]
+    assert (made.number, made.outcome, made.by_hand, made.due_ms) == (1, "done", True, time.now_ms)
+    assert {one for one in told if isinstance(one, Busy)} == {Busy(made.by, time.now_ms)}
+    assert len(work.runs) == 1
+    assert await history_of(store, "a.job") == [made]
+
+
+class _LookOnce:
+    """A schedule that looks once, makes what it began, and ends."""
+
+    def __init__(self, store: Store, time: Time, job: Job) -> None:
+        self._looked = asyncio.Event()
+        self._schedule = Schedule(ScheduleKeys(store, now_ms=time), [job], wait=self._wait)
+
+    async def _wait(self, seconds: float) -> None:
+        self._looked.set()
+        await asyncio.Event().wait()
+
+    async def __call__(self) -> None:
+        async with self._schedule:
+            await self._looked.wait()
+
+
+@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
+async def test_in_every_order_two_schedules_run_a_due_moment_once(store: Store, time: Time) -> None:
+    async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
+        gated, work = Gated(store), Work()
+        job = Job("a.job", "0 15 * * *", work)
+        keys = ScheduleKeys(store)
+        await keys.job("a.job").delete()
+        await keys.job("a.job").set(JobState(cron=job.cron, zone=job.zone, next_ms=time.now_ms - 1))
+        order, _ = await in_order(gated, {"a": _LookOnce(gated, time, job), "b": _LookOnce(gated, time, job)}, first)
+        assert len(work.runs) == 1, order
+        assert [entry.outcome for entry in await history_of(store, "a.job")] == ["done"], order
+        assert (await state_of(store, "a.job")).number == 1, order
+        assert not await keys.lease("a.job").exists(), order
+        return order
+
+    assert await every_order(one) >= 6
+
+
+@everywhere
+async def test_a_claim_is_one_atomic_step_and_so_is_the_end_of_a_run(store: Store, time: Time) -> None:
+    relay = Relay(store)
+    await schedule_of(relay, time, Job("a.job", "0 15 * * *", Work())).run_now("a.job")
+    writes = [
+        [getattr(step, "command", step)[0] for step in call if not hasattr(step, "key")]
+        for call in relay.log
+        if any(hasattr(step, "key") for step in call)
+    ]
+    assert writes == [["SET"], ["SET", "SET"], ["SET", "XADD", "PEXPIRE", "DEL"]]
+
+
+class _LosesAnAnswer(Relay):
+    """The claim takes effect, and its answer is lost."""
+
+    lost = 0
+
+    async def atomically(self, steps: Sequence[Step]) -> Outcome:
+        outcome = await super().atomically(steps)
+        if not self.lost and any(getattr(step, "command", ("",))[-1] == "NX" for step in steps):
+            self.lost += 1
+            raise StoreUnavailable("the answer was lost", "unknown")
+        return outcome
+
+
+@everywhere
+async def test_a_claim_whose_answer_was_lost_is_carried_out_by_who_made_it(store: Store, time: Time) -> None:
+    work = Work()
+    losing = _LosesAnAnswer(store)
+    async with schedule_of(losing, time, Job("a.job", "0 15 * * *", work)):
+        await time.rested(1)
+        time.pass_until("2026-01-01T15:00:00Z")
+        await until(lambda: losing.lost == 1)
+        await time.rested(1)
+        time.pass_ms(MINUTE)
+        await until(lambda: len(work.ended) == 1)
+        await time.rested(1)
+    assert work.numbers == [1]
+    assert [one.outcome for one in await history_of(store, "a.job")] == ["done"]
+
+
+@here
+async def test_a_run_by_hand_leaves_the_moments_as_they_are(store: Store, time: Time) -> None:
+    work = Work()
+    job = Job("a.job", "0 15 * * *", work)
+    await seen(store, time, job)
+    before = await state_of(store, "a.job")
+    schedule = schedule_of(store, time, job)
+    assert await schedule.run_now("a.job")
+    work.raises = ValueError("no")
+    failed = await schedule.run_now("a.job")
+    assert isinstance(failed, RunEntry)
+    assert failed.outcome == "failed"
+    after = await state_of(store, "a.job")
+    assert after == before.model_copy(update={"number": 2})
+    assert after.next_ms == ms("2026-01-01T15:00Z")
+
+
+@here
+async def test_nobody_polls(store: Store, time: Time) -> None:
+    """One read a wake: at the next moment, or about every 30 seconds."""
+    relay = Relay(store)
+    jobs = [Job(f"job.{n}", "0 15 * * *", Work()) for n in range(5)]
+    async with schedule_of(relay, time, *jobs):
+        await time.rested(1)
+        relay.log.clear()
+        for _ in range(20):
+            assert 22 <= time.next_ms / 1000 <= 30
+            time.pass_ms(time.next_ms)
+            await time.rested(1)
+        assert len(relay.log) == 20
+        time.pass_ms(ms("2026-01-01T14:59:50Z") - time.now_ms)
+        await time.rested(1)
+        assert 10_000 <= time.next_ms <= 10_101
+
+
+@here
+async def test_wakes_are_spread_apart(store: Store, time: Time) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(10):
+            await stack.enter_async_context(schedule_of(store, time, Job("a.job", "0 15 * * *", Work())))
+        await time.rested(10)
+        assert len({at for at, _ in time.waits}) > 5

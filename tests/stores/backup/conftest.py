@@ -1,0 +1,31 @@
+"""Every store by name, empty: a name is enough to say which two a test goes between."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from keystead.testing.servers import Cluster, Server
+from tests.real_servers import redis_server, valkey_cluster, valkey_server
+
+__all__ = ["redis_server", "url_of", "valkey_cluster", "valkey_server"]
+
+UrlOf = Callable[[str], str]
+
+
+@pytest.fixture
+def url_of(request: pytest.FixtureRequest, tmp_path: Path) -> UrlOf:
+    def url(name: str) -> str:
+        if name == "memory":
+            return "memory://"
+        if name == "sqlite":
+            return f"sqlite:///{tmp_path}/{len(list(tmp_path.iterdir()))}.db"
+        if name == "cluster":
+            cluster: Cluster = request.getfixturevalue("valkey_cluster")
+            cluster.flush()
+            return cluster.url
+        server: Server = request.getfixturevalue(f"{name}_server")
+        server.ask("FLUSHALL")
+        return server.url
+
+    return url

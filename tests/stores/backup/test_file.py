@@ -1,0 +1,343 @@
+"""A backup file that was cut or altered is refused before anything is written, and a hostile one does no harm."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import AsyncIterator
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystead import Store, connect
+from keystead.stores.backup import (
+    BackupDamaged,
+    BackupError,
+    BackupFile,
+    BackupInTheWay,
+    KeyTooLarge,
+    NoBackup,
+    backup,
+    compare,
+    records,
+    restore,
+)
+from keystead.stores.backup import file as file_module
+from keystead.stores.backup.records import KINDS, Record, decode, encode
+from tests.stores.backup.contents import contents, now_ms, some_of_everything
+
+FRAME = struct.Struct("<cII16s")
+HEADER = {"format": 1, "made_at": "2026-11-16T00:00:00+00:00", "keystead": "0.1.0", "store": "memory://", "match": "*"}
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with connect("memory://") as opened:
+        yield opened
+
+
+async def restored(store: Store, path: Path) -> None:
+    with BackupFile(path) as file:
+        await restore(store, file)
+
+
+async def test_any_flipped_byte_is_refused_and_nothing_is_written(store: Store, tmp_path: Path) -> None:
+    async with connect("memory://") as source:
+        await source.run(some_of_everything(await now_ms(source) + 10_000_000))
+        await backup(source, tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    path = tmp_path / "altered"
+    for place in range(len(whole)):
+        for flip in (0x01, 0xFF):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
+            with pytest.raises(BackupError) as caught:
+                await restored(store, path)
+            assert isinstance(caught.value, BackupDamaged | NoBackup), place
+            assert str(path) in str(caught.value)
+    assert await contents(store) == {}
+    path.write_bytes(whole)
+    await restored(store, path)  # and as it was it is taken
+
+
+async def test_a_file_that_was_cut_anywhere_is_refused_and_says_so(store: Store, tmp_path: Path) -> None:
+    async with connect("memory://") as source:
+        await source.run(some_of_everything(await now_ms(source) + 10_000_000))
+        await backup(source, tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    path = tmp_path / "cut"
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(NoBackup if length == 0 else BackupDamaged) as caught:
+            await restored(store, path)
+        assert length < len(file_module.MAGIC) or "was cut short: its end is missing" in str(caught.value)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(BackupDamaged, match="something follows its end"):
+        await restored(store, path)
+    assert await contents(store) == {}
+
+
+async def test_blocks_that_change_places_or_are_left_out_are_noticed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_module, "BLOCK_BYTES", 64)
+    async with connect("memory://") as source:
+        await source.run([("SET", f"key:{number}", "x" * 40) for number in range(20)])
+        await backup(source, tmp_path / "whole")
+    magic, *blocks = split((tmp_path / "whole").read_bytes())
+    assert len(blocks) > 10
+    path = tmp_path / "altered"
+    for wrong in (
+        [*blocks[:3], *blocks[4:]],
+        [*blocks[:3], blocks[4], blocks[3], *blocks[5:]],
+        [*blocks[:3], *blocks[2:]],
+    ):
+        path.write_bytes(b"".join([magic, *wrong]))
+        with pytest.raises(BackupDamaged, match="was altered"):
+            await restored(store, path)
+    assert await contents(store) == {}
+
+
+def split(data: bytes) -> list[bytes]:
+    """The magic line, and each block."""
+    at = len(file_module.MAGIC)
+    parts = [data[:at]]
+    while at < len(data):
+        end = at + FRAME.size + FRAME.unpack_from(data, at)[2]
+        parts.append(data[at:end])
+        at = end
+    return parts
+
+
+# --- files of an attacker, whose checksums are right --------------------------------------------------------
+
+
+def forged(*blocks: tuple[bytes, bytes], length: int | None = None) -> bytes:
+    """A file with right checksums; `length` is what the last block says of itself."""
+    data, digest = file_module.MAGIC, blake2b(digest_size=32)
+    for place, (what, content) in enumerate(blocks):
+        said = len(content) if length is None or place < len(blocks) - 1 else length
+        stored = zlib.compress(content)
+        checksum = blake2b(struct.pack("<QcII", place, what, said, len(stored)) + stored, digest_size=16).digest()
+        digest.update(checksum)
+        data += FRAME.pack(what, said, len(stored), checksum) + stored
+    return data
+
+
+def footer(keys: int = 0, digest: str = "") -> bytes:
+    return json.dumps({"keys": keys, "kinds": dict.fromkeys(KINDS, 0), "digest": digest}).encode()
+
+
+HEADER_BLOCK = (b"H", json.dumps(HEADER).encode())
+RECORD = encode(Record(b"key", "string", None, [b"value"]))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "is no backup of Keystead"),
+        (b"SQLite format 3\0" + b"\0" * 100, "is no backup of Keystead"),
+        (b"keystead backup 2\n" + b"\0" * 100, "another format, made by a later Keystead"),
+        (forged((b"H", json.dumps({**HEADER, "format": 2}).encode())), "another format, made by a later Keystead"),
+        (forged((b"H", b"[" * 50_000)), "its header is none"),
+        (forged((b"H", json.dumps({**HEADER, "more": 1}).encode())), "its header is none"),
+        (forged((b"H", json.dumps({**HEADER, "store": 1}).encode())), "its header is none"),
+        (forged((b"K", RECORD)), "its header is none"),
+        (forged(HEADER_BLOCK, HEADER_BLOCK, (b"F", footer())), "its blocks are not in order"),
+        (forged(HEADER_BLOCK, (b"Z", b""), (b"F", footer())), "its blocks are not in order"),
+        (forged(HEADER_BLOCK, (b"L", RECORD), (b"K", RECORD), (b"F", footer())), "its blocks are not in order"),
+        (forged(HEADER_BLOCK, (b"L", RECORD), (b"F", footer())), "its blocks are not in order"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", footer(1))), "is not what its end says"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"{}")), "is not what its end says"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"\xff")), "is not what its end says"),
+        (forged(HEADER_BLOCK, (b"K", b"x")), "a record in it is none"),
+        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24))), "larger than any may be"),
+        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24)), length=1000), "block 2 is none"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), length=1 << 20), "block 2 is none"),
+        (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "larger than any may be"),
+    ],
+)
+async def test_a_forged_file_is_one_sentence(store: Store, tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "forged"
+    path.write_bytes(data)
+    with pytest.raises(BackupError) as caught:
+        await restored(store, path)
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+    assert await contents(store) == {}
+
+
+def record_of(kind: int, at_ms: int, lengths: list[int], data: bytes, count: int | None = None) -> bytes:
+    counted = len(lengths) - 1 if count is None else count
+    return struct.pack("<BqI", kind, at_ms, counted) + struct.pack(f"<{len(lengths)}I", *lengths) + data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        record_of(0, -1, [3, 5], b"keyvalu"),  # shorter than it says
+        record_of(0, -1, [3, 2**32 - 1], b"keyv"),
+        record_of(0, -2, [1, 1], b"kv"),  # a deadline that is none
+        record_of(0, -1, [1, 1], b"kv", count=2),
+        record_of(1, -1, [1], b"k", count=2**32 - 1),  # more parts than there can be
+        record_of(1, -1, [1, 2**32 - 1, 2**32 - 1], b"kf"),
+        record_of(1, -1, [1, 1], b"kf"),  # a field without a value
+        record_of(2, -1, [1], b"k"),  # a set without members
+        record_of(2, -5, [1, 1], b"km"),
+        record_of(3, -1, [1, 3, 1], b"knanm"),
+        record_of(3, -1, [1, 0, 1], b"km"),
+        record_of(5, -1, [1, 3, 1], b"k1-12"),  # an entry without fields
+        record_of(5, -1, [1, 3, 1, 1, 1], b"k0-02fv"),
+        record_of(5, -1, [1, 3, 1, 1, 1], b"k1-13fv"),
+        record_of(5, -1, [1, 3, 2, 1, 1], b"k1-1-2fv"),
+        record_of(5, -1, [1, 3, 1, 1, 1, 3, 1, 1, 1], b"k2-12fv1-12fv"),  # ids that do not grow
+        record_of(6, -1, [1, 1], b"km"),  # no such kind
+        record_of(255, -1, [1, 1], b"km"),
+    ],
+)
+def test_a_record_that_is_none_is_refused(data: bytes) -> None:
+    with pytest.raises(BackupDamaged):
+        decode(data)
+
+
+@given(
+    data=st.one_of(
+        st.binary(max_size=200),
+        st.tuples(st.integers(0, 6), st.binary(max_size=60)).map(lambda one: bytes([one[0]]) + b"\xff" * 8 + one[1]),
+    )
+)
+def test_random_bytes_are_records_or_refused(data: bytes) -> None:
+    try:
+        found = decode(data)
+    except BackupDamaged:
+        return
+    assert b"".join(map(encode, found)) == data
+
+
+def test_a_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
+    """64 MB of zeros in 64 kB, as one block and as one record over many: read by a process that has no room for it."""
+    path = tmp_path / "bomb"
+    huge = (b"K", bytes(64 << 20))
+    many_parts = [
+        (b"L", record_of(2, -1, [1], b"", count=20_000_000) + bytes(1 << 20)),
+        *[(b"L", bytes(1 << 20))] * 79,
+        (b"M", b""),
+    ]
+    for blocks, length in (([huge], 1 << 20), (many_parts, None)):
+        path.write_bytes(forged(HEADER_BLOCK, *blocks, length=length))
+        done = subprocess.run(
+            [sys.executable, "-c", _READ, str(path)], capture_output=True, text=True, timeout=60, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)),
+        )  # fmt: skip
+        assert done.stdout == "damaged\n", done.stderr
+
+
+_READ = """
+import sys
+from pathlib import Path
+from keystead.stores.backup import BackupDamaged, BackupFile
+try:
+    with BackupFile(Path(sys.argv[1])) as file:
+        for block in file.blocks():
+            pass
+except BackupDamaged:
+    print("damaged")
+"""
+
+
+# --- the file itself ----------------------------------------------------------------------------------------
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+async def test_only_its_owner_can_read_it_all_the_time(store: Store, tmp_path: Path) -> None:
+    modes: set[int] = set()
+    await store.run([("SET", f"key:{number}", "x") for number in range(2000)])
+
+    def look(_: object) -> None:
+        modes.update(modes_in(tmp_path).values())
+
+    before = os.umask(0)
+    try:
+        await backup(store, tmp_path / "backup", on_progress=look)
+    finally:
+        os.umask(before)
+    assert modes == {0o600}
+    assert modes_in(tmp_path) == {"backup": 0o600}
+
+
+async def test_a_file_that_is_there_is_not_written_over_unless_told(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "backup"
+    path.write_text("something else")
+    with pytest.raises(BackupInTheWay, match="--overwrite"):
+        await backup(store, path)
+    assert path.read_text() == "something else"
+    await backup(store, path, overwrite=True)
+    with BackupFile(path) as file:
+        assert (await compare(store, file)).keys == 0
+
+
+async def test_two_backups_into_one_file_at_once_are_kept_apart(store: Store, tmp_path: Path) -> None:
+    await store.run([("SET", f"key:{number}", "x") for number in range(5000)])
+    refused: list[str] = []
+
+    async with connect("memory://") as second:
+        await second.run([("SET", "key", "x")])
+
+        begun = asyncio.Event()
+
+        async def other(resume: bool) -> None:
+            try:
+                await backup(second, tmp_path / "backup", resume=resume)
+            except BackupInTheWay as error:
+                refused.append(str(error))
+
+        running = asyncio.create_task(backup(store, tmp_path / "backup", on_progress=lambda _: begun.set()))
+        await begun.wait()
+        await other(resume=False)
+        await other(resume=True)
+        saved = await running
+    assert saved.keys == 5000
+    assert ["--resume" in refused[0], "another process" in refused[1]] == [True, True]
+
+
+async def test_a_key_that_is_too_large_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "LARGEST_BYTES", 1000)
+    await store.run([("SET", "small", "x"), ("SADD", "many small", *range(20))])
+    with pytest.raises(KeyTooLarge, match=r"many small holds .* bytes in 20 parts"):
+        await backup(store, tmp_path / "backup")
+    assert modes_in(tmp_path).keys() == {"backup.part"}
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/backup", "folder"])
+async def test_a_place_that_cannot_be_written_is_one_sentence(store: Store, tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BackupError, match=name):
+        await backup(store, tmp_path / name)
+
+
+async def test_a_full_disk_is_said_and_leaves_no_file_that_looks_whole(store: Store, tmp_path: Path) -> None:
+    await store.run([("SET", f"key:{number}", os.urandom(1000)) for number in range(5000)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(BackupError, match="cannot write"):
+            await backup(store, tmp_path / "backup")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert modes_in(tmp_path).keys() == {"backup.part"}
+    saved = await backup(store, tmp_path / "backup", resume=True)
+    assert saved.keys == 5000
+    assert 0 < saved.kept < 5000
