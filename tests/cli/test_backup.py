@@ -16,10 +16,11 @@ from keystead import Store, connect
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.cli.program import SEALED, Program, assert_one_sentence, output
+from tests.cli.test_asking import Terminal
 from tests.serving import environment, keystead_command, wait_until
 from tests.stores.backup.contents import DAY_MS, contents, now_ms, some_of_everything
 
-MANY = 24_000
+MANY = 10_000
 
 
 def held(url: str) -> dict[bytes, Any]:
@@ -40,7 +41,7 @@ def fill(url: str, keys: int = 0) -> dict[bytes, Any]:
             for start in range(0, keys, 1000):
                 await store.run(
                     [
-                        ("SET", f"sess:{number}", os.urandom(120), "PXAT", ends_ms + number)
+                        ("SET", f"sess:{number}", os.urandom(800), "PXAT", ends_ms + number)
                         for number in range(start, start + 1000)
                     ]
                 )
@@ -176,6 +177,29 @@ def test_a_dry_run_says_what_would_be_and_makes_nothing(program: Program, full: 
     for how, said in (("skip", "would restore 0 keys"), ("replace", "would be replaced"), ("refuse", "--if-there")):
         assert said in program.keystead("restore", "keys.backup", "--dry-run", "--if-there", how).stdout
     assert held(program.url) == full
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 130)], ids=["yes", "no", "Ctrl-C"])
+def test_at_a_terminal_it_asks_before_it_writes(
+    program: Program, full: dict[bytes, Any], answer: str | None, code: int
+) -> None:
+    program.keystead("backup", "keys.backup")
+    terminal = Terminal(program, "restore", "keys.backup", "--store", other(program), columns=200)
+    terminal.until(f"Restore 16 keys into {other(program)}? [y/N]")
+    if answer is None:
+        terminal.signal(signal.SIGINT)
+    else:
+        terminal.type(answer)
+    assert terminal.ends() == code
+    assert ("nothing was restored" in terminal.said) == (code != 0)
+    assert held(other(program)) == (full if code == 0 else {})
+
+
+def test_at_a_terminal_a_bar_shows_how_far_it_is(program: Program, full: dict[bytes, Any]) -> None:
+    terminal = Terminal(program, "backup", "keys.backup")
+    assert terminal.ends() == 0
+    assert "saving" in terminal.said
+    assert "saved 16 keys" in terminal.said
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from keystead import BadValue, Store
+from keystead import BadValue, KeyRing, Store
 from keystead.kits.sharing import EdgeMeta, SharingKeys
-from tests.kits.conftest import SLACK_MS, Raw, lifetimes, rows, rows_of
+from tests.kits.conftest import SLACK_MS, Raw, lifetimes, rows, rows_of, shape
 from tests.kits.writes import each_write
 
 DOCUMENT = {
@@ -15,28 +15,55 @@ DOCUMENT = {
     "receive:edge:index": "SortedSet",
     "receive:edge:meta:{id}": "Value",
 }
+# What the document does not have, and its promises need.
+OURS = {
+    "receive:link:{id}": "Value",
+    "receive:edge:file:{path}": "Value",
+    "receive:edge:retry:{id}": "Value",
+    "receive:downloads:{id}": "Counter",
+    "receive:wrong:{id}": "Counter",
+    "receive:ticket:{ticket}": "Value",
+    "receive:rl:{name}:{window}:{client}": "Counter",
+    "audit:sharing": "Log",
+    "audit:sharing:refused": "Log",
+}
 SEALED_LINK = "v1.AAECAwQFBgcICQoL.c2VhbGVkIGxpbms"
 PATH = "user_prize/<ownerDiscordId>/<receiverDir>/<fileName>"
 
 
 @pytest.fixture
-def keys(store: Store) -> SharingKeys:
-    return SharingKeys(store)
+def keys(store: Store, ring: KeyRing) -> SharingKeys:
+    return SharingKeys(store, seal=ring)
 
 
 def now() -> datetime:
     return datetime.now(UTC)
 
 
-def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(SharingKeys) == rows(DOCUMENT)
+def test_every_row_of_the_document_is_a_family_and_so_is_what_it_lacks() -> None:
+    assert rows_of(SharingKeys) == rows(DOCUMENT | OURS)
 
 
-def test_the_lifetimes_are_those_of_the_document() -> None:
+def test_what_the_document_lacks_is_said_to_be_new() -> None:
+    added = [family for family in SharingKeys.families.values() if shape(family.pattern.display) in rows(OURS)]
+    assert len(added) == len(OURS)
+    assert all(family.changed.startswith(("New", "Not in the document")) for family in added)
+
+
+def test_the_lifetimes_are_those_of_the_document_and_what_it_lacks_lives_no_longer_than_it_must() -> None:
     assert lifetimes(SharingKeys) == {
         "token": "until `expires_at`, at most 14 days",
         "index": "never ends: emptied by the clean-up job",
         "meta": "never ends: removed by the clean-up job",
+        "link": "until `expires_at`, at most 14 days",
+        "file": "never ends: deleted with the meta of its upload",
+        "retry": "30 days after the last use; touched at most once in 1 hour",
+        "downloads": "until `expires_at`, at most 14 days",
+        "wrong_passwords": "1 hour",
+        "ticket": "10 minutes",
+        "requests": "1 minute 10 seconds",
+        "audit": "90 days after the last use; touched at most once in 1 hour",
+        "refusals": "90 days after the last use; touched at most once in 1 hour",
     }
 
 

@@ -11,15 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from keystead.kits.login import service as login
+from keystead.kits.sharing import service as sharing
 from tests.serving import Keystead, keystead_serving
 
 # Without limits, or most requests would only meet them.
 LIMITLESS = {
-    f"KEYSTEAD_LOGIN__LIMITS__{name}": "0"
-    for name in ("START", "CALLBACK", "CLAIM", "ME", "CSRF", "LOGOUT", "SESSIONS")
+    f"KEYSTEAD_{kit}__LIMITS__{name}".upper(): "0"
+    for kit, limits in (("login", login.LIMITS), ("sharing", sharing.LIMITS))
+    for name in limits
 }
-TRIED_AT_LEAST = {GenerationMode.POSITIVE: 15, GenerationMode.NEGATIVE: 6}
+# Where the document of the kit has status 400 for a text that is none of its tokens, names or times.
+PARTICULAR = ("sharing",)
+TRIED_AT_LEAST = {GenerationMode.POSITIVE: 27, GenerationMode.NEGATIVE: 16}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,8 @@ def test_no_request_makes_a_server_error_and_every_answer_is_described(server: K
         def holds(case: Case[Any]) -> None:
             response = case.call()
             assert response.status_code < 500, f"{case.as_curl_command()} -> {response.status_code} {response.text}"
-            case.validate_response(response)
+            is_particular = set(PARTICULAR) & set(case.operation.definition.raw["tags"])
+            case.validate_response(response, excluded_checks=[positive_data_acceptance] if is_particular else [])
 
         try:
             holds()
@@ -48,4 +55,4 @@ def test_no_request_makes_a_server_error_and_every_answer_is_described(server: K
             assert mode is GenerationMode.NEGATIVE, operation.label  # it takes nothing that could be wrong
         else:
             tried += 1
-    assert tried >= TRIED_AT_LEAST[mode]
+    assert tried >= TRIED_AT_LEAST[mode], tried

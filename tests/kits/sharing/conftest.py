@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.kits.sharing.visiting import Clock, Running, Visitor, running
-from tests.schema.conftest import STORES, redis_server, store, store_url, valkey_cluster, valkey_server
+from tests.schema.conftest import redis_server, store, store_url, valkey_cluster
 
-__all__ = ["everywhere", "redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]
+__all__ = ["everywhere", "redis_server", "store", "store_url", "valkey_cluster"]
 
-everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
+everywhere = pytest.mark.parametrize("store_url", ["memory", "sqlite", "redis", "cluster"], indirect=True)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Looking uses nothing up; and a download is the file, the whole of it or a part, and nothing that a browser runs."""
 
-import pytest
-
 from tests.kits.sharing.visiting import BASE, CONTENT, Running, Visitor, ok, refused
 
 SIZE = len(CONTENT)
@@ -62,9 +60,9 @@ async def test_a_file_is_never_shown_or_run_and_no_cache_keeps_it(visitor: Visit
     assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize(
-    ("asked", "first", "last"),
-    [
+async def test_a_part_of_a_file_is_that_part(visitor: Visitor) -> None:
+    uploaded = await visitor.upload()
+    for asked, first, last in (
         ("bytes=0-0", 0, 0),
         ("bytes=0-99", 0, 99),
         ("bytes=100-", 100, SIZE - 1),
@@ -76,34 +74,31 @@ async def test_a_file_is_never_shown_or_run_and_no_cache_keeps_it(visitor: Visit
         (f"bytes=-{SIZE * 2}", 0, SIZE - 1),
         (f"bytes={SIZE - 1}-", SIZE - 1, SIZE - 1),
         ("bytes= 5 - 9", 5, 9),
-    ],
-)
-async def test_a_part_of_a_file_is_that_part(visitor: Visitor, asked: str, first: int, last: int) -> None:
+    ):
+        answer = await visitor.download(uploaded["shortToken"], range=asked)
+        assert answer.status_code == 206, asked
+        assert answer.content == CONTENT[first : last + 1]
+        assert answer.headers["content-range"] == f"bytes {first}-{last}/{SIZE}"
+        assert answer.headers["content-length"] == str(last + 1 - first)
+
+
+async def test_a_part_that_is_not_there_is_said(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
-    answer = await visitor.download(uploaded["shortToken"], range=asked)
-    assert answer.status_code == 206
-    assert answer.content == CONTENT[first : last + 1]
-    assert answer.headers["content-range"] == f"bytes {first}-{last}/{SIZE}"
-    assert answer.headers["content-length"] == str(last + 1 - first)
+    for asked in (f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE + 5}", "bytes=-0", "bytes=9-5"):
+        answer = await visitor.download(uploaded["shortToken"], range=asked)
+        assert refused(answer) == (416, "RANGE"), asked
+        assert answer.headers["content-range"] == f"bytes */{SIZE}"
 
 
-@pytest.mark.parametrize("asked", [f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE + 5}", "bytes=-0", "bytes=9-5"])
-async def test_a_part_that_is_not_there_is_said(visitor: Visitor, asked: str) -> None:
+async def test_what_is_no_single_range_is_answered_with_the_whole(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
-    answer = await visitor.download(uploaded["shortToken"], range=asked)
-    assert refused(answer) == (416, "RANGE")
-    assert answer.headers["content-range"] == f"bytes */{SIZE}"
-
-
-@pytest.mark.parametrize(
-    "asked",
-    ["", "bytes", "bytes=", "bytes=-", "bytes=0-1,5-6", "items=0-5", "bytes=a-b", "bytes=1", f"bytes={'9' * 30}-"],
-)
-async def test_what_is_no_single_range_is_answered_with_the_whole(visitor: Visitor, asked: str) -> None:
-    uploaded = await visitor.upload()
-    answer = await visitor.download(uploaded["shortToken"], range=asked)
-    assert (answer.status_code, answer.content) == (200, CONTENT)
-    assert "content-range" not in answer.headers
+    for asked in (
+        *("", "bytes", "bytes=", "bytes=-", "bytes=0-1,5-6", "items=0-5", "bytes=a-b", "bytes=1"),
+        f"bytes={'9' * 30}-",
+    ):
+        answer = await visitor.download(uploaded["shortToken"], range=asked)
+        assert (answer.status_code, answer.content) == (200, CONTENT), asked
+        assert "content-range" not in answer.headers
 
 
 async def test_the_rest_of_another_file_is_never_put_to_the_first_half_of_one(visitor: Visitor) -> None:
@@ -131,9 +126,9 @@ async def test_a_look_at_a_download_tells_its_size(visitor: Visitor) -> None:
     assert (looked.status_code, looked.headers["content-length"], looked.content) == (200, str(SIZE), b"")
 
 
-@pytest.mark.parametrize("ticket", ["", "x", "x" * 43, "é" * 43, "../x", "*", "x" * 64])
-async def test_a_ticket_that_is_none_opens_nothing(visitor: Visitor, ticket: str) -> None:
-    assert refused(await visitor.get("/api/receive/download", ticket=ticket)) == (410, "GONE")
+async def test_a_ticket_that_is_none_opens_nothing(visitor: Visitor) -> None:
+    for ticket in ("", "x", "x" * 43, "é" * 43, "../x", "*", "x" * 64):
+        assert refused(await visitor.get("/api/receive/download", ticket=ticket)) == (410, "GONE"), ticket
 
 
 async def test_a_download_without_a_ticket_or_with_one_that_is_too_long_is_a_bad_request(visitor: Visitor) -> None:

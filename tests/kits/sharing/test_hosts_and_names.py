@@ -200,15 +200,14 @@ HOSTILE_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=ascii)
-async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(
-    site: Running, visitor: Visitor, name: str
-) -> None:
+async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(site: Running, visitor: Visitor) -> None:
     url = "https://blob.vercel-storage.com/x"
-    assert refused(await visitor.post("/api/receive/token", {"url": url, "name": name})) == (400, "BAD_NAME")
-    body = {"pathname": "a/b.zip", "downloadUrl": url, "displayName": name}
-    assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, "BAD_NAME")
-    assert refused(await visitor.try_upload(name=name)) == (400, "BAD_NAME")
+    for name in HOSTILE_NAMES:
+        answer = await visitor.post("/api/receive/token", {"url": url, "name": name})
+        assert refused(answer) == (400, "BAD_NAME"), ascii(name)
+        body = {"pathname": "a/b.zip", "downloadUrl": url, "displayName": name}
+        assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, "BAD_NAME"), ascii(name)
+        assert refused(await visitor.try_upload(name=name)) == (400, "BAD_NAME"), ascii(name)
     assert await site.keys() == []
     assert site.files() == []
 
@@ -223,7 +222,7 @@ async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(
         ("Übersicht 2026.pdf", "Übersicht 2026.pdf", "bersicht2026.pdf"),
         ("景品.zip", "景品.zip", "download.zip"),
         ("e\u0301.txt", "\u00e9.txt", "download.txt"),
-        ("می\u200cخواهم.pdf", "می\u200cخواهم.pdf", "download.pdf"),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.pdf",) * 2 + ("download.pdf",),  # Persian
         ("👩\u200d🚀.png", "👩\u200d🚀.png", "download.png"),
         ("50% off; now, it's 'free' & (good).zip",) * 2 + ("50offnowitsfreegood.zip",),
         ("x" * 124 + ".zip",) * 3,

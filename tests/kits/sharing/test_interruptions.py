@@ -16,6 +16,7 @@ from keystead.kits.sharing import Sharing, Wanted
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
     CLEANUP_SECRET,
+    TOKEN_KEY,
     Clock,
     Kept,
     Reason,
@@ -27,7 +28,6 @@ from tests.kits.sharing.visiting import (
     refused,
     running,
     service_on,
-    TOKEN_KEY,
 )
 from tests.parts.sessions.relays import Killed, Mortal
 from tests.serving import Keystead, keystead_serving, wait_until
@@ -105,6 +105,53 @@ async def test_an_end_that_dies_at_any_command_ends_the_link_or_does_not_and_the
     # In no order of events does one form open what the other does not.
     assert outcomes <= {("", ""), ("REVOKED", "REVOKED"), ("REVOKED", "TOKEN_NOT_FOUND")}
     assert ("REVOKED", "TOKEN_NOT_FOUND") in outcomes
+
+
+@everywhere
+async def test_a_clean_up_that_dies_at_any_command_is_finished_by_the_next(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    alive, lives = service_on(store, folder, clock), 0
+    later = Clock()
+    later.move("8d")
+    while True:
+        await alive.upload(body_of(b"x"), None, Wanted(), who="", where="")
+        try:
+            await service_on(Mortal(store, lives), folder, later).clean_up.run()
+        except Killed:
+            lives += 1
+        else:
+            break
+        counts = await service_on(store, folder, later).clean_up.run()
+        assert counts.errors == counts.skipped == 0
+        assert files_in(folder) == []
+        assert await Kept(store).keys() == [], lives
+    assert lives >= 3
+
+
+@everywhere
+async def test_a_second_link_to_a_file_that_dies_at_any_command_takes_nothing_from_the_first(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    alive, path = service_on(store, folder, clock), "a/demo.zip"
+    await alive.blobs.put(path, body_of(b"x"), max_bytes=10)
+    first = await alive.register(path, URL, None, Wanted(), who="", where="")
+    before, lives, reason = await Kept(store).keys(), 0, Reason()
+    while not reason.word:
+        soon = Wanted(valid_until=clock() + 60_000)
+        try:
+            with reason:
+                await service_on(Mortal(store, lives), folder, clock).register(path, URL, None, soon, who="", where="")
+        except Killed:
+            lives += 1
+        later = Clock()
+        later.move("1h")  # what is left of the second link has expired, and the first has not
+        await service_on(store, folder, later).clean_up.run()
+        assert await Kept(store).keys() == before, lives
+        assert await alive.blobs.size(path) == 1
+        assert (await alive.resolve(first.short_token)).url == f"{URL}?download=1"
+        await alive.keys.downloads(first.id).delete()
+    assert reason.word == "PATH_TAKEN"
 
 
 async def test_while_a_file_is_on_its_way_its_link_opens_nothing(
@@ -218,8 +265,9 @@ async def test_an_uploader_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
         assert any(key.startswith("receive:edge:meta:") for key in await keys_in(begun.database))
         connection.close()
         wait_until(lambda: not files_in(begun.files), "nothing of the file is on the disk")
-        while await keys_in(begun.database):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(20):
+            while await keys_in(begun.database):
+                pass
         assert httpx2.get(f"{server.url}/healthz").status_code == 200
         # Somebody who goes away is no fault of the server.
         assert "Traceback" not in server.said

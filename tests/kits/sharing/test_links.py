@@ -1,5 +1,6 @@
 """The way of a link, from its issue to its end."""
 
+from keystead.parts.digest import digest
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import BASE, CONTENT, URL, WEEK_MS, Running, Visitor, ok, refused
 
@@ -75,6 +76,11 @@ async def test_a_registered_upload_is_found_by_its_key_in_the_form_of_the_docume
     assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (409, "PATH_TAKEN")
     assert refused(await visitor.get("/api/receive/edge-resolve", key="AAAAAAAAAA")) == (404, "NOT_FOUND")
     assert refused(await visitor.get("/api/receive/edge-resolve")) == (400, "KEY_REQUIRED")
+    ended = ok(await visitor.post("/api/receive/edge-resolve", body | {"pathname": "user_prize/1/2/other.zip"}))
+    long = (await site.ask("GET", f"receive:token:{digest(ended['key'])}")).decode()
+    ok(await visitor.end(token=ended["key"]))
+    for key in (ended["key"], long):
+        assert refused(await visitor.get("/api/receive/edge-resolve", key=key)) == (404, "NOT_FOUND")
     site.clock.move("8d")
     assert refused(await visitor.get("/api/receive/edge-resolve", key=registered["key"])) == (410, "EXPIRED")
 

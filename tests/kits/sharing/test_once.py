@@ -45,8 +45,7 @@ async def test_of_many_over_http_one_gets_the_file(store_url: str, workers: str,
     with keystead_serving(tmp_path, store_url, *arguments, **limitless) as server:
         limits = httpx2.Limits(max_connections=40)
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=60, limits=limits) as http:
-            query = {"maxDownloads": 1, "name": "one.bin"}
-            uploaded = ok(await http.post("/api/receive/upload", content=CONTENT, params=query))
+            uploaded = ok(await http.post("/api/receive/upload?maxDownloads=1&name=one.bin", content=CONTENT))
             path = f"/api/receive/resolve?t={uploaded['shortToken']}"
             answers = await asyncio.gather(*(http.get(path) for _ in range(AT_ONCE)))
             won = [answer for answer in answers if answer.status_code == 200]

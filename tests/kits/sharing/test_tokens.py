@@ -310,8 +310,10 @@ ANYTHING = st.recursive(
     max_leaves=5,
 )
 FIELDS = st.sampled_from(
-    "url name purpose validUntil maxDownloads password ownerOnly csrf t token id ownerKey pathname downloadUrl "
-    "displayName message theme".split()
+    [
+        *("url", "name", "purpose", "validUntil", "maxDownloads", "password", "ownerOnly", "csrf", "t", "token", "id"),
+        *("ownerKey", "pathname", "downloadUrl", "displayName", "message", "theme"),
+    ]
 )
 TEXT = st.text() | st.text(ALPHABET, min_size=10, max_size=10) | st.from_regex(r"v1\.[\w-]{16}\.[\w-]{20,40}")
 POSTS = ("token", "edge-resolve", "resolve", "delete", "status")

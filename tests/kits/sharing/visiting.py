@@ -125,7 +125,7 @@ class Visitor:
         return await self.http.post("/api/receive/upload", content=content, params=query, headers=headers)
 
     async def resolve(self, token: str, **query: str | int) -> httpx2.Response:
-        return await self.get("/api/receive/resolve", t=token, **query)
+        return await self.http.get("/api/receive/resolve", params={"t": token, **query})
 
     async def download(self, token: str, **headers: str) -> httpx2.Response:
         """The file itself, by way of a ticket."""

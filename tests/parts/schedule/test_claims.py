@@ -153,6 +153,22 @@ async def test_a_run_by_hand_leaves_the_moments_as_they_are(store: Store, time: 
 
 
 @here
+async def test_a_run_by_hand_beside_a_claim_of_the_same_process_is_not_a_second_run(store: Store, time: Time) -> None:
+    work = Work()
+    job = Job("a.job", "0 15 * * *", work)
+    await seen(store, time, job)
+    time.pass_until("2026-01-01T15:00:00Z")
+    async with schedule_of(store, time, job) as schedule:
+        asked = [asyncio.create_task(schedule.run_now("a.job")) for _ in range(5)]
+        await asyncio.wait(asked)
+        await until(lambda: len(work.ended) == len(work.runs))
+        await time.rested(1)
+    entries = await history_of(store, "a.job")
+    assert [one.number for one in entries] == work.numbers == [*range(1, len(work.runs) + 1)]
+    assert [one.by_hand for one in entries].count(False) == 1
+
+
+@here
 async def test_nobody_polls(store: Store, time: Time) -> None:
     """One read a wake: at the next moment, or about every 30 seconds."""
     relay = Relay(store)

@@ -77,6 +77,9 @@ STATUS: Final[Mapping[str, int]] = {
     "GONE": 410,
     "RANGE": 416,
     "TRY_AGAIN": 503,
+    # As edge-resolve calls some of them.
+    "NOT_FOUND": 404,
+    "KEY_REQUIRED": 400,
 }
 
 
@@ -217,7 +220,7 @@ async def _refusals(renamed: Mapping[str, str] | None = None) -> AsyncIterator[N
         if refused.reason == "RANGE":
             headers["content-range"] = f"bytes */{more.pop('size')}"
         code = (renamed or {}).get(refused.reason, refused.reason)
-        raise Refusal(STATUS[refused.reason], code, str(refused), headers=headers, more=more) from None
+        raise Refusal(STATUS[code], code, str(refused), headers=headers, more=more) from None
     except LimitReached as reached:
         wait = reached.retry_after_s
         headers = NO_STORE | {"retry-after": str(wait)}
@@ -320,6 +323,18 @@ _RESOLVE_BODY: Final = {
 }
 
 
+_REFUSED_FORM: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "description": "Something is wrong: JSON for programs, and for a form the page again.",
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}},
+            "text/html": {"schema": {"type": "string"}},
+        },
+    }
+    for status in ("4XX", "5XX")
+}
+
+
 def router() -> APIRouter:
     """All routes of the kit."""
     routes = APIRouter(tags=["sharing"])
@@ -350,7 +365,11 @@ def router() -> APIRouter:
         _resolve_post,
         methods=["POST"],
         response_model=ResolvedAnswer,
-        responses={303: {"description": "To the file: for a form, where it is kept here; else with redirect=1."}},
+        responses={
+            200: {"content": {"text/html": {"schema": {"type": "string"}}}},
+            303: {"description": "To the file: for a form, where it is kept here; else with redirect=1."},
+            **_REFUSED_FORM,
+        },
         operation_id="resolve_with_password",
         summary="Where a link leads, with a password",
         openapi_extra=_RESOLVE_BODY,

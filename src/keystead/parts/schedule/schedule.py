@@ -15,7 +15,16 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Self
 
-from keystead.errors import BadDeclaration, BadValue, CommandError, Contended, DoesNotFit, KeysteadError, StoreError
+from keystead.errors import (
+    BadDeclaration,
+    BadValue,
+    CommandError,
+    Contended,
+    DoesNotFit,
+    KeysteadError,
+    StoreError,
+    StoreUnavailable,
+)
 from keystead.parts.schedule import plan
 from keystead.parts.schedule.job import Job, Run, checked_result, shortened
 from keystead.parts.schedule.keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys
@@ -129,7 +138,7 @@ class Schedule:
         self._stop_within_ms = duration_ms(stop_within, "stop_within")
         self._wait = wait
         self._on_run = on_run
-        self._turns: dict[str, asyncio.Task[RunEntry | None]] = {}
+        self._turns: dict[asyncio.Task[RunEntry | None], str] = {}  # what runs here, with the name of its job
         self._woken = asyncio.Event()
         self._away = 0
         self._looked_ms: dict[str, int] = {}
@@ -216,9 +225,8 @@ class Schedule:
         longest_ms = self._look_every_ms
         try:
             jobs = [*self._jobs.values()]
-            wakes_ms = [
-                await self._attended(*one) for one in zip(jobs, await self._read(jobs, touch=True), strict=True)
-            ]
+            looks = await self._read(jobs, touch=True)
+            wakes_ms = [await self._attended(*one) for one in zip(jobs, looks, strict=True)]
         except Exception as error:
             self._away += 1
             if self._away == 1:
@@ -276,18 +284,29 @@ class Schedule:
             return error
 
     async def _attended(self, job: Job, looked: _Looked | Exception) -> int:
-        """Begin the job if it is due; when there may be something to do next."""
-        now_ms = self._now_ms()
-        later_ms = now_ms + self._look_every_ms
-        if isinstance(looked, Exception):
+        """Begin the job if it is due; when there may be something to do next. What is wrong with it harms no other."""
+        try:
+            if isinstance(looked, Exception):
+                raise looked
+            wakes_ms = await self._seen_to(job, looked)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
             if job.name not in self._complained:
                 self._complained.add(job.name)
-                _log.error("%s is not run, because its state cannot be read: %s", job.name, looked)
-            return later_ms
+                known = isinstance(error, KeysteadError)
+                said = error if known else type(error).__name__
+                _log.error("%s is not run: %s", job.name, said, exc_info=None if known else error)
+            return self._now_ms() + self._look_every_ms
         self._complained.discard(job.name)
+        return wakes_ms
+
+    async def _seen_to(self, job: Job, looked: _Looked) -> int:
+        now_ms = self._now_ms()
+        later_ms = now_ms + self._look_every_ms
         since_ms = self._looked_ms.get(job.name, now_ms)
         self._looked_ms[job.name] = now_ms
-        if job.name in self._turns:
+        if job.name in self._turns.values():
             return later_ms
         state = looked.state
         if looked.lease is not None:
@@ -336,13 +355,8 @@ class Schedule:
 
     def _start(self, job: Job, turn: Any) -> asyncio.Task[RunEntry | None]:
         task: asyncio.Task[RunEntry | None] = asyncio.create_task(turn, name=f"keystead job {job.name}")
-        self._turns[job.name] = task
-
-        def ended(_: object) -> None:
-            if self._turns.get(job.name) is task:
-                del self._turns[job.name]
-
-        task.add_done_callback(ended)
+        self._turns[task] = job.name
+        task.add_done_callback(self._turns.pop)
         return task
 
     async def _turn(self, job: Job, looked: _Looked, turn: plan.Turn) -> RunEntry | None:
@@ -480,12 +494,12 @@ class Schedule:
     async def _end_turns(self) -> None:
         """Wait for what runs, for a while; then cancel it."""
         if self._turns:
-            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns.values()}))
-        for task in self._turns.values():
+            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns}))
+        for task in self._turns:
             task.cancel()
         if self._turns:
-            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns.values()}))
-        for name in self._turns:
+            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns}))
+        for name in self._turns.values():
             # Its lease must end by itself: it would be run twice at once.
             _log.error("%s goes on although it was cancelled; another process runs it when its lease is over", name)
 

@@ -188,7 +188,8 @@ class CleanUp:
     async def take_back(self, id: str) -> None:
         """Remove the record of an upload that did not come about, and nothing else that it names."""
         keys = self._keys
-        await keys.meta(id).change(lambda one: EdgeMeta(id=id, blob_name=one.path, expires_at=one.expires_at))
+        # With a path that no file can have: whatever it names is deleted with it, also by whoever finds it after us.
+        await keys.meta(id).change(lambda one: EdgeMeta(id=id, blob_name=".", expires_at=one.expires_at))
         await keys.meta(id).consume()
         await keys.index().remove(id)
 

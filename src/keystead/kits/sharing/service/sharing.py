@@ -37,6 +37,7 @@ _log = logging.getLogger("keystead.sharing")
 
 SHORT_LENGTH: Final = 10
 _SHORT = re.compile(r"[A-Za-z0-9_-]{10}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # a ticket, or the key of an owner
 _ISSUE_TRIES: Final = 5
 _PASSWORD_TRIES: Final = 10  # within an hour
 _MAX_DOWNLOADS: Final = 1_000_000
@@ -318,7 +319,7 @@ class Sharing:
         Raises SharingRefused: GONE, or RANGE where there is no such part.
         """
         gone = SharingRefused("GONE", "this download is over; open the link again")
-        found = await self.keys.ticket(digest(ticket)).get() if re.fullmatch(r"[A-Za-z0-9_-]{43}", ticket) else None
+        found = await self.keys.ticket(digest(ticket)).get() if _SECRET.fullmatch(ticket) else None
         if found is None or not await self.keys.link(found.id).exists():
             raise gone
         size = await self.blobs.size(found.path)
@@ -441,7 +442,7 @@ class Sharing:
         return link
 
     def _check_owner(self, link: Link, owner_key: str | None) -> None:
-        if owner_key is None or not same(digest(owner_key), link.owner):
+        if owner_key is None or not _SECRET.fullmatch(owner_key) or not same(digest(owner_key), link.owner):
             raise _not_owner()
 
     async def _drop(self, id: str) -> None:

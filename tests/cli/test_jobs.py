@@ -1,0 +1,179 @@
+"""`keystead jobs` as an operator meets it: real processes, a kit with jobs, a real store."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystead import connect
+from tests.cli.program import assert_one_sentence
+from tests.serving import environment, keystead_command, wait_until
+
+ROOT = Path(__file__).parents[2]
+KITS = ("--kits", "tests.server.chores:KIT")
+
+
+class House:
+    """A folder with a store, in which the chores are done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/house.db"
+        asyncio.run(self._touch())
+
+    async def _touch(self) -> None:
+        async with connect(self.url) as store:
+            await store.run([("DBSIZE",)])
+
+    def command(self, *arguments: str) -> dict[str, Any]:
+        extra = {"KEYSTEAD_STORE": self.url, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        return {
+            "args": keystead_command("jobs", arguments[0], *KITS, *arguments[1:]),
+            "cwd": self.folder,
+            "env": environment(extra),
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+        }
+
+    def jobs(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(**self.command(*arguments), capture_output=True, timeout=60, check=False)
+
+    def told(self, *arguments: str) -> Any:
+        """What a command says to programs."""
+        return json.loads(self.jobs(*arguments, "--json").stdout)
+
+    @contextmanager
+    def brooding(self) -> Iterator[subprocess.Popen[str]]:
+        """A process that runs the job that goes on for ever."""
+        diary = self.folder / "diary.txt"
+        process = subprocess.Popen(
+            **self.command("run", "chores.brood"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            wait_until(lambda: diary.exists() and "brood" in diary.read_text(), "the job was begun")
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_a_list_says_when_each_job_runs_in_words_and_in_its_zone(house: House) -> None:
+    result = house.jobs("list")
+    assert (result.returncode, result.stderr) == (0, "")
+    for part in ("chores.sweep", "Sweeps the kitchen.", "At 02:30 every day", "30 2 * * *  Europe/Berlin", "none yet"):
+        assert part in result.stdout
+    assert re.search(r"\d{4}-\d\d-\d\d 02:30 CES?T", result.stdout)
+    assert re.search(r"in \d+ (hours|minutes|seconds)", result.stdout)
+
+
+def test_a_run_is_made_here_and_what_it_returned_is_in_the_history(house: House) -> None:
+    result = house.jobs("run", "chores.sweep")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.fullmatch(r"chores\.sweep: done after \d+\.\d s: swept 1,234, room kitchen\n", result.stdout)
+    assert (house.folder / "diary.txt").read_text().startswith("sweep 1 ")
+    shown = house.jobs("history").stdout
+    for part in ("chores.sweep", "done by hand", "swept 1,234, room kitchen"):
+        assert part in shown
+    assert "done" in house.jobs("list").stdout
+
+
+def test_programs_are_told_all_of_it(house: House) -> None:
+    ran = house.told("run", "chores.sweep")
+    assert (ran["job"], ran["outcome"], ran["number"], ran["by_hand"]) == ("chores.sweep", "done", 1, True)
+    assert ran["result"] == {"swept": 1234, "room": "kitchen"}
+    assert house.told("history", "chores.sweep") == [ran]
+    house.told("run", "chores.sweep")
+    assert [one["number"] for one in house.told("history", "--limit", "1")] == [2]
+    sweep, drop, brood = house.told("list")
+    assert (sweep["cron"], sweep["zone"], sweep["missed"], sweep["lease"]) == (
+        "30 2 * * *",
+        "Europe/Berlin",
+        "once",
+        "1m",
+    )
+    assert sweep["last"]["number"] == 2
+    assert sweep["last"].keys() == ran.keys() - {"job"}
+    assert (drop["last"], drop["running"], brood["name"]) == (None, None, "chores.brood")
+    assert re.fullmatch(r"\d{4}-01-01T00:00:00.000Z", drop["next"])
+
+
+def test_a_run_that_fails_is_exit_code_1_and_only_the_log_has_its_text(house: House) -> None:
+    result = house.jobs("run", "chores.drop")
+    assert result.returncode == 1
+    assert re.fullmatch(r"chores\.drop: failed after \d+\.\d s: RuntimeError\n", result.stdout)
+    assert "RuntimeError: secret-of-a-message" in result.stderr  # the log
+    assert "secret-of-a-message" not in house.jobs("history").stdout
+    assert "secret-of-a-message" not in json.dumps(house.told("history"))
+
+
+def test_a_job_that_is_running_is_said_and_not_begun_again(house: House) -> None:
+    with house.brooding() as process:
+        assert_one_sentence(
+            house.jobs("run", "chores.brood"), 1, "chores.brood is running already, since", str(process.pid)
+        )
+        told = house.jobs("run", "chores.brood", "--json")
+        assert told.returncode == 1
+        assert f"/{process.pid}/" in json.loads(told.stdout)["running"]["by"]
+        assert "running" in house.jobs("list").stdout
+        assert house.told("list")[2]["running"]["since"].endswith("Z")
+    assert (house.folder / "diary.txt").read_text().count("brood") == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_is_cancelled_and_recorded(house: House, signum: signal.Signals) -> None:
+    with house.brooding() as process:
+        process.send_signal(signum)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (128 + signum, "", "keystead: stopped; chores.brood was cancelled\n")
+    assert "interrupted" in (house.folder / "diary.txt").read_text()
+    assert [one["outcome"] for one in house.told("history", "chores.brood")] == ["stopped"]
+
+
+@pytest.mark.parametrize("command", ["run", "history"])
+def test_a_job_that_is_not_there_is_one_sentence(house: House, command: str) -> None:
+    result = house.jobs(command, "chores.cook")
+    assert_one_sentence(result, 2, "no job 'chores.cook'", "chores.sweep, chores.drop, chores.brood")
+
+
+def test_a_store_that_is_not_there_is_one_sentence_and_is_not_made(house: House) -> None:
+    for arguments in (("list",), ("history",), ("run", "chores.sweep")):
+        result = house.jobs(*arguments, "--store", "sqlite:///typo.db")
+        assert_one_sentence(result, 2, "there is no database typo.db")
+    assert not (house.folder / "typo.db").exists()
+
+
+def test_kits_without_jobs_are_said(house: House) -> None:
+    result = house.jobs("list", "--kits", "login")
+    assert (result.returncode, result.stdout) == (0, "none of these kits runs anything by itself\n")
+
+
+def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(house: House) -> None:
+    house.told("run", "chores.sweep")
+    extra = {"KEYSTEAD_STORE": house.url}
+
+    async def sign_in() -> None:
+        from keystead.server.demo_provider.keys import DemoCode, DemoKeys
+
+        async with connect(house.url) as store:
+            await DemoKeys(store).code("c" * 43).set(DemoCode(redirect_uri="http://127.0.0.1/", challenge="x"))
+
+    asyncio.run(sign_in())
+    asked = keystead_command("doctor", "--json")
+    result = subprocess.run(
+        asked, cwd=house.folder, env=environment(extra), capture_output=True, text=True, check=False
+    )
+    found = json.loads(result.stdout)
+    assert (result.returncode, found["findings"], found["examined"]) == (0, 0, 3)
