@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import hiredis
 
@@ -36,16 +36,8 @@ class ConnectionLost(Exception):
         self.since = since  # when the caller began to wait, on the clock of the event loop
 
 
-class _Expected:
-    """A place in the queue: how many replies are due, and who gets them."""
-
-    __slots__ = ("count", "future", "replies", "since")
-
-    def __init__(self, future: asyncio.Future[list[Any]], count: int, since: float) -> None:
-        self.future = future
-        self.count = count
-        self.replies: list[Any] = []
-        self.since = since
+# A place in the queue: who gets the replies, how many are due, and since when. A plain tuple, since every call makes one.
+_Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float]
 
 
 class Connection(asyncio.Protocol):
@@ -56,9 +48,9 @@ class Connection(asyncio.Protocol):
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
         self._expected: deque[_Expected] = deque()
-        self._out: list[bytes] = []
+        self._replies: list[Any] = []  # of whoever stands first, as far as they are there
+        self._out: list[bytes] = []  # what the last of the queue have not sent yet, a payload each
         self._out_bytes = 0
-        self._unsent: list[_Expected] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
         self._transport_is_full = False
@@ -77,13 +69,12 @@ class Connection(asyncio.Protocol):
         if self.lost is not None:
             future.set_exception(ConnectionLost(self.lost, False, now))
             return future
-        expected = _Expected(future, count, now)
-        self._expected.append(expected)
-        if not self._out:
+        self._expected.append((future, count, now))
+        out = self._out
+        if not out:
             # One turn later, so that all tasks that are ready now share one write and one round trip.
             self._loop.call_soon(self._flush)
-        self._out.append(payload)
-        self._unsent.append(expected)
+        out.append(payload)
         self._out_bytes += len(payload)
         if self._out_bytes > HIGH_WATER_BYTES and self._writable is None:
             # Many large values in one turn: the rest waits, or all of them would be copied into one write.
@@ -115,7 +106,7 @@ class Connection(asyncio.Protocol):
 
     def is_silent(self, for_s: float) -> bool:
         """Whether somebody has waited for a reply for longer than this."""
-        return bool(self._expected) and self._loop.time() - self._expected[0].since > for_s
+        return bool(self._expected) and self._loop.time() - self._expected[0][2] > for_s
 
     def close(self, reason: str) -> None:
         """Drop the connection; whoever waits gets ConnectionLost."""
@@ -157,21 +148,20 @@ class Connection(asyncio.Protocol):
             self._writable = None
 
     def data_received(self, data: bytes) -> None:
-        reader, queue = self._reader, self._expected
+        next_reply, queue, replies = self._reader.gets, self._expected, self._replies
         try:
-            reader.feed(data)
+            self._reader.feed(data)
             if self._hear is not None:
-                while (heard := reader.gets()) is not _MISSING:
+                while (heard := next_reply()) is not _MISSING:
                     self._hear(heard)
                 return
-            while (reply := reader.gets()) is not _MISSING:
-                expected = queue[0]
-                replies = expected.replies
+            while (reply := next_reply()) is not _MISSING:
                 replies.append(reply)
-                if len(replies) == expected.count:
-                    queue.popleft()
-                    if not expected.future.done():
-                        expected.future.set_result(replies)
+                if len(replies) == queue[0][1]:
+                    future = queue.popleft()[0]
+                    if not future.done():
+                        future.set_result(replies)
+                    self._replies = replies = []
         except (hiredis.ProtocolError, IndexError):
             self.close(f"{self.address} sent what no Redis sends; is it one?")
 
@@ -180,7 +170,6 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
         self._out.clear()
         self._out_bytes = 0
-        self._unsent.clear()
         if self._writable is not None and not self._transport_is_full:
             self.resume_writing()
 
@@ -189,7 +178,7 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if not self._expected:
             return
-        deadline = self._expected[0].since + self._timeout
+        deadline = self._expected[0][2] + self._timeout
         if deadline <= self._loop.time():
             self.close(f"{self.address} did not answer within {self._timeout:g} s")
         else:
@@ -201,10 +190,10 @@ class Connection(asyncio.Protocol):
         self.lost = reason
         if self._timer is not None:
             self._timer.cancel()
-        unsent = set(map(id, self._unsent))
-        for expected in self._expected:
-            if not expected.future.done():
-                expected.future.set_exception(ConnectionLost(reason, id(expected) not in unsent, expected.since))
+        sent = len(self._expected) - len(self._out)
+        for place, (future, _, since) in enumerate(self._expected):
+            if not future.done():
+                future.set_exception(ConnectionLost(reason, place < sent, since))
         self._expected.clear()
         self.resume_writing()
         if self._lose is not None:
