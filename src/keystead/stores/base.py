@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -108,6 +108,7 @@ class AtMost:
         return amount_of(reply) <= self.limit
 
 
+Ask: TypeAlias = Callable[..., Awaitable[list[Reply]]]
 Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent | AtMost
 
 
@@ -227,11 +228,22 @@ class Store(ABC):
         else:
             answer = self._replies(calls) if calls else []
             replies = answer if type(answer) is list else await answer  # type: ignore[misc]
-        for reply in replies:
-            if isinstance(reply, StoreError):
-                reply.replies = replies
-                raise reply from None
-        return replies
+        return without_errors(replies)
+
+    def prepared(self, *forms: tuple[str, int]) -> Ask:
+        """A function that runs the same commands again and again, each given by its name and how many arguments it has.
+
+            ask = store.prepared(("GET", 1), ("SISMEMBER", 2))
+            value, is_member = await ask(b"session:7", b"user:1:sessions", b"7")
+
+        It does what `run` does with the arguments in their places; all of them are bytes. A store may take the chance
+        to do less work for each.
+        """
+
+        def ask(*arguments: bytes) -> Awaitable[list[Reply]]:
+            return self.run(filled(forms, arguments))
+
+        return ask
 
     async def _answered(self, calls: list[Call]) -> list[Reply]:
         """What `_replies` says, whether it had to wait or not."""
@@ -343,6 +355,25 @@ def _amount_read(guard: AtMost) -> Call:
     if math.isnan(limit):
         raise call.blame(BadArgument("a limit is a number, which nan is not"))
     return call
+
+
+def without_errors(replies: list[Reply]) -> list[Reply]:
+    """The replies, if there is no error among them; else the first one is raised, and says what the others are."""
+    for reply in replies:
+        if isinstance(reply, StoreError):
+            reply.replies = replies
+            raise reply from None
+    return replies
+
+
+def filled(forms: Iterable[tuple[str, int]], arguments: Sequence[bytes]) -> list[Command]:
+    """The commands of these names, each with as many of the arguments as it has."""
+    commands: list[Command] = []
+    at = 0
+    for name, count in forms:
+        commands.append((name, *arguments[at : at + count]))
+        at += count
+    return commands
 
 
 def _expected(value: Argument | None) -> bytes | None:

@@ -34,8 +34,15 @@ async def scanned(store: Store) -> list[bytes]:
     return [key async for page in store.scan() for key in page]
 
 
+async def asked(store: Store) -> list[Any]:
+    return await store.prepared(("GET", 1))(b"k")
+
+
 SCAN: Call = scanned
-EACH_VERB = pytest.mark.parametrize("call", [READ, WRITE, ATOMIC, SCAN], ids=["read", "write", "atomically", "scan"])
+PREPARED: Call = asked
+EACH_VERB = pytest.mark.parametrize(
+    "call", [READ, WRITE, ATOMIC, SCAN, PREPARED], ids=["read", "write", "atomically", "scan", "prepared"]
+)
 
 
 async def test_a_server_that_is_down_at_the_start_is_said_in_a_sentence(server: Server) -> None:

@@ -36,7 +36,7 @@ class ConnectionLost(Exception):
         self.since = since  # when the caller began to wait, on the clock of the event loop
 
 
-# A place in the queue: who gets the replies, how many are due, and since when. A plain tuple, since every call makes one.
+# A place in the queue: who gets the replies, how many are due, and since when. A tuple, since every call makes one.
 _Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float]
 
 
@@ -44,6 +44,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, timeout: float) -> None:
         self.address = address
         self.lost: str | None = None  # why, once it is
+        # Something to wait for before sending more, when the server does not keep up with reading.
+        self.congested: asyncio.Future[None] | None = None
         self._loop = loop
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
@@ -52,7 +54,6 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []  # what the last of the queue have not sent yet, a payload each
         self._out_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._writable: asyncio.Future[None] | None = None
         self._transport_is_full = False
         self._transport: asyncio.Transport | None = None
         self._hear: Callable[[Any], None] | None = None
@@ -76,9 +77,9 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         out.append(payload)
         self._out_bytes += len(payload)
-        if self._out_bytes > HIGH_WATER_BYTES and self._writable is None:
+        if self._out_bytes > HIGH_WATER_BYTES and self.congested is None:
             # Many large values in one turn: the rest waits, or all of them would be copied into one write.
-            self._writable = self._loop.create_future()
+            self.congested = self._loop.create_future()
         if self._timer is None:
             self._timer = self._loop.call_at(now + self._timeout, self._overdue)
         return future
@@ -98,11 +99,6 @@ class Connection(asyncio.Protocol):
                 return await self.send(payload, count, now)
         except TimeoutError:
             raise ConnectionLost(f"{self.address} did not answer in time", True, now) from None
-
-    @property
-    def congested(self) -> asyncio.Future[None] | None:
-        """Something to wait for before sending more, when the server does not keep up with reading."""
-        return self._writable
 
     def is_silent(self, for_s: float) -> bool:
         """Whether somebody has waited for a reply for longer than this."""
@@ -138,14 +134,14 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._transport_is_full = True
-        if self._writable is None:
-            self._writable = self._loop.create_future()
+        if self.congested is None:
+            self.congested = self._loop.create_future()
 
     def resume_writing(self) -> None:
         self._transport_is_full = False
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        if self.congested is not None:
+            self.congested.set_result(None)
+            self.congested = None
 
     def data_received(self, data: bytes) -> None:
         next_reply, queue, replies = self._reader.gets, self._expected, self._replies
@@ -170,7 +166,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
         self._out.clear()
         self._out_bytes = 0
-        if self._writable is not None and not self._transport_is_full:
+        if self.congested is not None and not self._transport_is_full:
             self.resume_writing()
 
     def _overdue(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
@@ -15,8 +15,8 @@ from keystead.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
-from keystead.stores.commands import Call, Reply
+from keystead.stores.base import Ask, Guarantees, Message, Outcome, Planned, Store, filled, without_errors
+from keystead.stores.commands import TABLE, Call, Reply, read
 from keystead.stores.redis.atomic import Script
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
@@ -115,6 +115,29 @@ class RedisStore(Store):
                 return await self._mend(now + self._settings.timeout, link, connection, calls, replies)
         return replies
 
+    def prepared(self, *forms: tuple[str, int]) -> Ask:
+        if any(name in SHAPES or name not in TABLE for name, _ in forms):
+            return super().prepared(*forms)
+        payload_of, count, timeout = packing(forms), len(forms), self._settings.timeout
+
+        async def ask(*arguments: bytes) -> list[Reply]:
+            link, connection = self._link, None if self._link is None else self._link.connection
+            if link is None or connection is None or connection.lost is not None or connection.congested is not None:
+                return await self.run(filled(forms, arguments))
+            now, payload = self._loop.time(), payload_of(arguments)
+            try:
+                replies = await connection.send(payload, count, now)
+            except ConnectionLost as lost:
+                calls = list(map(read, filled(forms, arguments)))
+                return without_errors(await self._exchange_until(now + timeout, link, calls, payload, lost))
+            for reply in replies:
+                if type(reply) is ReplyError:
+                    calls = list(map(read, filled(forms, arguments)))
+                    return without_errors(await self._mend(now + timeout, link, connection, calls, replies))
+            return replies
+
+        return ask
+
     async def _exchange_until(
         self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None
     ) -> list[Reply]:
@@ -197,6 +220,22 @@ def pack(calls: list[Call]) -> bytes:
     if len(calls) == 1:
         return pack_command((calls[0].spec.name, *calls[0].args))
     return b"".join([pack_command((call.spec.name, *call.args)) for call in calls])
+
+
+def packing(forms: Sequence[tuple[str, int]]) -> Callable[[Sequence[bytes]], bytes]:
+    """As `pack`, for commands of which all but the arguments is known."""
+    template = b"".join(
+        b"*%d\r\n$%d\r\n%b\r\n" % (1 + count, len(name), name.encode()) + b"$%d\r\n%b\r\n" * count
+        for name, count in forms
+    )
+
+    def packed(arguments: Sequence[bytes]) -> bytes:
+        sized: list[int | bytes] = []
+        for argument in arguments:
+            sized += (len(argument), argument)
+        return template % tuple(sized)
+
+    return packed
 
 
 def shaped(call: Call, reply: Any, address: Address) -> Reply:
