@@ -25,6 +25,7 @@ from keystead.errors import (
     WrongKind,
 )
 from keystead.parts.sessions.policy import Policy
+from keystead.parts.sessions.question import Questions
 from keystead.parts.sessions.record import Ended, Gone, Live, New, Reason, S, Successor
 from keystead.parts.sessions.token import SECRET_BYTES, id_of, named_by, new_token
 from keystead.schema.family import Bound
@@ -34,14 +35,12 @@ from keystead.schema.listing import PRUNE_FROM
 from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
 from keystead.schema.times import deadline_ms, moment
-from keystead.stores import TABLE, Call, Command, Reply, Step, at_most, holds, required
+from keystead.stores import Command, Reply, Step, at_most, holds, required
 
 _ATTEMPTS = 64  # logins or changes of one user at one moment that may come between before one gives up
 _ROTATIONS = 8  # rotations within one grace that a token from before them is followed through
 _AT_ONCE = 200
-_GET, _SISMEMBER = TABLE["GET"], TABLE["SISMEMBER"]
 _EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
-_PROBE = "a"  # a user whose name stands in a key as it is
 _KEPT = frozenset({"created_at", "last_seen_at"})
 
 
@@ -87,14 +86,14 @@ class Sessions(Generic[S]):
         self._ends = ends
         self._new_secret = new_secret
         self._store = family.store
+        self._now_ms = family.now_ms
         self._one_step = family.store.guarantees.atomic == "any keys"
         self._idle_ms, self._absolute_ms = self.policy.idle_ms, self.policy.absolute_ms
         self._touch_every_ms = self.policy.touch_every_ms
         _refuse_unfit(self.policy, family, self._index, successors, ends)
-        # Every request makes the keys of a session and of its user's list, so what is always the same is made once.
         self._decode, self._ring = family.family.codec.decode, family.ring
-        self._before_id, _, self._after_id = self._key(id_of("")).partition(id_of(""))
-        self._before_user, _, self._after_user = self._list(_PROBE).rpartition(_PROBE)
+        self._questions = Questions(self._key, self._list)
+        self._ask = self._store.prepared(("GET", 1), ("SISMEMBER", 2))
 
     # --- logins --------------------------------------------------------------------------------------------
 
@@ -158,9 +157,9 @@ class Sessions(Generic[S]):
         What was never a token is not looked for. Both deadlines are held here, by the record's own times.
         """
         found = await self._found(token)
-        if isinstance(found, Gone):
+        if type(found) is Gone:
             return found
-        live, raw = found
+        live, raw = cast("tuple[Live[S], bytes]", found)
         if self._now_ms() - _ms(live.session.last_seen_at) < self._touch_every_ms or live.aged:  # type: ignore[attr-defined]
             return live
         noted = await self._noted(live, raw)
@@ -233,10 +232,10 @@ class Sessions(Generic[S]):
         named = named_by(token)
         if named is None:
             return False
-        sid = named.id
+        sid, user = named
         with suppress(BadKey, Unreadable, WrongKind):  # no user has this name, or what is stored leads nowhere
             for _ in range(_ROTATIONS):
-                if await self._end(named.user, [sid]):
+                if await self._end(user, [sid]):
                     return True
                 successor, _why = await self._traces(sid)
                 if successor is None:
@@ -299,29 +298,26 @@ class Sessions(Generic[S]):
     # --- one session ---------------------------------------------------------------------------------------
 
     async def _found(self, token: str) -> tuple[Live[S], bytes] | Gone:
-        named = named_by(token)
-        if named is None:
+        question = self._questions.of(token)
+        if question is None:
             return Gone("unknown")
-        sid, user = named
+        user, sid, key, arguments = question
         try:
-            calls = self._asking(user, sid)
-        except BadKey:  # no user can have this name
-            return Gone("unknown")
-        try:
-            raw, listed = await self._store.run(calls)
+            raw, listed = await self._ask(*arguments)
         except WrongKind:
             return Gone("unreadable")
         if raw is None or not listed:
             return await self._elsewhere(user, sid)
-        live = self._live(user, sid, raw)
+        live = self._live(user, sid, key, raw)
         return (live, raw) if type(live) is Live else await self._ended(user, sid, cast("Gone", live))
 
     async def _followed(self, user: str, sid: str) -> tuple[Live[S], bytes] | Gone:
         """The session that another went on as."""
-        raw, listed = await self._store.run(self._asking(user, sid))
+        key = self._key(sid)
+        raw, listed = await self._ask(key.encode(), self._list(user).encode(), sid.encode())
         if raw is None or not listed:
             return Gone("unknown")
-        live = self._live(user, sid, raw, aged=True)
+        live = self._live(user, sid, key, raw, aged=True)
         return (live, raw) if isinstance(live, Live) else await self._ended(user, sid, live)
 
     async def _ended(self, user: str, sid: str, gone: Gone) -> Gone:
@@ -329,14 +325,6 @@ class Sessions(Generic[S]):
         if gone.reason == "expired":
             await self._end(user, [sid])
         return gone
-
-    def _asking(self, user: str, sid: str) -> list[Command]:
-        """What is asked of the store for each request. Raises BadKey where no user can have this name."""
-        plain = user.isascii() and user.isalnum()
-        name = f"{self._before_user}{user}{self._after_user}" if plain else self._list(user)
-        get = Call(_GET, [f"{self._before_id}{sid}{self._after_id}".encode()], None)
-        listed = Call(_SISMEMBER, [name.encode(), sid.encode()], None)
-        return cast("list[Command]", [get, listed])
 
     async def _elsewhere(self, user: str, sid: str) -> tuple[Live[S], bytes] | Gone:
         """For a token that names no session: was it rotated a moment ago, and if not, why did it end?"""
@@ -365,18 +353,15 @@ class Sessions(Generic[S]):
             successor = None
         return (None if successor is None else successor.sid), end
 
-    def _live(self, user: str, sid: str, raw: bytes, aged: bool = False) -> Live[S] | Gone:
+    def _live(self, user: str, sid: str, key: str, raw: bytes, aged: bool = False) -> Live[S] | Gone:
         try:
-            session: S = self._decode(raw, f"{self._before_id}{sid}{self._after_id}", self._ring)
+            session: S = self._decode(raw, key, self._ring)
         except Unreadable:
             return Gone("unreadable")
         if getattr(session, self._user_field) != user:
             return Gone("unknown")
-        dated: Any = session
-        ends_at_ms = min(_ms(dated.last_seen_at) + self._idle_ms, _ms(dated.created_at) + self._absolute_ms)
-        if self._now_ms() >= ends_at_ms:
-            return Gone("expired")
-        return Live(sid, user, session, ends_at_ms, aged)
+        ends_at_ms = self._end_of(session)
+        return Live(sid, user, session, ends_at_ms, aged) if self._now_ms() < ends_at_ms else Gone("expired")
 
     async def _noted(self, live: Live[S], raw: bytes) -> Live[S] | Gone | None:
         """The session with `last_seen_at` now. None: it was changed, rotated or ended since it was read."""
@@ -387,8 +372,7 @@ class Sessions(Generic[S]):
         session = live.session.model_copy(update={"last_seen_at": moment(now_ms)})
         if not await self._replace(live, raw, session):
             return None
-        ends_at_ms = min(now_ms + self._idle_ms, _ms(cast("Any", session).created_at) + self._absolute_ms)
-        return Live(live.id, live.user, session, ends_at_ms, live.aged)
+        return Live(live.id, live.user, session, self._end_of(session), live.aged)
 
     async def _replace(self, live: Live[S], raw: bytes, session: S) -> bool:
         """Write the record if nobody did since it was read, and if it is still listed."""
@@ -485,7 +469,7 @@ class Sessions(Generic[S]):
                 if isinstance(raw, WrongKind):
                     live = Gone("unreadable")
                 else:
-                    live = Gone("unknown") if raw is None else self._live(user, sid, raw)
+                    live = Gone("unknown") if raw is None else self._live(user, sid, self._key(sid), raw)
                 if live:
                     found.alive.append(live)
                 else:
@@ -569,14 +553,15 @@ class Sessions(Generic[S]):
         commands: list[Command] = self._index.family.lifetime.on_write(self._list(user), self._now_ms(), None)
         return commands
 
+    def _end_of(self, session: Any) -> int:
+        """When the first of its two deadlines comes, in milliseconds since 1970."""
+        return min(_ms(session.last_seen_at) + self._idle_ms, _ms(session.created_at) + self._absolute_ms)
+
     def _user_of(self, session: S) -> str:
         user = getattr(session, self._user_field)
         if not isinstance(user, str) or not user:
             raise BadValue(f"{self._user_field} names the user of a session, as text, and is {user!r:.40} here")
         return user
-
-    def _now_ms(self) -> int:
-        return self._family.now_ms()
 
     def _now(self) -> datetime:
         return moment(self._now_ms())

@@ -1,0 +1,51 @@
+"""What is asked of the store for a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TypeAlias
+
+from keystead.errors import BadKey
+from keystead.parts.sessions.token import named_by
+
+KEPT_MAX = 4096
+
+# The user, the id of the session and its key; and as the store takes them: this key, that of the user's list, the id.
+Question: TypeAlias = tuple[str, str, str, tuple[bytes, bytes, bytes]]
+
+
+class Questions:
+    """Makes questions, and keeps the last ones: a browser comes with its token many times in a row.
+
+    They are kept by the digest of the token, so that no secret stays in memory. Nothing of a session is in a question;
+    whether it is alive, the store is asked each time.
+    """
+
+    def __init__(self, key_of: Callable[[str], str], list_of: Callable[[str], str]) -> None:
+        self._key_of = key_of
+        self._list_of = list_of
+        self._kept: dict[bytes, Question] = {}
+
+    def of(self, token: str) -> Question | None:
+        """The question for a token; None: this was never one, whatever it is, or no user can have this name."""
+        try:
+            digest = sha256(token.encode()).digest()
+        except UnicodeEncodeError:
+            return None
+        return self._kept.get(digest) or self._made(token, digest)
+
+    def _made(self, token: str, digest: bytes) -> Question | None:
+        named = named_by(token)
+        if named is None:
+            return None
+        sid, user = named
+        try:
+            key, listed_in = self._key_of(sid), self._list_of(user)
+        except BadKey:
+            return None
+        if len(self._kept) >= KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        question = user, sid, key, (key.encode(), listed_in.encode(), sid.encode())
+        self._kept[digest] = question
+        return question
