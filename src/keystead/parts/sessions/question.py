@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from keystead.errors import BadKey
-from keystead.parts.sessions.token import named_by
+from keystead.parts.sessions.token import TOKEN_MAX_LENGTH, named_by
 
 KEPT_MAX = 4096
 
@@ -29,6 +29,8 @@ class Questions:
 
     def of(self, token: str) -> Question | None:
         """The question for a token; None: this was never one, whatever it is, or no user can have this name."""
+        if len(token) > TOKEN_MAX_LENGTH:
+            return None
         try:
             digest = sha256(token.encode()).digest()
         except UnicodeEncodeError:

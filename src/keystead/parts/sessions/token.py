@@ -11,6 +11,7 @@ from keystead.parts.digest import base64url, digest
 
 SECRET_BYTES = 32
 USER_MAX_BYTES = 512  # so that a cookie with the token stays far below the 4096 bytes that browsers keep
+TOKEN_MAX_LENGTH = 43 + 1 + 684  # the secret and the user, in base64url
 
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
 _TOKEN = re.compile(r"[\w-]{43}\.([\w-]{2,684})", re.ASCII)
