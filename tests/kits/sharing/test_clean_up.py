@@ -89,7 +89,7 @@ async def test_it_goes_on_in_batches_until_nothing_is_left(folder: Path) -> None
 
 @everywhere
 async def test_two_at_once_count_each_upload_once(store: Store, folder: Path, clock: Clock) -> None:
-    one, other = service_on(store, folder, clock), service_on(store, folder, clock)
+    one, other = (service_on(store, folder, clock, pause=asyncio.sleep) for _ in range(2))
     for _ in range(20):
         await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
     clock.move("8d")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -216,12 +216,19 @@ async def no_pause(seconds: float) -> None:
     """The next try comes at once."""
 
 
-def service_on(store: Store, folder: Path, clock: Callable[[], int], **more: Any) -> Sharing:
+def service_on(
+    store: Store,
+    folder: Path,
+    clock: Callable[[], int],
+    *,
+    pause: Callable[[float], Awaitable[None]] = no_pause,
+    **more: Any,
+) -> Sharing:
     """The service alone, as another process would make it on the same store and the same files."""
     settings = SharingSettings(files=str(folder), **more)
     site = Site(BASE, BASE, True, clock, lambda *_, **__: "")
     keys = SharingKeys(store, seal=RING, now_ms=clock)
-    return Sharing(keys, settings, site, open_blobs(folder), SealedLinks([TOKEN_KEY]), pause=no_pause)
+    return Sharing(keys, settings, site, open_blobs(folder), SealedLinks([TOKEN_KEY]), pause=pause)
 
 
 async def body_of(*pieces: bytes) -> AsyncIterator[bytes]:
