@@ -55,6 +55,9 @@ async def test_with_an_issue_key_only_who_has_it_issues_links(folder: Path) -> N
                 assert answer.headers["www-authenticate"] == "Bearer"
         assert await site.keys() == []
         assert site.files() == []
+        noted = [entry.item for entry in await site.sharing.keys.refusals().entries()]
+        assert {(one.event, one.who, one.why) for one in noted} == {("issue-refused", "stranger", "UNAUTHORIZED")}
+        assert len(noted) == 12
         for right in (f"Bearer {ISSUE_KEY}", f"bearer  {ISSUE_KEY}", ISSUE_KEY):
             made = [ok(answer) for answer in await issued_by(visitor, {"authorization": right})]
             ok(await visitor.resolve(made[0]["token"]))  # which takes no key

@@ -121,7 +121,7 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"guessed {sharing._PASSWORD_TRIES} times" in GUIDE
     assert f"from 1 to {sharing._MAX_DOWNLOADS:,}" in GUIDE
-    assert f"at most {sharing._MESSAGE_MAX} characters" in GUIDE
+    assert f"at most {sharing.MESSAGE_MAX} characters" in GUIDE
     first, longest = clean_up._RETRY_MS // 60_000, clean_up._RETRY_MAX_MS // 3_600_000
     assert f"after {first} minutes, {first * 2}, {first * 4}, up to {longest} hours" in GUIDE
 

@@ -216,9 +216,10 @@ async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(s
     ("name", "shown", "kept"),
     [
         ("report.pdf", "report.pdf", "report.pdf"),
-        ("", "download.zip", "download.zip"),
-        ("  ", "download.zip", "download.zip"),
-        ("report", "report.zip", "report.zip"),
+        ("", "download", "download"),
+        ("  ", "download", "download"),
+        ("Makefile", "Makefile", "Makefile"),
+        ("景品", "景品", "download"),
         ("Übersicht 2026.pdf", "Übersicht 2026.pdf", "bersicht2026.pdf"),
         ("景品.zip", "景品.zip", "download.zip"),
         ("e\u0301.txt", "\u00e9.txt", "download.txt"),
@@ -239,6 +240,15 @@ async def test_any_other_name_comes_back_as_it_was(visitor: Visitor, name: str, 
     assert plain.startswith('attachment; filename="')
     assert plain.count('"') == 2
     assert plain.endswith('"')
+
+
+@pytest.mark.parametrize(("name", "shown"), [("", "download.zip"), ("report", "report.zip"), ("a.pdf", "a.pdf")])
+async def test_a_link_to_a_url_leads_to_a_zip_unless_its_name_says_otherwise(
+    visitor: Visitor, name: str, shown: str
+) -> None:
+    body = {"url": "https://blob.vercel-storage.com/x", "name": name}
+    issued = (await visitor.post("/api/receive/token", body)).json()
+    assert (await visitor.get("/api/receive/resolve", t=issued["shortToken"])).json()["name"] == shown
 
 
 @given(st.text(max_size=140))

@@ -19,6 +19,7 @@ from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.service import (
+    MESSAGE_MAX,
     Issued,
     Resolved,
     Sharing,
@@ -40,7 +41,6 @@ from keystead.schema.times import moment
 
 _UPLOAD: Final = "/api/receive/upload"
 _DOWNLOAD: Final = "/api/receive/download"
-_MESSAGE_MAX: Final = 500
 _LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
 _UPLOAD_S: Final = 3600
 _CLEANUP_S: Final = 20  # a request may take 30 s
@@ -248,11 +248,12 @@ class SharingVisit(Visit):
         given = self.request.headers.get("authorization", "")
         return re.sub(r"(?i)^bearer\s+", "", given).strip() or None
 
-    def issuer(self, csrf: str | None = None) -> str:
-        """Who issues a link. Raises Refusal where they may not."""
+    async def issuer(self, csrf: str | None = None) -> str:
+        """Who issues a link. Raises Refusal where they may not, which is noted."""
         key = self.sharing.settings.issue_key
         if key is not None:
             if self.bearer is None or not same(self.bearer, key.get_secret_value()):
+                await self.sharing.note_stranger("issue", self.address)
                 raise _unauthorized("issuing links takes the issue key, as Authorization: Bearer …")
             return "issuer"
         # Nothing is let through by a cookie here, so a request that no page of another site makes is let through.
@@ -493,7 +494,7 @@ async def _share_page(visit: Visiting) -> Response:
         needs_key=settings.issue_key is not None,
         max_upload=size_in_words(max_bytes),
         max_upload_bytes=max_bytes,
-        message_max=_MESSAGE_MAX,
+        message_max=MESSAGE_MAX,
         lifetimes=[(ms, in_words(ms)) for ms in sorted(offered)],
         default_ms=settings.ttl_ms,
         now_ms=visit.site.now_ms(),
@@ -513,7 +514,7 @@ async def _token(visit: Visiting, body: TokenBody) -> Response:
     """A link to a file elsewhere, on one of the allowed hosts."""
     async with _refusals():
         await visit.count("token")
-        who = visit.issuer(body.csrf)
+        who = await visit.issuer(body.csrf)
         if not body.url:
             raise Refusal(400, "URL_REQUIRED", "url says where the link leads", headers=NO_STORE)
         issued = await visit.sharing.issue(body.url, body.name, body.wanted(), who=who, where=visit.address)
@@ -532,7 +533,7 @@ async def _upload(
     """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
     async with _refusals():
         await visit.count("upload")
-        who = visit.issuer()
+        who = await visit.issuer()
         # A file may take its time; other requests may not.
         visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + _UPLOAD_S)
         wanted = Wanted(
@@ -662,7 +663,7 @@ async def _register(visit: Visiting, body: EdgeBody) -> Response:
     """
     async with _refusals():
         await visit.count("token")
-        who = visit.issuer(body.csrf)
+        who = await visit.issuer(body.csrf)
         if not body.pathname or not body.downloadUrl:
             raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is", headers=NO_STORE)
         wanted = body.wanted(display_name=body.displayName, message=body.message, theme=body.theme)
@@ -707,6 +708,9 @@ async def _clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le
     secret, bearer = settings.cleanup_secret, visit.bearer
     is_known = secret is not None and bearer is not None and same(bearer, secret.get_secret_value())
     if not is_known and not (settings.trust_vercel_cron and "x-vercel-cron" in visit.request.headers):
+        async with _refusals():
+            await visit.count("cleanup")
+        await visit.sharing.note_stranger("clean-up", visit.address)
         raise _unauthorized("the clean-up takes its secret (RECEIVE_CLEANUP_SECRET), as Authorization: Bearer …")
     began = asyncio.get_running_loop().time()
     async with _refusals():

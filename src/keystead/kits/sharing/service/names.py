@@ -52,11 +52,14 @@ def _not_allowed() -> SharingRefused:
     return SharingRefused("HOST_NOT_ALLOWED", "links lead only to https addresses on the hosts that are allowed here")
 
 
-def display_name(name: str | None) -> str:
-    """The name of a file as people see it. Raises SharingRefused where it could mislead them or a file system."""
+def display_name(name: str | None, ending: str = ".zip") -> str:
+    """The name of a file as people see it. Raises SharingRefused where it could mislead them or a file system.
+
+    `ending` is what a name gets that has none.
+    """
     text = unicodedata.normalize("NFC", name or "").strip()
     if not text:
-        return "download.zip"
+        return f"download{ending}"
     if len(text) > NAME_MAX:
         raise SharingRefused("BAD_NAME", f"a file name has at most {NAME_MAX} characters")
     if any(map(_misleads, text)) or set(text) & set('/\\:*?"<>|') or text[0] == "." or text[-1] == ".":
@@ -66,7 +69,7 @@ def display_name(name: str | None) -> str:
         )
     if _DEVICES.fullmatch(text):
         raise SharingRefused("BAD_NAME", "some systems take this name for a device; choose another")
-    return text if "." in text else f"{text}.zip"
+    return text if "." in text else f"{text}{ending}"
 
 
 def _misleads(char: str) -> bool:
@@ -79,9 +82,13 @@ def _misleads(char: str) -> bool:
 
 def file_name(name: str) -> str:
     """The same name in the characters that every system keeps."""
-    kept = re.sub(r"[^A-Za-z0-9._-]", "", name).lstrip(".")
-    stem, dot, ending = kept.rpartition(".")
-    return kept if stem and dot else f"download.{ending or 'zip'}"
+    stem, dot, ending = name.rpartition(".") if "." in name else (name, "", "")
+    kept = _kept(stem).strip(".") or "download"
+    return f"{kept}.{_kept(ending) or 'zip'}" if dot else kept
+
+
+def _kept(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "", text)
 
 
 def purpose_word(purpose: str | None) -> str:

@@ -15,7 +15,16 @@ from keystead.parts.sizes import size_bytes
 from keystead.schema.lifetime import duration_ms
 
 # Requests of one client in a minute, by what they ask for.
-LIMITS: Final = {"token": 30, "resolve": 120, "delete": 10, "upload": 60, "csrf": 120, "page": 120, "download": 120}
+LIMITS: Final = {
+    "token": 30,
+    "resolve": 120,
+    "delete": 10,
+    "upload": 60,
+    "csrf": 120,
+    "page": 120,
+    "download": 120,
+    "cleanup": 30,
+}
 
 _SECRET_MIN = 16
 

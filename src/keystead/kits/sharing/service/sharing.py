@@ -41,7 +41,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # a ticket, or the key of an owner
 _ISSUE_TRIES: Final = 5
 _PASSWORD_TRIES: Final = 10  # within an hour
 _MAX_DOWNLOADS: Final = 1_000_000
-_MESSAGE_MAX: Final = 500
+MESSAGE_MAX: Final = 500
 _THEME = re.compile(r"[a-z0-9-]{1,32}")
 
 
@@ -100,6 +100,11 @@ class Sharing:
             raise
         self.site.count("sharing", event, "ok")
 
+    async def note_stranger(self, event: str, where: str) -> None:
+        """Somebody asked for what takes a secret, and did not have it."""
+        self.site.count("sharing", event, "unauthorized")
+        await self.refusals.note(f"{event}-refused", who="stranger", where=where, why="UNAUTHORIZED")
+
     # --- issuing -------------------------------------------------------------------------------------------
 
     async def issue(self, url: str, name: str | None, wanted: Wanted, *, who: str, where: str) -> Issued:
@@ -124,7 +129,7 @@ class Sharing:
         off is found by the clean-up; until the whole file is there, the link opens nothing.
         """
         async with self._noted("issue", who, where):
-            return await self._upload(body, display_name(name), wanted, who=who, where=where)
+            return await self._upload(body, display_name(name, ending=""), wanted, who=who, where=where)
 
     async def _upload(self, body: AsyncIterable[bytes], shown: str, wanted: Wanted, *, who: str, where: str) -> Issued:
         path = f"receive/{secrets.token_urlsafe(18)}/{file_name(shown)}"
@@ -211,8 +216,8 @@ class Sharing:
             raise SharingRefused("BAD_LIMIT", f"maxDownloads is a number from 1 to {_MAX_DOWNLOADS}")
         if wanted.password is not None and not is_password(wanted.password):
             raise SharingRefused("BAD_PASSWORD", "a password has 1 to 256 characters")
-        if wanted.message is not None and len(wanted.message) > _MESSAGE_MAX:
-            raise SharingRefused("BAD_MESSAGE", f"a message has at most {_MESSAGE_MAX} characters")
+        if wanted.message is not None and len(wanted.message) > MESSAGE_MAX:
+            raise SharingRefused("BAD_MESSAGE", f"a message has at most {MESSAGE_MAX} characters")
         if wanted.theme is not None and not _THEME.fullmatch(wanted.theme):
             raise SharingRefused("BAD_THEME", "a theme is a word of a-z, 0-9 and -")
         return Link(
