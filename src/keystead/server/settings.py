@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretBytes, Sec
 from pydantic_settings import EnvSettingsSource, NoDecode, SettingsError
 
 from keystead.errors import BadDeclaration, KeysteadError, shown
+from keystead.parts.sizes import size_bytes
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
 from keystead.server.secrets import read_secrets
-from keystead.parts.sizes import size_bytes
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit

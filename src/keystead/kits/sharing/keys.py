@@ -72,6 +72,14 @@ class SharingKeys(Keyspace):
         changed="New. In the document a sealed link opens until it expires, whatever is deleted: here ending a link "
         "ends it in both forms. It also holds what its owner wanted: a password, a number of downloads.",
     )
+    gone = Value(
+        "receive:edge:gone:{path:uri}",
+        str,
+        lifetime=after("1h"),
+        doc="A path whose file was just deleted. Nothing is registered there for so long.",
+        used_by=(_EDGE, _CLEANUP),
+        changed="New. A run of the clean-up that was held up must not delete the file that came after its own.",
+    )
     retry = Value(
         "receive:edge:retry:{id:token}",
         Retry,
@@ -97,6 +105,14 @@ class SharingKeys(Keyspace):
         used_by=(_RESOLVE,),
         changed="New.",
     )
+    guesses = Counter(
+        "receive:guess:{id:token}:{client:hex}",
+        lifetime=after("1h"),
+        tag="id",
+        doc="The same of one client: `client` begins the digest of its address.",
+        used_by=(_RESOLVE,),
+        changed="New. So a stranger who guesses does not shut out whoever knows the password.",
+    )
     ticket = Value(
         "receive:ticket:{ticket:token}",
         Ticket,
@@ -119,9 +135,18 @@ class SharingKeys(Keyspace):
         AuditEntry,
         keep=10_000,
         lifetime=sliding("90d", touch_every="1h"),
-        doc="What was done with links, by whom and from where: issued, resolved, ended, deleted.",
+        doc="What was done with links, by whom and from where: issued, ended, deleted.",
         used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE, _CLEANUP),
         changed="New: the fourth of the problems that the document names.",
+    )
+    uses = Log(
+        "audit:sharing:used",
+        AuditEntry,
+        keep=10_000,
+        lifetime=sliding("90d", touch_every="1h"),
+        doc="Which links were resolved, when and from where.",
+        used_by=(_RESOLVE, _EDGE),
+        changed="New. In a log of their own, so that nobody can push out who issued a link by using one often.",
     )
     refusals = Log(
         "audit:sharing:refused",

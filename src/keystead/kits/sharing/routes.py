@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field, SecretStr
+from starlette.requests import ClientDisconnect
 
 from keystead.errors import BadArgument
 from keystead.kits.kit import Example, Kit, service_of
@@ -20,6 +21,7 @@ from keystead.kits.refusal import Refusal
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.service import (
     MESSAGE_MAX,
+    UPLOAD_S,
     Issued,
     Resolved,
     Sharing,
@@ -42,7 +44,6 @@ from keystead.schema.times import moment
 _UPLOAD: Final = "/api/receive/upload"
 _DOWNLOAD: Final = "/api/receive/download"
 _LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
-_UPLOAD_S: Final = 3600
 _CLEANUP_S: Final = 20  # a request may take 30 s
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
 _FILE_POLICY: Final = "default-src 'none'; sandbox"
@@ -535,7 +536,7 @@ async def _upload(
         await visit.count("upload")
         who = await visit.issuer()
         # A file may take its time; other requests may not.
-        visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + _UPLOAD_S)
+        visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
         wanted = Wanted(
             valid_until=validUntil,
             purpose=purpose,
@@ -544,7 +545,10 @@ async def _upload(
             owner_only=ownerOnly,
             message=message,
         )
-        issued = await visit.sharing.upload(visit.request.stream(), name, wanted, who=who, where=visit.address)
+        try:
+            issued = await visit.sharing.upload(visit.request.stream(), name, wanted, who=who, where=visit.address)
+        except ClientDisconnect:  # nobody is there to be answered
+            raise Refusal(400, "BROKEN_OFF", "the upload broke off", headers=NO_STORE) from None
     answer = UploadedAnswer(**visit.issued(issued), fileName=issued.name, size=issued.size or 0)
     return visit.answer(answer)
 
@@ -609,7 +613,11 @@ async def _download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)
     async with _refusals():
         await visit.count("download")
         found = await visit.sharing.download(
-            ticket, start=start, end=end, only_of=None if only_of is None else only_of.strip('"')
+            ticket,
+            start=start,
+            end=end,
+            only_of=None if only_of is None else only_of.strip('"'),
+            looking=visit.is_looking,
         )
     visit.request.state.time_limit.reschedule(None)
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
@@ -659,11 +667,14 @@ async def _edge(visit: Visiting, key: TokenQuery = None) -> Response:
 
 async def _register(visit: Visiting, body: EdgeBody) -> Response:
     """For files that somebody else put to where files are kept. They are deleted when the link expires, so this takes
-    the issue key wherever there is one.
+    an issue key in production, also where anybody may issue links.
     """
     async with _refusals():
         await visit.count("token")
         who = await visit.issuer(body.csrf)
+        if who == "visitor" and not visit.site.development:
+            await visit.sharing.note_stranger("issue", visit.address)
+            raise _unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
         if not body.pathname or not body.downloadUrl:
             raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is", headers=NO_STORE)
         wanted = body.wanted(display_name=body.displayName, message=body.message, theme=body.theme)

@@ -9,6 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystead.server.errors import TooLarge, error_answer
 
+_DIGITS_MAX = 18  # more than any body that was ever sent
+
 
 class BodyLimit:
     """413 at once where the length is stated and too large; where it is not stated, as soon as too much has come.
@@ -27,7 +29,7 @@ class BodyLimit:
             return
         max_bytes = self._by_path.get(scope["path"], self._max_bytes)
         stated = Headers(scope=scope).get("content-length", "")
-        if stated.isdigit() and int(stated) > max_bytes:
+        if stated.isascii() and stated.isdigit() and (len(stated) > _DIGITS_MAX or int(stated) > max_bytes):
             sentence = TooLarge(max_bytes).sentence
             await error_answer(scope, "TOO_LARGE", sentence, headers={"connection": "close"})(scope, receive, send)
             return

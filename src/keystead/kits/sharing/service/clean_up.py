@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from keystead.errors import BadArgument, Unreadable
+from keystead.errors import BadArgument, BadKey, BadValue, Unreadable, WrongKind
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Retry
 from keystead.kits.sharing.service.steps import Needed, as_one
@@ -43,6 +43,7 @@ class Counts:
     missing_meta: int = 0
     skipped: int = 0
     errors: int = 0
+    waiting: int = 0  # of those skipped
     retry_ms: int | None = None  # when the first of those skipped is to be tried again
     more: bool = False  # whether it stopped before everything was looked at
 
@@ -55,6 +56,7 @@ class Counts:
         self.missing_meta += fate == "missing meta"
         self.skipped += fate in ("waiting", "failed")
         self.errors += fate == "failed"
+        self.waiting += fate == "waiting"
 
 
 class CleanUp:
@@ -82,11 +84,11 @@ class CleanUp:
         self._pause = pause
 
     async def run(self, limit: int | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
-        """Delete what has expired by now, in batches, until nothing is left, or `limit` were looked at, or `stop`."""
+        """Delete what has expired by now, in batches, until nothing is left, or `limit` were tried, or `stop`."""
         counts, now_ms = Counts(), self._now_ms()
         low, seen = 0.0, {""}
         while True:
-            size = self._batch if limit is None else min(self._batch, limit - counts.scanned)
+            size = self._batch if limit is None else min(self._batch, limit - counts.scanned + counts.waiting)
             if size <= 0 or stop():
                 counts.more = bool(await self._page(low, now_ms, seen, 1))
                 return counts
@@ -111,7 +113,14 @@ class CleanUp:
 
         async def one(id: str) -> Fate:
             async with at_once:
-                return await self._take(id, counts)
+                try:
+                    return await self._take(id, counts)
+                except (BadKey, BadValue, WrongKind) as error:
+                    # Somebody else wrote it. It holds nobody else up, and the doctor shows it.
+                    _log.error(
+                        "the clean-up met what it cannot follow, %s; `keystead doctor sharing` shows it", error.code
+                    )
+                    return "failed"
 
         return list(await asyncio.gather(*(one(id) for id, _ in page)))
 
@@ -132,7 +141,7 @@ class CleanUp:
             gone = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
             return "missing meta" if gone else "done by another"
         if deadline_ms(meta.expires_at) > self._now_ms():  # the index was wrong: it is put right
-            await keys.meta(id).replace(meta)
+            await keys.meta(id).change(lambda one: one)
             return "alive"
         if retry is not None and (next_ms := deadline_ms(retry.not_before)) > self._now_ms():
             counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
@@ -172,7 +181,10 @@ class CleanUp:
         except BadArgument:  # no path of ours, so no file of ours
             was_there, unusable = False, True
         keys, short = self._keys, meta.short_token
+        # What was uploaded here has a path of its own, which nobody else can have had or will have.
+        is_ours = meta.path.partition("/")[0] == "receive"
         operations = [
+            *([] if is_ours or unusable else [keys.gone(meta.path).set(id)]),
             *([keys.token(short).delete()] if short else ()),
             *([keys.file(meta.pathname).delete()] if meta.pathname else ()),
             keys.link(id).delete(),

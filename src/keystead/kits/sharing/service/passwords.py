@@ -6,9 +6,17 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+from concurrent.futures import ThreadPoolExecutor
+
+from keystead.kits.sharing.service.outcomes import SharingRefused
 
 _SALT_BYTES = 16
 _MAX = 256
+_WAITING_MAX = 32
+
+# Of their own: what waits for a hash must not keep files waiting. Each takes 16 MB of memory.
+_threads = ThreadPoolExecutor(2, "keystead-passwords")
+_waiting = 0
 
 
 def is_password(text: str) -> bool:
@@ -27,5 +35,17 @@ async def matches(password: str, kept: str) -> bool:
 
 
 async def _scrypt(password: str, salt: bytes) -> bytes:
+    """Raises SharingRefused where too many wait already."""
+    global _waiting
+    if _waiting >= _WAITING_MAX:
+        raise SharingRefused("TRY_AGAIN", "too many passwords at once; try again in a moment")
+    _waiting += 1
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_threads, _hash, password, salt)
+    finally:
+        _waiting -= 1
+
+
+def _hash(password: str, salt: bytes) -> bytes:
     data = password.encode("utf-8", "surrogatepass")
-    return await asyncio.to_thread(hashlib.scrypt, data, salt=salt, n=2**14, r=8, p=1, dklen=32)
+    return hashlib.scrypt(data, salt=salt, n=2**14, r=8, p=1, dklen=32)

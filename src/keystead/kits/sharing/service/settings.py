@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
@@ -87,6 +88,8 @@ class SharingSettings(BaseModel):
     @classmethod
     def _are_keys(cls, given: SecretStr | None) -> SecretStr | None:
         if given is not None:
+            if not _parts(given) or len(set(_parts(given))) < len(_parts(given)):
+                raise ValueError("write keys divided by commas, each once")
             for number, one in enumerate(_parts(given), 1):
                 if key_bytes(one) is None:
                     raise ValueError(f"key {number} has not 32 bytes; make one with `openssl rand -base64 32`")
@@ -95,8 +98,16 @@ class SharingSettings(BaseModel):
     @field_validator("issue_key", "cleanup_secret")
     @classmethod
     def _is_long(cls, given: SecretStr | None) -> SecretStr | None:
-        if given is not None and len(given.get_secret_value()) < _SECRET_MIN:
+        if given is not None and len(given.get_secret_value().strip()) < _SECRET_MIN:
             raise ValueError(f"at least {_SECRET_MIN} characters; `openssl rand -hex 32` makes a good one")
+        return given
+
+    @field_validator("files")
+    @classmethod
+    def _is_a_place_of_its_own(cls, given: str) -> str:
+        folder = Path(given.removeprefix("file://"))
+        if "://" not in given.removeprefix("file://") and Path.cwd().is_relative_to(folder.resolve()):
+            raise ValueError("a folder for files alone, such as keystead.files; not one that holds other things, too")
         return given
 
     @field_validator("ttl", "max_ttl")

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -27,7 +28,7 @@ from keystead.parts.audit import Audit
 from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, open_blobs
 from keystead.parts.blobs.paths import checked
 from keystead.parts.digest import digest, same
-from keystead.parts.limit import FixedWindow
+from keystead.parts.limit import FixedWindow, client_of
 from keystead.parts.schedule import Job, Run
 from keystead.parts.sizes import size_bytes
 from keystead.schema import Operation
@@ -39,8 +40,14 @@ SHORT_LENGTH: Final = 10
 _SHORT = re.compile(r"[A-Za-z0-9_-]{10}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # a ticket, or the key of an owner
 _ISSUE_TRIES: Final = 5
-_PASSWORD_TRIES: Final = 10  # within an hour
+_PASSWORD_TRIES: Final = 10  # of one client within an hour
+_PASSWORD_TRIES_OF_ALL: Final = 100
 _MAX_DOWNLOADS: Final = 1_000_000
+UPLOADS: Final = "receive"  # the folder of what is uploaded here
+UPLOAD_S: Final = 3600  # how long an upload may take
+_STALLED_S: Final = 30  # how long it may be silent
+_UPLOADS_AT_ONCE: Final = 64  # in a process
+_UPLOADS_OF_ONE: Final = 8  # client
 MESSAGE_MAX: Final = 500
 _THEME = re.compile(r"[a-z0-9-]{1,32}")
 
@@ -70,10 +77,11 @@ class Sharing:
         self.settings = settings
         self.site = site
         self.blobs = blobs
-        self.audit, self.refusals = Audit(keys.audit()), Audit(keys.refusals())
+        self.audit, self.uses, self.refusals = Audit(keys.audit()), Audit(keys.uses()), Audit(keys.refusals())
         self.limit = FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms)
         self.clean_up = CleanUp(keys, blobs, self.audit, self.refusals, site.now_ms, settings.cleanup_batch, pause)
         self._links = links
+        self._uploads: Counter[str] = Counter()  # under way, by client
 
     @property
     def jobs(self) -> list[Job]:
@@ -119,6 +127,8 @@ class Sharing:
         async with self._noted("issue", who, where):
             leads_to = checked_url(url, self.settings.allowed_hosts)
             checked(path)
+            if path.partition("/")[0].casefold() == UPLOADS:
+                raise SharingRefused("PATH_TAKEN", f"what is under {UPLOADS}/ was uploaded here, and has its link")
             shown = display_name(name or path.rpartition("/")[2])
             return await self._issue({"u": leads_to}, shown, wanted, path=path, who=who, where=where)
 
@@ -132,30 +142,52 @@ class Sharing:
             return await self._upload(body, display_name(name, ending=""), wanted, who=who, where=where)
 
     async def _upload(self, body: AsyncIterable[bytes], shown: str, wanted: Wanted, *, who: str, where: str) -> Issued:
-        path = f"receive/{secrets.token_urlsafe(18)}/{file_name(shown)}"
-        issued = await self._issue({"b": path}, shown, wanted, path=path, ready=False, who=who, where=where)
+        with self._room(where):
+            path = f"{UPLOADS}/{secrets.token_urlsafe(18)}/{file_name(shown)}"
+            issued = await self._issue({"b": path}, shown, wanted, path=path, ready=False, who=who, where=where)
+            try:
+                size = await self.blobs.put(path, _flowing(body), max_bytes=size_bytes(self.settings.max_upload))
+                if size == 0:
+                    raise SharingRefused("EMPTY", "there is nothing in this file")
+            except BlobTooLarge:
+                await self._drop(issued.id)
+                most = self.settings.max_upload
+                raise SharingRefused(
+                    "TOO_LARGE", f"this file is too large; {most} is the most that is taken here"
+                ) from None
+            except BaseException:
+                # Also when the uploader has gone away. Where even this does not come about, the clean-up does it later.
+                await asyncio.shield(self._drop(issued.id))
+                raise
+            if not await self._made_ready(issued):
+                await self._drop(issued.id)
+                await self.blobs.delete(path)  # whoever ended it may have come before the file was there
+                raise SharingRefused("REVOKED", "this link was ended, or has expired, while its file was uploaded")
+            return replace(issued, size=size)
+
+    async def _made_ready(self, issued: Issued) -> bool:
+        """Open the link of an upload that is complete, and let its record expire with it. False: it is not there."""
         try:
-            size = await self.blobs.put(path, body, max_bytes=size_bytes(self.settings.max_upload))
-            if size == 0:
-                raise SharingRefused("EMPTY", "there is nothing in this file")
-        except BlobTooLarge:
-            await self._drop(issued.id)
-            most = self.settings.max_upload
-            raise SharingRefused(
-                "TOO_LARGE", f"this file is too large; {most} is the most that is taken here"
-            ) from None
-        except BaseException:
-            # Also when the uploader has gone away. Where even this does not come about, the clean-up does it later.
-            await asyncio.shield(self._drop(issued.id))
-            raise
-        try:
-            made = await self.keys.link(issued.id).change(_made_ready)
+            made = await self.keys.link(issued.id).change(lambda link: link.model_copy(update={"ready": True}))
         except BadValue:  # it expires at this moment
-            made = None
-        if made is None:
-            await self._drop(issued.id)
-            raise SharingRefused("REVOKED", "this link was ended, or has expired, while its file was uploaded")
-        return replace(issued, size=size)
+            return False
+        expires_at = moment(issued.expires_ms)
+        meta = await self.keys.meta(issued.id).change(lambda one: one.model_copy(update={"expires_at": expires_at}))
+        return made is not None and meta is not None
+
+    @contextmanager
+    def _room(self, where: str) -> Iterator[None]:
+        """A place for an upload. Raises SharingRefused where there are too many at once, of all or of one client."""
+        client = client_of(where)
+        if self._uploads.total() >= _UPLOADS_AT_ONCE or self._uploads[client] >= _UPLOADS_OF_ONE:
+            raise SharingRefused("TRY_AGAIN", "too many uploads at once; try again when another has ended")
+        self._uploads[client] += 1
+        try:
+            yield
+        finally:
+            self._uploads[client] -= 1
+            if not self._uploads[client]:
+                del self._uploads[client]
 
     async def _issue(
         self,
@@ -170,6 +202,8 @@ class Sharing:
     ) -> Issued:
         now_ms = self.site.now_ms()
         expires_ms = self._expiry_ms(wanted.valid_until, now_ms)
+        if path is not None and ready and await self.keys.gone(path).exists():
+            raise SharingRefused("PATH_TAKEN", "the file of this path was deleted less than an hour ago; use another")
         link = await self._link(wanted, shown, expires_ms, ready=ready)
         name, purpose = file_name(shown), purpose_word(wanted.purpose)
         for _ in range(_ISSUE_TRIES):
@@ -180,7 +214,9 @@ class Sharing:
             record = link.model_copy(update={"short_token": named, "owner": digest(owner_key)})
             steps: list[Operation[Any] | Needed] = []
             if path is not None:
-                meta = EdgeMeta(id=id, pathname=path, expires_at=moment(expires_ms), short_token=named)
+                # The clean-up must not come for it while its file is still being written.
+                gone_ms = expires_ms if ready else max(expires_ms, now_ms + 2 * UPLOAD_S * 1000)
+                meta = EdgeMeta(id=id, pathname=path, expires_at=moment(gone_ms), short_token=named)
                 # The record of a file before its claim: where the claim is refused, the record is taken back.
                 steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
             try:
@@ -201,7 +237,7 @@ class Sharing:
 
     async def _undo(self, id: str, path: str | None, *, made: int) -> None:
         """Where the steps of a link could not be one, take back those that were made, and none of somebody else's."""
-        if self.keys.store_of("default").guarantees.atomic == "any keys":
+        if self._in_one_step:
             return
         if made > (0 if path is None else 2):
             await self.keys.link(id).delete()
@@ -216,8 +252,8 @@ class Sharing:
             raise SharingRefused("BAD_LIMIT", f"maxDownloads is a number from 1 to {_MAX_DOWNLOADS}")
         if wanted.password is not None and not is_password(wanted.password):
             raise SharingRefused("BAD_PASSWORD", "a password has 1 to 256 characters")
-        if wanted.message is not None and len(wanted.message) > MESSAGE_MAX:
-            raise SharingRefused("BAD_MESSAGE", f"a message has at most {MESSAGE_MAX} characters")
+        if wanted.message is not None and not _is_message(wanted.message):
+            raise SharingRefused("BAD_MESSAGE", f"a message is a text of at most {MESSAGE_MAX} characters")
         if wanted.theme is not None and not _THEME.fullmatch(wanted.theme):
             raise SharingRefused("BAD_THEME", "a theme is a word of a-z, 0-9 and -")
         return Link(
@@ -264,7 +300,7 @@ class Sharing:
             size=size,
             needs_password=link.password is not None,
             downloads_left=left,
-            message=link.message,
+            message=None if link.password is not None else link.message,
             theme=link.theme,
         )
 
@@ -283,7 +319,7 @@ class Sharing:
         if not link.ready:
             raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
         if link.password is not None:
-            await self._check_password(id, link.password, password)
+            await self._check_password(id, link.password, password, where)
         try:
             counted = keys.downloads(id).increment(expires_at=link.expires_at)
         except BadValue:  # it expires at this moment
@@ -291,18 +327,22 @@ class Sharing:
         steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted]
         if link.max_downloads is not None:
             steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
-        done = await keys.atomically(*steps)  # one slot, also in a cluster
+        note = self.uses.note("link-resolved", who="receiver", what=id, where=where)
+        shown, ticket = link.display_name or payload.n, None
+        if payload.b is not None:
+            ticket = secrets.token_urlsafe(32)
+            admitted = keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown))
+            if self._in_one_step:
+                steps.append(admitted)
+            else:
+                await admitted  # before it is counted: if that is refused, nobody gets to know the ticket
+        done = await keys.atomically(*steps, *([note] if self._in_one_step else ()))
         if not done:
             if done.stopped_at == 0:
                 raise _ended()
             raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
-        ticket = secrets.token_urlsafe(32) if payload.b is not None else None
-        note = self.audit.note("link-resolved", who="receiver", what=id, where=where)
-        shown = link.display_name or payload.n
-        if ticket is None or payload.b is None:
+        if not self._in_one_step:
             await note
-        else:
-            await keys.run(keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown)), note)
         return Resolved(
             payload.n,
             shown,
@@ -316,10 +356,17 @@ class Sharing:
         )
 
     async def download(
-        self, ticket: str, *, start: int | None = None, end: int | None = None, only_of: str | None = None
+        self,
+        ticket: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        only_of: str | None = None,
+        looking: bool = False,
     ) -> Download:
         """The file of a ticket, or a part of it: from `start` to `end`, both included; without a start, the last `end`
-        bytes. A part is only of the file with the tag `only_of`; of any other comes the whole.
+        bytes. A part is only of the file with the tag `only_of`; of any other comes the whole. Who is only looking gets
+        no bytes of it.
 
         Raises SharingRefused: GONE, or RANGE where there is no such part.
         """
@@ -336,7 +383,7 @@ class Sharing:
             start = end = None
         first, last = _range(size, start, end)
         try:
-            body = await _begun(self.blobs.read(found.path, first, last + 1))
+            body = _nothing() if looking else await _begun(self.blobs.read(found.path, first, last + 1))
         except BlobGone:
             raise gone from None
         is_part = start is not None or end is not None
@@ -380,20 +427,21 @@ class Sharing:
             raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
         return link
 
-    async def _check_password(self, id: str, kept: str, given: str | None) -> None:
+    async def _check_password(self, id: str, kept: str, given: str | None, where: str) -> None:
         if not given:
             raise SharingRefused("PASSWORD_REQUIRED", "this link asks for a password")
         # Counted before it is compared, so that many guesses at once are no more than that many.
         # And only while the link is there, so that nothing of it is left behind.
-        keys = self.keys
-        done = await keys.atomically(keys.link(id).exists().required(), keys.wrong_passwords(id).increment())
+        keys, client = self.keys, client_of(where)
+        own, all_of_them = keys.guesses(id, client), keys.wrong_passwords(id)
+        done = await keys.atomically(keys.link(id).exists().required(), own.increment(), all_of_them.increment())
         if not done:
             raise _ended()
-        if done.values[1] > _PASSWORD_TRIES:
+        if done.values[1] > _PASSWORD_TRIES or done.values[2] > _PASSWORD_TRIES_OF_ALL:
             raise SharingRefused("TOO_MANY_GUESSES", "too many wrong passwords; wait an hour", retryAfter=3600)
         if not is_password(given) or not await matches(given, kept):
             raise SharingRefused("PASSWORD_WRONG", "this is not the password")
-        await self.keys.wrong_passwords(id).delete()
+        await keys.atomically(keys.link(id).exists().required(), own.delete(), all_of_them.decrement())
 
     # --- ending --------------------------------------------------------------------------------------------
 
@@ -412,7 +460,8 @@ class Sharing:
             if id is None or link is None:
                 raise SharingRefused("NOT_ENDABLE", "this link was made elsewhere, and ends when it expires")
             asked.link = id
-            if link.owner_only or owner_key is not None:
+            # Who does not know the password of a link may not end it either.
+            if link.owner_only or link.password is not None or owner_key is not None:
                 self._check_owner(link, owner_key)
         else:
             link = await self._owned(id, owner_key)
@@ -461,6 +510,11 @@ class Sharing:
             await self.clean_up.remove(id, meta)
 
     @property
+    def _in_one_step(self) -> bool:
+        """Whether one atomic step can span any keys, which it cannot in a cluster."""
+        return self.keys.store_of("default").guarantees.atomic == "any keys"
+
+    @property
     def _now(self) -> datetime:
         return moment(self.site.now_ms())
 
@@ -498,8 +552,9 @@ def _new_short() -> str:
             return short
 
 
-def _made_ready(link: Link) -> Link:
-    return link.model_copy(update={"ready": True})
+def _is_message(text: str) -> bool:
+    """Half a surrogate pair is no text, and `(sealed)` is what stands for a text that is not shown."""
+    return len(text) <= MESSAGE_MAX and text != "(sealed)" and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _ended() -> SharingRefused:
@@ -538,6 +593,25 @@ def _range(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     if not 0 <= first <= last:
         raise SharingRefused("RANGE", "there is no such part of this file", size=size)
     return first, last
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for piece in tuple[bytes]():
+        yield piece
+
+
+async def _flowing(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The same stream, as long as it does not stop. Raises SharingRefused where it is silent for too long."""
+    pieces = aiter(body)
+    while True:
+        try:
+            async with asyncio.timeout(_STALLED_S):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise SharingRefused("STALLED", "this upload came to a standstill; try again") from None
+        yield piece
 
 
 async def _begun(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
