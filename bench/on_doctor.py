@@ -100,9 +100,9 @@ async def _doctor(url: str, *options: str) -> Examined:
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(str(command), "doctor", "bench.doctor_keys:BenchKeys", "--store", url, "--json", "--examples", "1", *options),
-        cwd=ROOT, env=_environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    watching = asyncio.create_task(_most_memory_mb(process.pid))
+    watching = asyncio.create_task(most_memory_mb(process.pid))
     out, error = await process.communicate()
     took_s = time.perf_counter() - began
     if process.returncode not in (0, 1) or error:
@@ -110,7 +110,7 @@ async def _doctor(url: str, *options: str) -> Examined:
     return Examined(json.loads(out), took_s, await watching)
 
 
-async def _most_memory_mb(pid: int) -> float:
+async def most_memory_mb(pid: int) -> float:
     """The most that a process ever held for itself while it was looked at."""
     most = 0.0
     while (held := _memory_mb(pid)) is not None:
@@ -152,7 +152,7 @@ async def reading(url: str, keys: int) -> AsyncIterator[Reads]:
     reads = Reads()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.reader", url, str(keys)),
-        cwd=ROOT, env=_environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT, env=environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
     try:
@@ -218,6 +218,6 @@ def _names(keys: int) -> Callable[[], str]:
     return name
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("KEYSTEAD_")}
     return {**own, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
