@@ -40,6 +40,8 @@ SESSION: list[tuple[str | bytes | int | float, ...]] = [
     ("PERSIST", "s"),
     ("PTTL", "s"),
     ("PTTL", "none"),
+    ("PEXPIRETIME", "s"),
+    ("PEXPIRETIME", "none"),
     ("TYPE", "s"),
     ("TYPE", "none"),
     ("HSET", "h", "f", "1", "g", ""),

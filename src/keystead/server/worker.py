@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from keystead.errors import StoreUnavailable
+from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.server.app import create_app
 from keystead.server.logs import SERVER, set_up_logs
 from keystead.server.settings import Settings
@@ -65,7 +66,7 @@ class Worker:
         await asyncio.wait((self._opening, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._opening.done() and (error := self._opening.exception()) is not None:
-            SERVER.critical("a worker cannot start", exc_info=error)
+            _say(logging.CRITICAL, "a worker cannot start", error)
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
         self._opening.add_done_callback(self._end_if_it_failed)
@@ -81,9 +82,9 @@ class Worker:
         if opening.cancelled() or (error := opening.exception()) is None:
             return
         if self._closing.is_set():
-            SERVER.error("a worker did not close well", exc_info=error)
+            _say(logging.ERROR, "a worker did not close well", error)
         else:
-            SERVER.critical("a worker cannot go on", exc_info=error)
+            _say(logging.CRITICAL, "a worker cannot go on", error)
             self._end()
 
     async def _keep_open(self, tried: asyncio.Event) -> None:
@@ -101,6 +102,14 @@ class Worker:
                 tried.set()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), _TRY_AGAIN_S)
+
+
+def _say(level: int, what: str, error: BaseException) -> None:
+    """An error of ours says what to do in its sentence; of any other, where it came from may tell."""
+    if isinstance(error, KeysteadError):
+        SERVER.log(level, "%s: %s", what, error)
+    else:
+        SERVER.log(level, what, exc_info=error)
 
 
 def _leave_interrupts_to_the_parent() -> None:
