@@ -168,6 +168,24 @@ def test_no_entry_writes_to_the_terminal_what_it_obeys(audited: Program) -> None
     assert len(keystead(audited, "--json").stdout.splitlines()) == 1
 
 
+@pytest.mark.parametrize("text", ["\x9b31m", "\u202e", "\u2028", "\x7f", "\U000e0001"])
+def test_no_json_holds_what_a_terminal_obeys_and_it_says_the_same(audited: Program, text: str) -> None:
+    audited.write(("XADD", "audit:links", "*", "data", json.dumps({"at": 1, "event": "é", "who": text})))
+    printed = keystead(audited, "--json").stdout
+    assert printed.strip("\n").isprintable()
+    found = json.loads(printed)
+    assert (found["event"], found["who"]) == ("é", text)
+
+
+def test_an_unreadable_entry_with_the_highest_id_hides_no_other(audited: Program) -> None:
+    note(audited, "before", now=1_000)
+    audited.write(("XADD", "audit:links", "18446744073709551615-1", "data", b"{}"))
+    shown = keystead(audited)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert [line.split()[2] for line in shown.stdout.splitlines()[1:]] == ["before", "(unreadable)"]
+    assert [one.get("event") for one in entries(audited)] == ["before", None]
+
+
 def test_without_entries_it_says_so(audited: Program) -> None:
     result = keystead(audited)
     assert (result.returncode, result.stdout) == (0, "there are no such entries\n")
@@ -184,6 +202,7 @@ def test_without_a_name_it_looks_at_the_kits(program: Program) -> None:
     [
         (("myapp.audited:PlainKeys",), "AuditEntry"),
         (("myapp.audited:AuditedKeys", "--since", "5"), "--since"),
+        (("myapp.audited:AuditedKeys", "--since", "99999999999w"), "is too long"),
         (("myapp.audited:AuditedKeys", "--store", "sqlite:///nowhere.db"), "there is no database"),
         (("nothing.here",), "there is no module"),
     ],
@@ -238,14 +257,33 @@ def test_following_an_empty_log_begins_with_the_first_entry(audited: Program) ->
         assert line_of(process).split()[2:] == ["first", "user:1"]
 
 
-def test_following_a_store_that_goes_away_says_so(audited: Program) -> None:
-    with servers.valkey() as valkey:
+def test_following_waits_for_a_store_that_goes_away_and_says_so_once(audited: Program) -> None:
+    with servers.valkey("--appendonly", "yes", "--appendfsync", "always") as valkey:
         note(audited, "before", url=valkey.url)
-        with following(audited.folder, valkey.url, "--json") as process:
-            line_of(process)
+        with following(audited.folder, f"{valkey.url}?timeout=500ms", "--json") as process:
+            assert json.loads(line_of(process))["event"] == "before"
             valkey.kill()
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            valkey.start()
+            assert process.stderr.readline() == "keystead: the store is back\n"
+            note(audited, "after", url=valkey.url)
+            assert json.loads(line_of(process))["event"] == "after"
+            process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert err.startswith("keystead: ")
-    assert len(err.splitlines()) == 1
-    assert out == ""
+    assert said.startswith("keystead: ")
+    assert said.endswith("; it is asked again until it answers\n")
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_following_shows_a_log_that_was_deleted_and_begun_again_with_lower_ids(audited: Program) -> None:
+    note(audited, "before")
+    with following(audited.folder, audited.url, "--json") as process:
+        assert json.loads(line_of(process))["event"] == "before"
+        audited.write(
+            ("DEL", "audit:links"),
+            ("XADD", "audit:links", "5-1", "data", b'{"at":1,"event":"restored"}'),
+        )
+        assert json.loads(line_of(process))["event"] == "restored"
+        note(audited, "after")
+        assert json.loads(line_of(process))["event"] == "after"

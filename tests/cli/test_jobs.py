@@ -32,6 +32,13 @@ class House:
         async with connect(self.url) as store:
             await store.run([("DBSIZE",)])
 
+    def write(self, *commands: tuple[str, ...]) -> None:
+        async def work() -> None:
+            async with connect(self.url) as store:
+                await store.run(commands)
+
+        asyncio.run(work())
+
     def command(self, *arguments: str) -> dict[str, Any]:
         extra = {"KEYSTEAD_STORE": self.url, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
         return {
@@ -177,3 +184,28 @@ def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(hous
     )
     found = json.loads(result.stdout)
     assert (result.returncode, found["findings"], found["examined"]) == (0, 0, 3)
+
+
+def test_no_history_writes_to_the_terminal_what_it_obeys(house: House) -> None:
+    house.told("run", "chores.sweep")
+    entry = {"number": 2, "due_ms": 1, "began_ms": 1, "ended_ms": 2, "outcome": "done", "by": "\x1b[2J"}
+    house.write(
+        ("XADD", "schedule:history:chores.sweep", "*", "data", json.dumps(entry | {"result": {"last": "\x9b31m"}}))
+    )
+    for arguments in (("history",), ("list",), ("history", "--json")):
+        result = house.jobs(*arguments)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.replace("\n", "").isprintable()
+    assert house.told("history")[1]["result"] == {"last": "\x9b31m"}
+
+
+def test_a_job_that_cannot_be_read_is_listed_with_what_is_wrong_and_hides_no_other(house: House) -> None:
+    house.told("run", "chores.sweep")
+    house.write(("SET", "schedule:job:chores.drop", "not JSON"))
+    result = house.jobs("list")
+    assert (result.returncode, result.stderr) == (0, "")
+    for part in ("chores.sweep", "chores.drop", "not known", "keystead doctor says more", "none yet"):
+        assert part in result.stdout
+    sweep, drop, brood = house.told("list")
+    assert (sweep["trouble"], drop["next"], brood["trouble"]) == (None, None, None)
+    assert "schedule:job:chores.drop" in drop["trouble"]

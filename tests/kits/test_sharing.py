@@ -19,12 +19,15 @@ DOCUMENT = {
 OURS = {
     "receive:link:{id}": "Value",
     "receive:edge:file:{path}": "Value",
+    "receive:edge:gone:{path}": "Value",
     "receive:edge:retry:{id}": "Value",
     "receive:downloads:{id}": "Counter",
     "receive:wrong:{id}": "Counter",
+    "receive:guess:{id}:{client}": "Counter",
     "receive:ticket:{ticket}": "Value",
     "receive:rl:{name}:{window}:{client}": "Counter",
     "audit:sharing": "Log",
+    "audit:sharing:used": "Log",
     "audit:sharing:refused": "Log",
 }
 SEALED_LINK = "v1.AAECAwQFBgcICQoL.c2VhbGVkIGxpbms"
@@ -57,12 +60,15 @@ def test_the_lifetimes_are_those_of_the_document_and_what_it_lacks_lives_no_long
         "meta": "never ends: removed by the clean-up job",
         "link": "until `expires_at`, at most 14 days",
         "file": "never ends: deleted with the meta of its upload",
+        "gone": "1 hour",
         "retry": "30 days after the last use; touched at most once in 1 hour",
         "downloads": "until `expires_at`, at most 14 days",
         "wrong_passwords": "1 hour",
+        "guesses": "1 hour",
         "ticket": "10 minutes",
         "requests": "1 minute 10 seconds",
         "audit": "90 days after the last use; touched at most once in 1 hour",
+        "uses": "90 days after the last use; touched at most once in 1 hour",
         "refusals": "90 days after the last use; touched at most once in 1 hour",
     }
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, leave
 from keystead.cli.targets import Json, Stores, Targets, bound, keyspaces, run
-from keystead.errors import BadDeclaration, Unreadable, shown
+from keystead.cli.words import json_text
+from keystead.errors import BadDeclaration, StoreUnavailable, Unreadable, shown
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log
 from keystead.schema.belonging import name_of
@@ -22,10 +23,14 @@ from keystead.schema.family import Bound
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import deadline_ms, moment
 
+T = TypeVar("T")
+
 _PAGE: Final = 500
+_BEGINNING: Final = "0-0"
 _LOOK_EVERY_S: Final = 0.5
 _FIND_KEYS_EVERY: Final = 20  # looks: keys of patterns are found by a scan
 _CLOCKS_DIFFER_MS: Final = 3_600_000  # at most, between the store, which makes ids, and whoever wrote an entry
+_LATEST_MS: Final = deadline_ms(datetime.max.replace(tzinfo=UTC))  # that can be shown
 _COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
 
 Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, as link-issued.")]
@@ -49,7 +54,8 @@ def audit(
 ) -> None:
     """Show who did what, when and from where: the entries of all audit logs, the newest last.
 
-    With [bold]--json[/bold] each entry is a line of JSON. [bold]--follow[/bold] ends with Ctrl-C.
+    With [bold]--json[/bold] each entry is a line of JSON. [bold]--follow[/bold] ends with Ctrl-C, and waits for a store
+    that goes away.
 
     [bold]Examples[/bold]
 
@@ -70,9 +76,8 @@ def audit(
             async with bound(classes, store) as bound_keys:
                 trails = _Trails(bound_keys, wanted)
                 shown_as.show(await trails.latest(limit), following=follow)
-                while follow:
-                    await asyncio.sleep(_LOOK_EVERY_S)
-                    shown_as.show(await trails.newer(), following=True)
+                if follow:
+                    await _follow(trails, shown_as)
         except asyncio.CancelledError:
             if not follow:
                 raise
@@ -80,6 +85,24 @@ def audit(
         return 0
 
     run(work)
+
+
+async def _follow(trails: _Trails, shown_as: _Lines | _Table) -> NoReturn:
+    """Show what comes, for ever. A store that is away is said once, and waited for."""
+    away = False
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        try:
+            found = await trails.newer()
+        except StoreUnavailable as error:
+            if not away:
+                typer.echo(f"keystead: {error}; it is asked again until it answers", err=True)
+            away = True
+            continue
+        if away:
+            typer.echo("keystead: the store is back", err=True)
+        away = False
+        shown_as.show(found, following=True)
 
 
 def _since_ms(since: str | None) -> int:
@@ -138,7 +161,8 @@ class _Trail:
 
     bound: Bound[Any]
     key: str
-    last: str = "0-0"
+    last: str = _BEGINNING
+    unshown: list[_Found] = field(default_factory=list)
 
     async def page(self, name: str, start: str, end: str) -> list[_Found]:
         """Some entries of the log, as the command of this name gives them."""
@@ -167,12 +191,22 @@ class _Trail:
             page = await self.page("XREVRANGE", f"({oldest}", "-")
         return fitting[:limit]
 
-    async def newer(self, wanted: _Wanted) -> list[_Found]:
-        fitting: list[_Found] = []
+    async def read_on(self, wanted: _Wanted) -> None:
+        """Read what is newer. It waits in `unshown`, so that nothing is lost where the store goes away meanwhile."""
+        if await self._was_begun_again():
+            self.last = _BEGINNING
         while page := await self.page("XRANGE", f"({self.last}", "+"):
             self.last = page[-1].id
-            fitting += filter(wanted.fits, page)
-        return fitting
+            self.unshown += filter(wanted.fits, page)
+
+    async def _was_begun_again(self) -> bool:
+        """Whether all that is there is older than what was read last: the log was deleted, restored, or put back."""
+        [newest] = await self.bound.store.run([("XREVRANGE", self.key, "+", "-", "COUNT", 1)])
+        return bool(newest) and _order(newest[0][0].decode()) < _order(self.last)
+
+    def take_unshown(self) -> list[_Found]:
+        found, self.unshown = self.unshown, []
+        return found
 
 
 @dataclass
@@ -187,20 +221,21 @@ class _Trails:
     async def latest(self, limit: int) -> list[_Found]:
         """The newest entries of all, the newest last."""
         await self._find()
-        return (await self._merged(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
+        return _merged(await self._of_all(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
 
     async def newer(self) -> list[_Found]:
-        """What has come since."""
+        """What has come since. Where this raises, the next one has it all."""
         self._looks += 1
         if self._looks % _FIND_KEYS_EVERY == 0:
             await self._find()
-        return await self._merged(lambda trail: trail.newer(self.wanted))
+        await self._of_all(lambda trail: trail.read_on(self.wanted))
+        return _merged([trail.take_unshown() for trail in self._known.values()])
 
-    async def _merged(self, read: Callable[[_Trail], Awaitable[list[_Found]]]) -> list[_Found]:
-        pages = await asyncio.gather(*map(read, self._known.values()))
-        found = [one for page in pages for one in page]
-        found.sort(key=lambda one: (one.at_ms, _order(one.id)))
-        return found
+    async def _of_all(self, read: Callable[[_Trail], Awaitable[T]]) -> list[T]:
+        """What is read of each, when all have ended: none reads on beside the next look."""
+        reads = [asyncio.ensure_future(read(trail)) for trail in self._known.values()]
+        await asyncio.gather(*reads, return_exceptions=True)
+        return [one.result() for one in reads]
 
     async def _find(self) -> None:
         for bound_family in [one for keys in self.keys for one in keys.bounds() if _is_audit(one.family)]:
@@ -214,8 +249,12 @@ class _Trails:
         self._known.setdefault(f"{id(bound_family.store)} {key.key}", _Trail(bound_family, key.key))
 
 
+def _merged(pages: Iterable[list[_Found]]) -> list[_Found]:
+    return sorted((one for page in pages for one in page), key=lambda one: (one.at_ms, _order(one.id)))
+
+
 def _written_ms(id: str) -> int:
-    return _order(id)[0]
+    return min(_order(id)[0], _LATEST_MS)  # whoever writes an entry may give it any id
 
 
 def _order(id: str) -> tuple[int, int]:
@@ -233,7 +272,7 @@ class _Lines:
         for one in found:
             place = {"family": one.family, "key": one.key, "id": one.id}
             entry = {"unreadable": True} if one.entry is None else one.entry.model_dump(mode="json")
-            typer.echo(json.dumps({**entry, **place}, ensure_ascii=False))
+            typer.echo(json_text({**entry, **place}))
 
 
 class _Table:

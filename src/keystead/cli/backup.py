@@ -6,13 +6,13 @@ import json
 import time
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import typer
 
 from keystead import connect
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.leave import ASKED_WRONGLY, leave
+from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
@@ -36,6 +36,7 @@ Resume = Annotated[bool, typer.Option("--resume", metavar=NO_VALUE, help=_RESUME
 Overwrite = Annotated[bool, typer.Option("--overwrite", metavar=NO_VALUE, help=_OVERWRITE_HELP)]
 
 MEGABYTE: Final = 1_000_000
+_TIMEOUT: Final = "60s"  # a set of some ten million members in one step; a lost connection is noticed at once
 
 
 def backup(
@@ -50,7 +51,8 @@ def backup(
 
     It works beside the running application and blocks nobody. A key and its expiry are read in one step; the backup as
     a whole is not one moment in time. The file is written as FILE.part and gets its name when it is whole. Sealed
-    values stay sealed: keep KEYSTEAD_SEAL_KEYS, too. docs/backup.md has the rest.
+    values stay sealed: keep KEYSTEAD_SEAL_KEYS, too. Keys that could never be restored are left out and named, and the
+    exit code is 1 then. docs/backup.md has the rest.
 
     [bold]Examples[/bold]
 
@@ -77,7 +79,7 @@ def backup(
                 now = latest
                 show(now.saved, now.total)
 
-            async with connect(url) as opened:
+            async with connect(patient(url)) as opened:
                 try:
                     saved = await save(
                         opened, file, match=match, overwrite=overwrite, resume=resume, on_progress=on_progress
@@ -88,7 +90,7 @@ def backup(
             typer.echo(json.dumps(saved.as_json(), indent=2, ensure_ascii=False))
         else:
             _print(saved, time.monotonic() - began)
-        return 0
+        return FAILED if saved.left_out.count else 0
 
     run(work)
 
@@ -111,6 +113,11 @@ def _print(saved: Saved, took_s: float) -> None:
     typer.echo(
         f"  {saved.size_bytes / MEGABYTE:,.1f} MB, {took_s:,.1f} s, {new / max(took_s, 0.001):,.0f} keys a second"
     )
+    left_out = saved.left_out
+    if left_out.count:
+        typer.echo(f"left out {counted(left_out.count, 'key')} that could never be restored:", err=True)
+        for sentence in left_out.examples:
+            typer.echo(f"  {sentence}", err=True)
 
 
 # --- what backup and restore share -------------------------------------------------------------------------
@@ -118,6 +125,14 @@ def _print(saved: Saved, took_s: float) -> None:
 
 def store_url(store: str | None) -> str:
     return Settings().store if store is None else store
+
+
+def patient(url: str) -> str:
+    """The URL with a timeout that suits one large key in one step; who named another one has that."""
+    query = url.partition("?")[2]
+    if "timeout" in dict(parse_qsl(query, keep_blank_values=True)):
+        return url
+    return f"{url}{'&' if query else '' if url.endswith('?') else '?'}timeout={_TIMEOUT}"
 
 
 def is_missing(url: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import time_ns
@@ -17,8 +16,10 @@ from keystead.cli.flags import Command, Group
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Stores, refuse_missing, run, store_urls
-from keystead.cli.words import counted
+from keystead.cli.words import counted, json_text
+from keystead.errors import shown
 from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
+from keystead.parts.visible import visible
 from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
 from keystead.server import Settings
@@ -29,6 +30,7 @@ _NAME_HELP = "The job, such as sharing.clean-up."
 _LIMIT_HELP = "How many runs of each job are shown."
 
 _UNBROKEN = 200
+_LONGEST = 2_000
 _STYLES = {"done": "green", "failed": "bold red", "lost": "bold red", "stopped": "yellow"}
 
 Kits = Annotated[str | None, typer.Option("--kits", metavar="NAMES", help=_KITS_HELP, show_default=False)]
@@ -168,7 +170,7 @@ def _leave_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
         _print_json({"job": name, "running": _busy_as_json(busy)})
         raise typer.Exit(FAILED)
     since = "" if busy.since_ms is None else f", since {_utc(busy.since_ms)}"
-    leave(f"{name} is running already{since}, in {busy.by}; nothing was begun")
+    leave(f"{name} is running already{since}, in {shown(busy.by)}; nothing was begun")
 
 
 # --- for people --------------------------------------------------------------------------------------------
@@ -196,13 +198,17 @@ def _job_table(found: Iterable[JobNow]) -> Table:
 def _next(one: JobNow) -> Text:
     if one.running is not None:
         since = "" if one.running.since_ms is None else f"\nsince {_local(one.job, one.running.since_ms)}"
-        return Text.assemble(("running", "bold green"), (f"{since}\nin {one.running.by}", "dim"))
+        return Text.assemble(("running", "bold green"), (f"{since}\nin {shown(one.running.by)}", "dim"))
+    if one.next_ms is None:
+        return Text.assemble(("not known", "bold red"), "\n", ("keystead doctor says more", "dim"))
     left_ms = one.next_ms - time_ns() // 1_000_000
     soon = f"in {roughly(left_ms)}" if left_ms > 0 else "as soon as a server looks"
     return Text.assemble(_local(one.job, one.next_ms), "\n", (soon, "dim"))
 
 
 def _last(one: JobNow) -> Text:
+    if one.trouble is not None:
+        return Text(visible(one.trouble, _LONGEST), "bold red")
     if one.last is None:
         return Text("none yet", "dim")
     row = f", {counted(one.failures, 'time')} in a row" if one.failures > 1 else ""
@@ -216,15 +222,20 @@ def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
         table.add_column(column, overflow="fold", justify="right" if column in ("run", "took") else "left")
     for name, entry in found:
         outcome = Text.assemble((entry.outcome, _STYLES[entry.outcome]), " by hand" if entry.by_hand else "")
-        if said := entry.error or _returned(entry.result):
+        if said := _said(entry):
             outcome.append(f"\n{said}")
-        table.add_row(_utc(entry.began_ms), name, str(entry.number), _took(entry), outcome, entry.by)
+        table.add_row(_utc(entry.began_ms), name, str(entry.number), _took(entry), outcome, shown(entry.by))
     return table
 
 
 def _in_one_line(entry: RunEntry) -> str:
-    said = entry.error or _returned(entry.result)
+    said = _said(entry)
     return f"{entry.outcome} after {_took(entry)}{': ' if said else ''}{said}"
+
+
+def _said(entry: RunEntry) -> str:
+    # Whoever writes to the history by other means may have put there what a terminal obeys.
+    return visible(entry.error or _returned(entry.result), _LONGEST)
 
 
 def _returned(result: Mapping[str, int | str]) -> str:
@@ -250,7 +261,7 @@ def _local(job: Job, ms: int) -> str:
 
 
 def _print_json(data: object) -> None:
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    typer.echo(json_text(data, indent=2))
 
 
 def _iso(ms: int) -> str:
@@ -267,10 +278,11 @@ def _job_as_json(one: JobNow) -> dict[str, Any]:
         "in_words": job.moments.words,
         "missed": job.missed,
         "lease": job.lease,
-        "next": _iso(one.next_ms),
+        "next": None if one.next_ms is None else _iso(one.next_ms),
         "running": None if one.running is None else _busy_as_json(one.running),
         "failures": one.failures,
         "last": None if one.last is None else _entry_as_json(one.last),
+        "trouble": one.trouble,
     }
 
 

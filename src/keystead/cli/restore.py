@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from keystead import connect
-from keystead.cli.backup import StoreUrl, is_missing, refuse_missing, store_url
+from keystead.cli.backup import StoreUrl, is_missing, patient, refuse_missing, store_url
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
@@ -68,8 +68,8 @@ def restore(
     """Restore the keys of a backup into a store of any kind: values, and the exact time at which each expires.
 
     The whole file is checked before anything is written. Keys whose time is over are not restored. Each key comes with
-    its expiry in one step. By default nothing is restored if a key of the backup is in the store already.
-    docs/backup.md has the rest.
+    its expiry in one step. By default nothing is restored if a key of the backup is in the store already. In the end
+    all keys are counted in the store, and the exit code is 1 if any is missing. docs/backup.md has the rest.
 
     [bold]Examples[/bold]
 
@@ -102,7 +102,7 @@ def restore(
         nonlocal begun
         step_back()
         with stoppable(stopped) as paused, BackupFile(file) as backup_file:
-            async with connect(opened_url) as opened:
+            async with connect(patient(opened_url)) as opened:
                 if verify:
                     return await _compare(opened, backup_file, as_json)
                 with progress("checking") as show:
@@ -115,7 +115,7 @@ def restore(
                 begun, began = True, time.monotonic()
                 restored = await _write(opened, backup_file, if_there, resume, checked)
         _print_restored(restored, opened, time.monotonic() - began, as_json)
-        return 0
+        return FAILED if restored.missing else 0
 
     run(work)
 
@@ -202,6 +202,12 @@ def _print_restored(restored: Restored, store: Store, took_s: float, as_json: bo
     ):
         if count:
             typer.echo(f"  {count:,} {said}")
+    if restored.missing:
+        typer.echo(
+            f"  {counted(restored.missing, 'key')} of the backup missing in the end: a program deleted them meanwhile, "
+            "or the store was restarted and forgot them; --if-there skip brings them back",
+            err=True,
+        )
     done = restored.keys - restored.resumed_at
     typer.echo(f"  {took_s:,.1f} s, {done / max(took_s, 0.001):,.0f} keys a second")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import datetime
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadValue
+from keystead.parts.visible import visible
 from keystead.schema import EpochMs, OmittedIfNone, Operation
 from keystead.schema.kinds import LogKey
 from keystead.schema.times import deadline_ms, moment
@@ -81,7 +81,7 @@ class Audit:
         entry = AuditEntry(
             at=moment(self._log.bound.now_ms() if now is None else deadline_ms(now)),
             event=event,
-            **{name: _visible(text, _LONGEST[name]) for name, text in texts.items() if text},
+            **{name: visible(text, _LONGEST[name]) for name, text in texts.items() if text},
         )
         return self._log.append(entry)
 
@@ -89,16 +89,3 @@ class Audit:
         """The newest entries, newest first. One round trip. Raises Unreadable where one of them is no entry."""
         found = self._log.latest(limit)
         return Operation(found.store, found.steps, lambda replies: [entry.item for entry in found.finish(replies)])
-
-
-def _visible(text: str, longest: int) -> str:
-    """The text on one line, with what cannot be seen written out, and no longer than this."""
-    seen = "".join(
-        character if character.isprintable() or unicodedata.category(character) == "Zs" else _written_out(character)
-        for character in text[: longest + 1]
-    )
-    return seen if len(seen) <= longest else f"{seen[: longest - 1]}…"
-
-
-def _written_out(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

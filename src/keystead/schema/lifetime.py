@@ -33,8 +33,10 @@ def duration_ms(duration: str | timedelta, what: str = "a lifetime") -> int:
         ms = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
     else:
         raise _bad(f'{what} needs a unit: write "{duration}s" or a timedelta, not {duration!r}')
-    if not 0 < ms < LATEST_MS:
+    if ms <= 0:
         raise _bad(f"{what} of {duration!r} is no time to live; it must be longer than zero")
+    if ms >= LATEST_MS:
+        raise _bad(f"{what} of {duration!r} is too long; no clock reaches that far")
     return ms
 
 

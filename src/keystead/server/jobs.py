@@ -42,7 +42,8 @@ async def scheduled(
 ) -> AsyncIterator[Schedule | None]:
     """Run these jobs at their moments meanwhile. None: there are none, and nothing is asked of any store.
 
-    A stop gives what runs half of `stop_timeout` to end, and the other half to be cancelled and written down.
+    A stop gives what runs half of `stop_timeout` to end, and a quarter to be cancelled and written down. The rest is
+    for what comes after it: the kits are closed.
     """
     if not jobs:
         yield None

@@ -1,6 +1,7 @@
 """The sharing kit in an application, on stores of each kind."""
 
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,16 @@ async def stored_site(store_url: str, folder: Path, clock: Clock) -> AsyncIterat
     """The kit on the store that the test names as its parameter."""
     async with running(store_url, folder, clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def quick_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords that cost nothing, for tests that need many."""
+
+    def digest_of(password: str, salt: bytes) -> bytes:
+        return sha256(salt + password.encode()).digest()
+
+    monkeypatch.setattr("keystead.kits.sharing.service.passwords._hash", digest_of)
 
 
 @pytest.fixture

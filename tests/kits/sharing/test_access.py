@@ -1,6 +1,7 @@
 """Who may do what: issue, end, look, guess; and how often."""
 
 import asyncio
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,18 @@ from keystead import Store
 from keystead.kits.sharing import Wanted
 from keystead.kits.sharing.routes import KIT
 from keystead.kits.sharing.service import LIMITS, SharingSettings
+from keystead.parts.blobs import open_blobs
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
     BASE,
+    CONTENT,
     RING_TEXT,
     URL,
     Clock,
     Reason,
     Running,
     Visitor,
+    body_of,
     key_text,
     ok,
     refused,
@@ -59,7 +63,8 @@ async def test_with_an_issue_key_only_who_has_it_issues_links(folder: Path) -> N
         assert {(one.event, one.who, one.why) for one in noted} == {("issue-refused", "stranger", "UNAUTHORIZED")}
         assert len(noted) == 12
         for right in (f"Bearer {ISSUE_KEY}", f"bearer  {ISSUE_KEY}", ISSUE_KEY):
-            made = [ok(answer) for answer in await issued_by(visitor, {"authorization": right})]
+            own_path = {"pathname": f"a/{len(right)}.zip"}
+            made = [ok(answer) for answer in await issued_by(visitor, {"authorization": right}, own_path)]
             ok(await visitor.resolve(made[0]["token"]))  # which takes no key
             for one in made:
                 ok(await visitor.end(id=one["id"], ownerKey=one["ownerKey"]))
@@ -150,12 +155,48 @@ def test_an_issue_key_or_saying_that_anybody_may_is_enough() -> None:
     assert not KIT.missing(SharingSettings(open=True))
 
 
+def test_files_in_memory_are_not_enough_for_production() -> None:
+    [sentence] = KIT.missing(SharingSettings(open=True, files="memory://"))
+    assert sentence.startswith("sharing.files:")
+
+
+async def test_where_anybody_may_issue_links_nobody_may_register_and_so_delete_a_file(folder: Path) -> None:
+    await open_blobs(folder).put("invoice.pdf", body_of(b"of somebody else"), max_bytes=100)
+    production = {"mode": "production", "public_url": "https://share.example"}
+    async with running("memory://", folder, settings=production, open=True) as site:
+        visitor = site.visitor()
+        answer = await visitor.post("/api/receive/edge-resolve", {"pathname": "invoice.pdf", "downloadUrl": URL})
+        assert refused(answer) == (401, "UNAUTHORIZED")
+        [noted] = await site.sharing.refusals.latest(5)
+        assert (noted.event, noted.who, noted.why) == ("issue-refused", "stranger", "UNAUTHORIZED")
+        assert await site.keys() == []
+        await visitor.issue()  # which deletes nothing
+    assert (folder / "invoice.pdf").exists()
+
+
+async def test_what_was_uploaded_here_cannot_be_registered_by_somebody_else(site: Running, visitor: Visitor) -> None:
+    await visitor.upload()
+    [file] = site.files()
+    path = str(file.relative_to(site.folder))
+    for taken in (path, "receive/x", "Receive/x", "receive"):
+        answer = await visitor.post("/api/receive/edge-resolve", {"pathname": taken, "downloadUrl": URL})
+        assert refused(answer) == (409, "PATH_TAKEN"), taken
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
         ({"issue_key": "short"}, "at least 16 characters"),
         ({"cleanup_secret": "short"}, "at least 16 characters"),
+        ({"issue_key": " " * 16}, "at least 16 characters"),
         ({"token_keys": "AAAA"}, "key 1 has not 32 bytes"),
+        ({"token_keys": ","}, "each once"),
+        ({"token_keys": f"{key_text(b'x' * 32)},{key_text(b'x' * 32)}"}, "each once"),
+        ({"files": "."}, "a folder for files alone"),
+        ({"files": ""}, "a folder for files alone"),
+        ({"files": "/"}, "a folder for files alone"),
+        ({"files": "file:///"}, "a folder for files alone"),
+        ({"files": "sub/../.."}, "a folder for files alone"),
         ({"token_keys": f"{key_text(b'x' * 32)},AAAA"}, "key 2 has not 32 bytes"),
         ({"allowed_hosts": "https://x.example"}, "is no host"),
         ({"allowed_hosts": "X.example"}, "is no host"),
@@ -211,7 +252,7 @@ async def test_of_fifty_guesses_at_once_ten_are_compared(
     assert compared == 10
 
 
-async def test_the_right_password_lets_through_and_begins_the_count_anew(visitor: Visitor) -> None:
+async def test_the_right_password_lets_through_and_begins_the_count_anew(visitor: Visitor, quick_hash: None) -> None:
     issued = await visitor.issue(password="open sésame")
     assert refused(await visitor.resolve(issued["token"])) == (401, "PASSWORD_REQUIRED")
     for _ in range(2):
@@ -224,6 +265,96 @@ async def test_the_right_password_lets_through_and_begins_the_count_anew(visitor
     answer = await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": "open sésame"})
     assert refused(answer) == (429, "TOO_MANY_GUESSES")
     assert answer.headers["retry-after"] == "3600"
+
+
+async def guessing(visitor: Visitor, issued: dict[str, Any], password: str) -> tuple[int, str]:
+    answer = await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": password})
+    return (200, "") if answer.status_code == 200 else refused(answer)
+
+
+async def test_who_guesses_does_not_shut_out_who_knows_the_password(site: Running, quick_hash: None) -> None:
+    issued, guesser = await site.visitor().issue(password="open"), site.visitor()
+    assert {await guessing(guesser, issued, "x") for _ in range(20)} == {
+        (403, "PASSWORD_WRONG"),
+        (429, "TOO_MANY_GUESSES"),
+    }
+    assert await guessing(site.visitor(), issued, "open") == (200, "")
+
+
+async def test_many_who_guess_a_little_each_are_stopped_too(site: Running, quick_hash: None) -> None:
+    issued = await site.visitor().issue(password="open")
+    for _ in range(10):
+        guesser = site.visitor()
+        assert {await guessing(guesser, issued, "x") for _ in range(10)} == {(403, "PASSWORD_WRONG")}
+    assert await guessing(site.visitor(), issued, "x") == (429, "TOO_MANY_GUESSES")
+
+
+async def test_the_right_password_is_never_too_often(site: Running, quick_hash: None) -> None:
+    issued = await site.visitor().issue(password="open")
+    visitor = site.visitor()
+    assert {await guessing(visitor, issued, "open") for _ in range(110)} == {(200, "")}
+    others = await asyncio.gather(*(guessing(site.visitor(), issued, "open") for _ in range(30)))
+    assert set(others) == {(200, "")}
+
+
+async def test_beyond_a_number_of_passwords_at_once_it_is_said_and_files_do_not_wait(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashing, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(password: str, salt: bytes) -> bytes:
+        hashing.release()
+        go_on.wait(30)
+        return b"x" * 32
+
+    monkeypatch.setattr("keystead.kits.sharing.service.passwords._hash", slow)
+    visitor = site.visitor()
+    body = {"url": URL, "password": "open"}
+    asked = [asyncio.create_task(visitor.post("/api/receive/token", body)) for _ in range(40)]
+    try:
+        await asyncio.to_thread(hashing.acquire)
+        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert refused(done.pop().result()) == (503, "TRY_AGAIN")
+        uploaded = await visitor.upload()  # which has no password, and takes threads
+        assert (await visitor.download(uploaded["token"])).content == CONTENT
+    finally:
+        go_on.set()
+    answers = Counter([answer.status_code for answer in await asyncio.gather(*asked)])
+    assert answers == {200: 32, 503: 8}
+
+
+async def test_a_link_with_a_password_is_ended_by_its_owner_alone(site: Running, quick_hash: None) -> None:
+    visitor = site.visitor()
+    uploaded = await visitor.upload(headers={"x-link-password": "open"})
+    for more in ({}, {"ownerKey": "x" * 43}):
+        assert refused(await visitor.end(token=uploaded["token"], **more)) == (403, "NOT_OWNER")
+    assert len(site.files()) == 1
+    ok(await visitor.end(token=uploaded["token"], ownerKey=uploaded["ownerKey"]))
+    assert site.files() == []
+
+
+async def test_the_message_of_a_link_with_a_password_is_told_after_it(site: Running, quick_hash: None) -> None:
+    visitor = site.visitor()
+    for password, told in ((None, True), ("open", False)):
+        headers = {} if password is None else {"x-link-password": password}
+        uploaded = await visitor.upload(headers=headers, message="meet at noon")
+        page = await visitor.get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])
+        assert ("meet at noon" in page.text) is told
+        resolved = await site.sharing.resolve(uploaded["token"], password=password)
+        assert resolved.message == "meet at noon"
+
+
+@pytest.mark.parametrize("message", ["(sealed)", "\ud800", "x\udfff", "x" * 501])
+async def test_a_message_that_is_none_is_said_to_be_none(site: Running, message: str) -> None:
+    with Reason() as reason:
+        await site.sharing.issue(URL, None, Wanted(message=message), who="", where="")
+    assert reason.word == "BAD_MESSAGE"
+
+
+async def test_a_wrong_secret_of_the_clean_up_is_noted(site: Running) -> None:
+    assert refused(await site.visitor("10.9.9.9").clean_up("Bearer wrong")) == (401, "UNAUTHORIZED")
+    [noted] = await site.sharing.refusals.latest(5)
+    assert (noted.event, noted.who, noted.where) == ("clean-up-refused", "stranger", "10.9.9.9")
 
 
 @pytest.mark.parametrize("password", [5, None, True, ["x"], {"x": 1}, ""])
@@ -241,6 +372,7 @@ ASKED: dict[str, Any] = {
     "csrf": lambda visitor: visitor.get("/api/blob/csrf"),
     "page": lambda visitor: visitor.get("/receive", t="x"),
     "download": lambda visitor: visitor.get("/api/receive/download", ticket="x"),
+    "cleanup": lambda visitor: visitor.clean_up("Bearer wrong"),
 }
 
 

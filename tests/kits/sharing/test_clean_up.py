@@ -1,29 +1,38 @@
 """The clean-up, called from outside: who may, how much at once, and what becomes of a file that will not go."""
 
 import asyncio
+import json
 import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from keystead import Store
-from keystead.kits.sharing import Wanted
+from keystead.kits.sharing import EdgeMeta, Wanted
+from keystead.kits.sharing.models import Retry
 from keystead.kits.sharing.service import told
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.schedule import Run
+from keystead.stores import Command, Reply
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
+    URL,
     Clock,
     Kept,
+    Reason,
     Running,
     Visitor,
     body_of,
+    files_in,
     no_pause,
     ok,
     refused,
     running,
     service_on,
 )
+from tests.parts.sessions.relays import Relay
 
 NOTHING = {"scanned": 0, "deleted": 0, "notFound": 0, "missingMeta": 0, "skipped": 0, "errors": 0}
 
@@ -173,3 +182,166 @@ async def test_the_daily_job_does_the_same_and_asks_to_run_again_for_what_would_
     run = Run(job.name, site.clock(), 2, now_ms=site.clock)
     assert await job.run(run) == NOTHING | {"scanned": 3, "deleted": 3}
     assert run.again_ms is None
+
+
+# --- what must not hold it up, or mislead it ------------------------------------------------------------------------
+
+EXPIRED = "2020-01-01T00:00:00.000Z"
+
+
+@everywhere
+async def test_a_run_that_was_held_up_does_not_delete_what_came_after_its_own_file(
+    store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, late = service_on(store, folder, clock), service_on(store, folder, clock)
+    path = "prizes/demo.zip"
+    await one.blobs.put(path, body_of(b"old"), max_bytes=10)
+    await one.register(path, URL, None, Wanted(valid_until=clock() + 60_000), who="", where="")
+    clock.move("2m")
+    deleting, go_on, real = asyncio.Event(), asyncio.Event(), late.blobs.delete
+
+    async def slow(path: str) -> bool:
+        deleting.set()
+        await go_on.wait()
+        return await real(path)
+
+    monkeypatch.setattr(late.blobs, "delete", slow)
+    held_up = asyncio.create_task(late.clean_up.run())
+    await deleting.wait()
+    assert (await one.clean_up.run()).deleted == 1
+    with Reason() as reason:
+        await one.register(path, URL, None, Wanted(), who="", where="")
+    assert reason.word == "PATH_TAKEN"
+    go_on.set()
+    assert (await held_up).scanned == 0
+    [gone] = await Kept(store).keys()
+    assert gone.startswith("receive:edge:gone:")
+    assert 3_500_000 < await Kept(store).left_ms(gone) <= 3_600_000  # longer than anything is held up
+
+
+def as_meta(**more: str) -> tuple[str | bytes, ...]:
+    return ("SET", "receive:edge:meta:seeded", json.dumps({"id": "seeded", "expires_at": EXPIRED, **more}))
+
+
+@pytest.mark.parametrize(
+    ("member", "commands", "stays"),
+    [
+        ("bad id:{}", [], True),
+        ("", [], True),
+        (b"\xff\xfe", [], True),
+        ("x" * 5000, [], False),
+        ("seeded", [("SADD", "receive:edge:meta:seeded", "x")], True),
+        ("seeded", [as_meta(pathname="a/b", short_token="a bad token:/*")], False),
+        ("seeded", [as_meta(pathname="a/b"), ("SADD", "receive:edge:retry:seeded", "x")], False),
+        ("seeded", [as_meta(pathname="p" * 5000)], False),
+    ],
+    ids=lambda given: str(given)[:40],
+)
+async def test_what_cannot_be_followed_holds_nobody_else_up(
+    folder: Path, member: str | bytes, commands: list[tuple[str, ...]], stays: bool
+) -> None:
+    async with running("memory://", folder, cleanup_batch=2) as site:
+        for score in (-5, 1):
+            await site.ask("ZADD", "receive:edge:index", score, member)
+        for command in commands:
+            await site.ask(*command)
+        visitor = await expired(site, 5)
+        told = ok(await visitor.clean_up(limit=6))
+        assert told["deleted"] + told["missingMeta"] + told["errors"] == 6
+        assert (told["errors"], told["more"]) == (stays, False)
+        assert site.files() == []
+        assert ok(await visitor.clean_up())["errors"] == stays
+
+
+@everywhere
+async def test_what_expired_before_1970_is_found_too(store: Store, folder: Path, clock: Clock) -> None:
+    sharing = service_on(store, folder, clock)
+    past = datetime(1969, 12, 31, tzinfo=UTC)
+    await sharing.keys.meta("seeded").set(EdgeMeta(id="seeded", pathname="a/b", expires_at=past))
+    assert (await sharing.clean_up.run()).deleted == 1
+
+
+async def test_files_that_will_not_go_do_not_use_up_the_limit_of_those_that_wait_behind_them(
+    site: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sharing = site.sharing
+    for number in range(5):
+        soon = Wanted(valid_until=site.clock() + 1000 + number)
+        await sharing.register(f"bad/{number}", URL, None, soon, who="", where="")
+    for number in range(10):
+        soon = Wanted(valid_until=site.clock() + 5000 + number)
+        await sharing.register(f"good/{number}", URL, None, soon, who="", where="")
+    real = sharing.blobs.delete
+
+    async def deleted(path: str) -> bool:
+        if path.startswith("bad/"):
+            raise BlobUnavailable("this one will not go")
+        return await real(path)
+
+    monkeypatch.setattr(sharing.blobs, "delete", deleted)
+    monkeypatch.setattr(sharing.clean_up, "_pause", no_pause)
+    site.clock.move("1m")
+    runs = [await sharing.clean_up.run(5) for _ in range(4)]
+    assert [(run.deleted, run.errors, run.skipped, run.more) for run in runs] == [
+        (0, 5, 5, True),
+        (5, 0, 5, True),
+        (5, 0, 5, False),
+        (0, 0, 5, False),
+    ]
+
+
+@everywhere
+async def test_an_index_that_is_put_right_does_not_undo_an_end(
+    store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = service_on(store, folder, clock), service_on(store, folder, clock)
+    made = await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
+    await Kept(store).ask("ZADD", "receive:edge:index", 1, made.id)
+    has_read, go_on, real = asyncio.Event(), asyncio.Event(), other.clean_up._retry
+
+    async def slow(id: str) -> Retry | None:
+        found = await real(id)
+        has_read.set()
+        await go_on.wait()
+        return found
+
+    async def fails(path: str) -> bool:
+        raise BlobUnavailable("the place of the files is away")
+
+    monkeypatch.setattr(other.clean_up, "_retry", slow)
+    running = asyncio.create_task(other.clean_up.run())
+    await has_read.wait()
+    with monkeypatch.context() as away:
+        away.setattr(one.blobs, "delete", fails)
+        await one.end(made.token, owner_key=None, where="")
+    go_on.set()
+    await running
+    clock.move("10m")
+    await one.clean_up.run()
+    assert files_in(folder) == []
+
+
+class Reading(Relay):
+    """A store that counts the members of the index that it tells."""
+
+    told = 0
+
+    async def run(self, commands: Sequence[Command]) -> list[Reply]:
+        replies = await super().run(commands)
+        for command, reply in zip(commands, replies, strict=True):
+            if isinstance(command, tuple) and command[0] == "ZRANGE":
+                self.told += len(reply)
+        return replies
+
+
+@pytest.mark.parametrize("store_url", ["memory"], indirect=True)
+async def test_many_that_expire_at_the_same_moment_are_read_once_each(store: Store, folder: Path, clock: Clock) -> None:
+    reading = Reading(store)
+    sharing = service_on(reading, folder, clock, cleanup_batch=10)
+    midnight = Wanted(valid_until=clock() + 60_000)
+    for number in range(200):
+        await sharing.register(f"a/{number}", URL, None, midnight, who="", where="")
+    clock.move("2m")
+    reading.told = 0
+    assert (await sharing.clean_up.run()).deleted == 200
+    assert reading.told == 200

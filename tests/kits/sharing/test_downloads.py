@@ -1,5 +1,9 @@
 """Looking uses nothing up; and a download is the file, the whole of it or a part, and nothing that a browser runs."""
 
+from collections.abc import AsyncIterator
+
+import pytest
+
 from tests.kits.sharing.visiting import BASE, CONTENT, Running, Visitor, ok, refused
 
 SIZE = len(CONTENT)
@@ -124,6 +128,26 @@ async def test_a_look_at_a_download_tells_its_size(visitor: Visitor) -> None:
     assert url.startswith(f"{BASE}/api/receive/download?ticket=")
     looked = await visitor.http.head(url)
     assert (looked.status_code, looked.headers["content-length"], looked.content) == (200, str(SIZE), b"")
+
+
+async def test_a_look_at_a_download_reads_nothing(
+    site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploaded = await visitor.upload()
+    url = ok(await visitor.resolve(uploaded["shortToken"]))["url"]
+    read, real = [], site.sharing.blobs.read
+
+    def reading(path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        read.append(path)
+        return real(path, start, end)
+
+    monkeypatch.setattr(site.sharing.blobs, "read", reading)
+    for headers, status, length in (({}, 200, SIZE), ({"range": "bytes=0-9"}, 206, 10)):
+        looked = await visitor.http.head(url, headers=headers)
+        assert (looked.status_code, looked.headers["content-length"]) == (status, str(length))
+        assert read == []
+    assert (await visitor.http.get(url)).content == CONTENT
+    assert len(read) == 1
 
 
 async def test_a_ticket_that_is_none_opens_nothing(visitor: Visitor) -> None:

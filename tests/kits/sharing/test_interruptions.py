@@ -13,6 +13,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.kits.sharing import Sharing, Wanted
+from keystead.kits.sharing.service import sharing as sharing_module
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
     CLEANUP_SECRET,
@@ -199,6 +200,91 @@ async def test_an_upload_that_is_cancelled_leaves_nothing(site: Running) -> None
         await task
     assert await site.keys() == []
     assert site.files() == []
+
+
+class Held:
+    """An upload that has begun, and goes on when it is told."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        yield b"the first half"
+        self.begun.set()
+        await self.go_on.wait()
+        yield b" and the second"
+
+
+async def test_an_upload_that_outlives_its_link_leaves_nothing_though_the_clean_up_came_by(
+    site: Running, visitor: Visitor
+) -> None:
+    held, soon = Held(), site.clock() + 60_000
+    posting = visitor.http.post("/api/receive/upload", content=held.body(), params={"validUntil": soon})
+    uploading = asyncio.create_task(posting)
+    await held.begun.wait()
+    site.clock.move("59m")
+    assert (await site.sharing.clean_up.run()).scanned == 0  # its file is still on its way
+    held.go_on.set()
+    assert refused(await uploading) == (410, "REVOKED")
+    assert site.files() == []
+    assert await site.keys() == []
+
+
+async def test_an_upload_whose_record_is_gone_deletes_its_own_file(site: Running, visitor: Visitor) -> None:
+    held = Held()
+    uploading = asyncio.create_task(visitor.http.post("/api/receive/upload", content=held.body()))
+    await held.begun.wait()
+    for key in await site.keys():
+        await site.ask("DEL", key)
+    held.go_on.set()
+    assert refused(await uploading) == (410, "REVOKED")
+    assert site.files() == []
+    assert await site.keys() == []
+
+
+async def test_a_record_of_an_upload_ends_with_its_link_once_the_file_is_there(site: Running, visitor: Visitor) -> None:
+    uploaded = await visitor.upload(validUntil=site.clock() + 60_000)
+    [[_, score]] = await site.ask("ZRANGE", "receive:edge:index", 0, -1, "WITHSCORES")
+    assert float(score) == uploaded["exp"]
+
+
+async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
+    site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sharing_module._STALLED_S == 30
+    monkeypatch.setattr(sharing_module, "_STALLED_S", 0.05)
+    answer = await visitor.http.post("/api/receive/upload", content=Held().body())
+    assert refused(answer) == (408, "STALLED")
+    assert await site.keys() == []
+    assert site.files() == []
+
+
+async def test_a_client_has_eight_uploads_at_once_and_a_process_sixty_four(site: Running) -> None:
+    held, soon = Held(), Wanted()
+    tasks = []
+
+    def begin(where: str) -> None:
+        upload = site.sharing.upload(held.body(), None, soon, who="", where=where)
+        tasks.append(asyncio.create_task(upload))
+
+    async def word(where: str) -> str:
+        with Reason() as reason:
+            await site.sharing.upload(body_of(b"x"), None, soon, who="", where=where)
+        return reason.word
+
+    for client in range(8):
+        for _ in range(8):
+            begin(f"10.1.0.{client}")
+        if client < 7:
+            await asyncio.sleep(0)
+            assert await word(f"10.1.0.{client}") == "TRY_AGAIN"
+            assert await word("10.2.0.1") == ""
+    await asyncio.sleep(0)
+    assert await word("10.2.0.1") == "TRY_AGAIN"  # the process has all it can
+    held.go_on.set()
+    await asyncio.gather(*tasks)
+    assert await word("10.1.0.1") == ""
+    assert not site.sharing._uploads
 
 
 @pytest.mark.parametrize(("content", "answer"), [(b"", (400, "EMPTY")), (b"x" * 1001, (413, "TOO_LARGE"))])

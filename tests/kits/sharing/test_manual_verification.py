@@ -59,7 +59,9 @@ class Verified:
 
     @property
     def keys(self) -> set[bytes]:
-        return {key for key in self.redis.ask("KEYS", "receive:*") if not key.startswith(b"receive:rl:")}
+        """Without those that go by themselves: the counters of requests, and the path that is not used at once."""
+        passing = (b"receive:rl:", b"receive:edge:gone:")
+        return {key for key in self.redis.ask("KEYS", "receive:*") if not key.startswith(passing)}
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +133,16 @@ def test_an_entry_without_its_meta_is_taken_out_of_the_index(verified: Verified)
 
 
 @pytest.mark.parametrize("meta", ["rubbish", '{"id":"TESTKEY123","expires_at":"2024-12-31T15:00:00.000Z"}', "[]", ""])
-def test_a_meta_that_cannot_be_used_is_left_for_the_doctor_and_taken_out_of_the_index(
-    verified: Verified, meta: str
-) -> None:
-    verified.seed()
+def test_a_meta_that_cannot_be_read_keeps_its_place_until_somebody_can(verified: Verified, meta: str) -> None:
+    file = verified.seed()
+    good = verified.redis.ask("GET", META)
     verified.redis.ask("SET", META, meta)
-    assert verified.call() == COUNTS | {"deleted": 0, "missingMeta": 1}
-    assert verified.index == []
-    assert verified.call() == dict.fromkeys(COUNTS, 0)
+    for _ in range(2):
+        assert verified.call(limit=1) == COUNTS | {"deleted": 0, "skipped": 1, "errors": 1}
+    assert file.exists()
+    verified.redis.ask("SET", META, good)  # such as by a newer release, which wrote it
+    assert verified.call() == COUNTS
+    assert not file.exists()
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "user_prize/%2e%2e/x", "a//b", "a\\..\\b"])

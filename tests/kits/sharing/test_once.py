@@ -11,6 +11,7 @@ from keystead import Store
 from keystead.kits.sharing import Sharing, Wanted
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import CONTENT, Clock, Kept, Reason, body_of, ok, refused, running, service_on
+from tests.parts.sessions.relays import Killed, Mortal
 from tests.serving import keystead_serving
 
 AT_ONCE = 200
@@ -124,7 +125,35 @@ async def test_a_file_that_has_a_link_gets_no_second_one_and_keeps_the_first(
         assert await Kept(store).keys() == before
     assert (await service.resolve(first.short_token)).url == f"{url}?download=1"
     await service.end(first.short_token, owner_key=None, where="")
+    with Reason() as reason:
+        await service.register(path, url, None, Wanted(), who="", where="")
+    assert reason.word == "PATH_TAKEN"  # for an hour, so that nobody who is late deletes what comes now
+    gone = await Kept(store).key("receive:edge:gone:")
+    assert 0 < await Kept(store).left_ms(gone) <= 3_600_000
+    await Kept(store).ask("DEL", gone)
     await service.register(path, url, None, Wanted(), who="", where="")
+
+
+@everywhere
+async def test_a_download_whose_store_fails_at_any_command_is_counted_only_with_its_ticket(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    alive, lives = service_on(store, folder, clock), 0
+    while True:
+        made = await alive.upload(body_of(b"x"), None, Wanted(max_downloads=1), who="", where="")
+        try:
+            resolved = await service_on(Mortal(store, lives), folder, clock).resolve(made.short_token)
+        except Killed:
+            lives += 1
+        else:
+            break
+        counted = (await alive.status(made.id, made.owner_key)).downloads
+        tickets = [key for key in await Kept(store).keys() if key.startswith("receive:ticket:")]
+        assert counted <= len(tickets)
+        for key in await Kept(store).all_keys():
+            await Kept(store).ask("DEL", key)
+    assert lives >= 2
+    assert (await alive.download(resolved.ticket or "")).size == 1
 
 
 async def test_after_five_tries_for_a_short_token_it_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def on_disk(folder: Path) -> set[str]:
 
 def interrupt_a_put(folder: Path, path: str) -> None:
     before = on_disk(folder)
-    put_and_be_killed(folder, path, lambda: any("#" in name for name in on_disk(folder) - before))
+    put_and_be_killed(folder, path, lambda: any((folder / name).stat().st_size for name in on_disk(folder) - before))
 
 
 def test_the_folder_is_made_for_its_owner_alone(folder: Path) -> None:
@@ -59,7 +59,8 @@ async def test_a_process_that_is_killed_leaves_nothing_visible_and_delete_remove
     blobs = open_blobs(folder)
     interrupt_a_put(folder, "2026/a.zip")
     interrupt_a_put(folder, "2026/a.zip")
-    assert on_disk(folder) == {"2026", "2026/a.zip#1", "2026/a.zip#2"}
+    # Of each, what it had written, and the empty file that kept the folder for it.
+    assert on_disk(folder) == {"2026", *(f"2026/a.zip#{number}" for number in range(1, 5))}
     assert await blobs.size("2026/a.zip") is None
     with pytest.raises(BlobGone):
         await whole(blobs, "2026/a.zip")
@@ -115,6 +116,30 @@ async def test_puts_and_deletes_of_one_folder_do_not_meet(folder: Path) -> None:
             assert await blobs.delete(path)
 
     await asyncio.gather(*(comes_and_goes(f"a/b/{number}") for number in range(8)))
+    await asyncio.gather(*(comes_and_goes(f"a/{number}/b") for number in range(8)))
+    assert on_disk(folder) == set()
+
+
+async def test_a_folder_that_a_put_comes_to_is_not_removed_as_empty(folder: Path) -> None:
+    blobs, other = open_blobs(folder), open_blobs(folder)  # as another process has it
+    await put(blobs, "a/last", b"1")
+
+    async def slow() -> AsyncIterator[bytes]:
+        assert await other.delete("a/last") is True
+        assert (folder / "a" / "b").is_dir()
+        yield b"2"
+
+    await blobs.put("a/b/c", slow(), max_bytes=10)
+    assert on_disk(folder) == {"a", "a/b", "a/b/c"}
+
+
+async def test_a_put_that_fails_leaves_no_folder(folder: Path) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"1"
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await open_blobs(folder).put("a/b/c", failing(), max_bytes=10)
     assert on_disk(folder) == set()
 
 
@@ -194,7 +219,7 @@ async def test_a_put_that_is_cancelled_leaves_no_file(folder: Path) -> None:
 
     putting = asyncio.create_task(blobs.put("a", stopping(), max_bytes=100 * MIB))
     await waits.wait()
-    assert on_disk(folder) == {"a#1"}
+    assert on_disk(folder) == {"a#1", "a#2"}
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await putting

@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store, StoreUnavailable
 from keystead.parts.schedule import Busy, Job, JobState, RunEntry, Schedule, ScheduleKeys
-from keystead.stores import Outcome, Step
+from keystead.stores import Command, Outcome, Reply, Step
 from tests.parts.schedule.conftest import (
     MINUTE,
     Time,
@@ -16,6 +16,7 @@ from tests.parts.schedule.conftest import (
     everywhere,
     here,
     history_of,
+    let_the_lease_run_out,
     ms,
     schedule_of,
     seen,
@@ -135,6 +136,74 @@ async def test_a_claim_whose_answer_was_lost_is_carried_out_by_who_made_it(store
     assert [one.outcome for one in await history_of(store, "a.job")] == ["done"]
 
 
+class _HeldUp(Relay):
+    """While it is asked to, it keeps each reply to a read until it is let go."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.may_go = asyncio.Event()
+        self.may_go.set()
+        self.held = 0
+
+    async def run(self, commands: Sequence[Command]) -> list[Reply]:
+        replies = await super().run(commands)
+        if not self.may_go.is_set():
+            self.held += 1
+            await self.may_go.wait()
+        return replies
+
+
+@everywhere
+async def test_a_look_that_is_late_does_not_make_a_run_again_that_has_ended_meanwhile(store: Store, time: Time) -> None:
+    work = Work(waits=True)
+    late = _HeldUp(store)
+    async with schedule_of(late, time, Job("a.job", "0 15 * * *", work)):
+        await time.rested(1)
+        time.pass_until("2026-01-01T15:00:00Z")
+        await until(lambda: len(work.runs) == 1)
+        await time.rested(1, running=1)
+        late.may_go.clear()
+        time.pass_ms(MINUTE // 2)
+        await until(lambda: late.held == 1)  # it has read that the job runs here
+        work.may_end.set()
+        await until(lambda: not any(task.get_name() == "keystead job a.job" for task in asyncio.all_tasks()))
+        late.may_go.set()
+        await time.rested(1)
+    assert work.numbers == [1]
+    assert [(one.number, one.outcome) for one in await history_of(store, "a.job")] == [(1, "done")]
+
+
+@everywhere
+async def test_the_fence_of_a_run_grows_also_where_the_store_forgot_the_last_one(store: Store, time: Time) -> None:
+    first, second, third = Work(waits=True), Work(), Work()
+    keys = ScheduleKeys(store)
+    await seen(store, time, Job("a.job", "0 15 * * *", first))
+    before = await state_of(store, "a.job")
+    going_on = asyncio.create_task(schedule_of(store, time, Job("a.job", "0 15 * * *", first)).run_now("a.job"))
+    await until(lambda: len(first.runs) == 1)
+    await keys.job("a.job").set(before)  # the store crashed, and has what it had before that run
+    await let_the_lease_run_out(store, "a.job")
+    time.pass_ms(1)
+    await schedule_of(store, time, Job("a.job", "0 15 * * *", second)).run_now("a.job")
+    await keys.job("a.job").delete()  # it has forgotten all of it
+    time.pass_ms(1)
+    await schedule_of(store, time, Job("a.job", "0 15 * * *", third)).run_now("a.job")
+    fences = [one.runs[0].fence for one in (first, second, third)]
+    assert fences == [time.now_ms - 2, time.now_ms - 1, time.now_ms]
+    first.may_end.set()
+    await going_on
+
+
+@here
+async def test_the_fence_grows_with_every_run_also_where_the_clock_goes_back(store: Store, time: Time) -> None:
+    work = Work()
+    schedule = schedule_of(store, time, Job("a.job", "0 15 * * *", work))
+    for _ in range(5):
+        await schedule.run_now("a.job")
+        time.now_ms -= 1_000
+    assert [run.fence - work.runs[0].fence for run in work.runs] == [0, 1, 2, 3, 4]
+
+
 @here
 async def test_a_run_by_hand_leaves_the_moments_as_they_are(store: Store, time: Time) -> None:
     work = Work()
@@ -148,7 +217,7 @@ async def test_a_run_by_hand_leaves_the_moments_as_they_are(store: Store, time: 
     assert isinstance(failed, RunEntry)
     assert failed.outcome == "failed"
     after = await state_of(store, "a.job")
-    assert after == before.model_copy(update={"number": 2})
+    assert after == before.model_copy(update={"number": 2, "fence": time.now_ms + 1})
     assert after.next_ms == ms("2026-01-01T15:00Z")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keystead import BadValue, Store
-from keystead.parts.schedule import Job, Missed, Run
+from keystead.parts.schedule import Job, Missed, Run, plan
 from tests.parts.schedule.conftest import (
     MINUTE,
     SECOND,
@@ -68,6 +68,7 @@ async def test_a_success_ends_the_back_off(store: Store, time: Time) -> None:
         await until(lambda: len(work.runs) == 1)
         await time.rested(1)
         [found] = await schedule.list()
+        assert found.next_ms is not None
         assert (found.failures, found.next_ms // SECOND) == (1, ms("2026-01-01T15:01:01Z") // SECOND)
         work.raises = None
         time.pass_ms(MINUTE + SECOND)
@@ -170,6 +171,106 @@ async def test_what_a_job_returns_is_kept_as_it_is_and_long_texts_are_cut(store:
     assert told.result == {"deleted": 12, "kept": 1, "note": "n" * 499 + "…"}
     assert (await history_of(store, "a.job"))[0].result == told.result
     assert json.loads(told.model_dump_json())["result"]["deleted"] == 12
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("returned", "kept"),
+    [
+        ({"last": "caf\udce9.txt"}, {"last": "caf\\udce9.txt"}),
+        ({"na\udce9me\x1b": 1}, {"na\\udce9me\\x1b": 1}),
+        ({"title": "\x1b]0;owned\x07\x9b31m a\nb"}, {"title": "\\x1b]0;owned\\x07\\x9b31m a b"}),
+        ({"n" * 5_000: 1}, {"n" * 99 + "…": 1}),
+        (
+            {f"k{n}": n for n in range(60)},
+            {**{f"k{n}": n for n in range(50)}, "…": "10 more, which are not kept"},
+        ),
+    ],
+)
+async def test_whatever_text_a_job_returns_is_recorded_and_no_terminal_obeys_it(
+    store: Store, time: Time, returned: dict[str, int | str], kept: dict[str, int | str]
+) -> None:
+    told = await schedule_of(store, time, Job("a.job", "0 15 * * *", Work(returns=returned))).run_now("a.job")
+    assert told
+    assert (told.outcome, told.result) == ("done", kept)
+    assert await history_of(store, "a.job") == [told]
+
+
+@here
+@pytest.mark.parametrize("count", [pytest.param(2**63, id="65 bits"), pytest.param(10**5_000, id="5,000 digits")])
+async def test_a_count_that_nobody_can_keep_is_a_failure_that_is_recorded(store: Store, time: Time, count: int) -> None:
+    told = await schedule_of(store, time, Job("a.job", "0 15 * * *", Work(returns={"n": count}))).run_now("a.job")
+    assert told
+    assert (told.outcome, "more than 64 bits" in str(told.error)) == ("failed", True)
+    assert await history_of(store, "a.job") == [told]
+
+
+@here
+async def test_an_error_whose_text_cannot_be_written_is_recorded(
+    store: Store, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # what pytest keeps of a log must be UTF-8
+    work = Work()
+    work.raises = BadValue("there is no caf\udce9.txt\x1b[2J")
+    told = await schedule_of(store, time, Job("a.job", "0 15 * * *", work)).run_now("a.job")
+    assert told
+    assert told.error == "there is no caf\\udce9.txt\\x1b[2J"
+    assert await history_of(store, "a.job") == [told]
+
+
+@here
+async def test_a_run_that_cannot_be_recorded_as_it_went_is_recorded_as_failed_and_not_made_again(
+    store: Store, time: Time
+) -> None:
+    runs: list[int] = []
+
+    async def job(run: Run) -> None:
+        runs.append(run.number)
+        run.again_ms = "soon"  # type: ignore[assignment]
+
+    async with schedule_of(store, time, Job("a.job", "0 15 * * *", job)):
+        await time.rested(1)
+        time.pass_until("2026-01-01T15:00:00Z")
+        await time.rested(1)
+        time.pass_ms(35 * SECOND)
+        await time.rested(1)
+    assert runs == [1]
+    assert [(one.outcome, one.error) for one in await history_of(store, "a.job")] == [("failed", "TypeError")]
+
+
+class _ErrorOfItsOwn(BaseException):
+    pass
+
+
+@here
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), _ErrorOfItsOwn()])
+async def test_a_job_that_exits_has_failed_and_takes_nothing_with_it(
+    store: Store, time: Time, error: BaseException
+) -> None:
+    work, other = Work(), Work()
+    work.raises = error
+    async with schedule_of(store, time, Job("a.job", "0 15 * * *", work), Job("b.job", "1 15 * * *", other)):
+        await time.rested(1)
+        time.pass_until("2026-01-01T15:00:00Z")
+        await time.rested(1)
+        time.pass_until("2026-01-01T15:01:00Z")
+        await until(lambda: len(other.ended) == 1)
+        await time.rested(1)
+    entries = await history_of(store, "a.job")
+    assert {(one.outcome, one.error) for one in entries} == {("failed", type(error).__name__)}
+
+
+def test_a_job_that_takes_one_process_after_the_other_with_it_waits_longer_and_longer(time: Time) -> None:
+    job = Job("a.job", "0 15 * * *", Work())
+    state = plan.first_state(job, time.now_ms)
+    waits = []
+    for _ in range(8):
+        begun = plan.begun_state(plan.Turn(time.now_ms, state), "a process", time.now_ms)
+        state = plan.ended_state(job, begun, "lost", time.now_ms)
+        waits.append((plan.wakes_at_ms(state) - time.now_ms) // MINUTE)
+    assert waits == [0, 2, 4, 8, 16, 32, 60, 60]
+    begun = plan.begun_state(plan.Turn(time.now_ms, state), "a process", time.now_ms)
+    assert plan.ended_state(job, begun, "done", time.now_ms).failures == 0
 
 
 @here

@@ -3,7 +3,7 @@
 import pytest
 
 from keystead import Store
-from keystead.parts.schedule import Job, Missed, ScheduleKeys
+from keystead.parts.schedule import Job, JobState, Missed, ScheduleKeys, plan
 from tests.parts.schedule.conftest import (
     DAY,
     MINUTE,
@@ -246,6 +246,109 @@ async def test_while_two_versions_run_side_by_side_neither_loses_its_moment_nor_
             await until(lambda: len(old.runs) == len(old.ended) and len(new.runs) == len(new.ended))
         await time.rested(4)
     assert (old.due, new.due) == (["2026-01-01T15:00Z"], ["2026-01-01T15:30Z"])
+
+
+@here
+async def test_a_moment_that_comes_while_the_other_version_runs_the_job_is_not_lost(store: Store, time: Time) -> None:
+    work = Work()
+    keys = ScheduleKeys(store)
+    await seen(store, time, Job("a.job", "0 15 * * *", Work()))
+    async with schedule_of(store, time, Job("a.job", "30 15 * * *", work)):
+        await time.rested(1)
+        await seen_by_another_version(store, time)
+        await store.run([("SET", keys.lease("a.job").key, '{"by":"another","number":1}', "PX", 3_600_000)])
+        time.pass_until("2026-01-01T15:30:00Z")
+        await time.rested(1)
+        await keys.lease("a.job").delete()
+        time.pass_ms(MINUTE)
+        await until(lambda: len(work.ended) == 1)
+        await time.rested(1)
+    assert work.due == ["2026-01-01T15:30Z"]
+
+
+async def seen_by_another_version(store: Store, time: Time) -> None:
+    state = await state_of(store, "a.job")
+    await ScheduleKeys(store).job("a.job").set(state.model_copy(update={"cron": "0 16 * * *"}))
+
+
+# --- clocks that are wrong -----------------------------------------------------------------------------------
+
+
+@everywhere
+async def test_a_machine_whose_clock_was_a_year_ahead_stops_the_job_for_nobody(
+    store: Store, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    work, early = Work(), Work()
+    ahead = Time()
+    ahead.pass_ms(365 * DAY)
+    async with schedule_of(store, time, Job("a.job", "0 15 * * *", work)):
+        await time.rested(1)
+        async with schedule_of(store, ahead, Job("a.job", "0 15 * * *", early)):
+            await until(lambda: len(early.ended) == 1)
+            await ahead.rested(1)
+        for day in (1, 2, 3):
+            time.pass_until(f"2026-01-0{day}T15:00:00Z")
+            await time.rested(1)
+    assert work.due[-2:] == ["2026-01-02T15:00Z", "2026-01-03T15:00Z"]
+    assert caplog.text.count("planned anew") == 1
+
+
+@here
+async def test_a_machine_whose_clock_stays_ahead_does_not_run_the_job_without_a_pause(store: Store, time: Time) -> None:
+    work, early = Work(), Work()
+    ahead = Time()
+    ahead.pass_ms(365 * DAY)
+    jobs = [Job("a.job", "0 * * * *", work), Job("a.job", "0 * * * *", early)]
+    async with schedule_of(store, time, jobs[0]), schedule_of(store, ahead, jobs[1]):
+        await _both_go_on(time, ahead, times=5 * 12, by_ms=5 * MINUTE)
+    assert 5 <= len(work.runs) + len(early.runs) <= 12
+
+
+@here
+@pytest.mark.parametrize("ahead_ms", [30 * SECOND, 59 * MINUTE])
+async def test_a_clock_that_is_less_than_an_hour_ahead_makes_no_moment_run_twice(
+    store: Store, time: Time, ahead_ms: int
+) -> None:
+    work, early = Work(), Work()
+    time.pass_until("2026-01-01T14:00:00Z")
+    ahead = Time()
+    ahead.pass_ms(time.now_ms + ahead_ms - ahead.now_ms)
+    jobs = [Job("a.job", "0 15 * * *", work), Job("a.job", "0 15 * * *", early)]
+    async with schedule_of(store, time, jobs[0]), schedule_of(store, ahead, jobs[1]):
+        await _both_go_on(time, ahead, times=90, by_ms=MINUTE)
+    assert work.due + early.due == ["2026-01-01T15:00Z"]
+
+
+async def _both_go_on(time: Time, ahead: Time, *, times: int, by_ms: int) -> None:
+    for _ in range(times):
+        for one in (time, ahead):
+            await one.rested(1)
+            one.pass_ms(by_ms)
+    await time.rested(1)
+    await ahead.rested(1)
+
+
+@here
+async def test_a_list_says_when_a_job_will_be_run_although_a_clock_was_wrong(store: Store, time: Time) -> None:
+    job = Job("a.job", "0 15 * * *", Work())
+    ahead = Time()
+    ahead.pass_ms(365 * DAY)
+    await seen(store, ahead, job)
+    [found] = await schedule_of(store, time, job).list()
+    assert found.next_ms == ms("2026-01-01T15:00Z")
+
+
+@here
+async def test_of_moments_that_are_to_be_run_each_the_last_thousand_are(store: Store, time: Time) -> None:
+    job = Job("a.job", "* * * * *", Work(), missed="each")
+    await seen(store, time, job)
+    time.pass_ms(365 * DAY)
+    turn = plan.turn(job, await state_of(store, "a.job"), time.now_ms)
+    assert isinstance(turn, JobState)
+    assert turn.next_ms == ms("2027-01-01T00:00Z") - 999 * MINUTE
+    first = plan.turn(job, turn, time.now_ms)
+    assert isinstance(first, plan.Turn)
+    assert first.due_ms == turn.next_ms
 
 
 # --- one more run --------------------------------------------------------------------------------------------

@@ -197,6 +197,23 @@ async def test_a_state_that_cannot_be_read_stops_one_job_and_is_said_once(
 
 
 @everywhere
+async def test_what_cannot_be_read_hides_no_other_job_in_a_list(store: Store, time: Time) -> None:
+    names = ("bad.state", "bad.kind", "bad.entry", "good")
+    jobs = [Job(name, "0 15 * * *", Work()) for name in names]
+    keys = ScheduleKeys(store)
+    await seen(store, time, *jobs)
+    schedule = schedule_of(store, time, *jobs)
+    entry = await schedule.run_now("good")
+    await store.run([("SET", keys.job("bad.state").key, "not JSON", "KEEPTTL")])
+    await store.run([("SET", keys.history("bad.kind").key, "x")])
+    await store.run([("XADD", keys.history("bad.entry").key, "*", "data", "{}")])
+    bad_state, bad_kind, bad_entry, good = await schedule.list()
+    assert (bad_state.next_ms, bad_kind.next_ms, bad_entry.next_ms) == (None, good.next_ms, good.next_ms)
+    assert all(one.trouble and one.last is None for one in (bad_state, bad_kind, bad_entry))
+    assert (good.trouble, good.last) == (None, entry)
+
+
+@everywhere
 async def test_a_key_of_another_kind_stops_one_job_and_no_other(store: Store, time: Time) -> None:
     bad, good = Work(), Work()
     jobs = Job("bad", "* * * * *", bad), Job("good", "* * * * *", good)

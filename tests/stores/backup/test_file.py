@@ -24,15 +24,16 @@ from keystead.stores.backup import (
     BackupError,
     BackupFile,
     BackupInTheWay,
-    KeyTooLarge,
     NoBackup,
     backup,
     compare,
+    part_of,
     records,
     restore,
 )
 from keystead.stores.backup import file as file_module
 from keystead.stores.backup.records import KINDS, Record, decode, encode
+from keystead.stores.backup.seen import Seen
 from tests.stores.backup.contents import contents, now_ms, some_of_everything
 
 FRAME = struct.Struct("<cII16s")
@@ -57,12 +58,11 @@ async def test_any_flipped_byte_is_refused_and_nothing_is_written(store: Store, 
     whole = (tmp_path / "whole").read_bytes()
     path = tmp_path / "altered"
     for place in range(len(whole)):
-        for flip in (0x01, 0xFF):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
-            with pytest.raises(BackupError) as caught:
-                await restored(store, path)
-            assert isinstance(caught.value, BackupDamaged | NoBackup), place
-            assert str(path) in str(caught.value)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ (0x01 if place % 2 else 0xFF)]) + whole[place + 1 :])
+        with pytest.raises(BackupError) as caught:
+            await restored(store, path)
+        assert isinstance(caught.value, BackupDamaged | NoBackup), place
+        assert str(path) in str(caught.value)
     assert await contents(store) == {}
     path.write_bytes(whole)
     await restored(store, path)  # and as it was it is taken
@@ -311,12 +311,97 @@ async def test_two_backups_into_one_file_at_once_are_kept_apart(store: Store, tm
     assert ["--resume" in refused[0], "another process" in refused[1]] == [True, True]
 
 
-async def test_a_key_that_is_too_large_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_two_that_overwrite_one_file_at_once_the_second_is_refused(store: Store, tmp_path: Path) -> None:
+    await store.run([("SET", f"key:{number}", os.urandom(500)) for number in range(3000)])
+    path = tmp_path / "backup"
+    await backup(store, path)
+    begun = asyncio.Event()
+    running = asyncio.create_task(backup(store, path, overwrite=True, on_progress=lambda _: begun.set()))
+    await begun.wait()
+    with pytest.raises(BackupInTheWay, match="another process is writing"):
+        await backup(store, path, overwrite=True)
+    saved = await running
+    assert saved.size_bytes == path.stat().st_size
+    with BackupFile(path) as file:
+        assert (await compare(store, file)).equal == 3000
+
+
+async def test_a_file_that_was_replaced_while_it_was_written_does_not_get_the_name(
+    store: Store, tmp_path: Path
+) -> None:
+    await store.run([("SET", "key", "x")])
+    part = part_of(tmp_path / "backup")
+
+    def replace(_: object) -> None:
+        part.unlink()
+        part.write_text("another's")
+
+    with pytest.raises(BackupError, match="was removed or replaced"):
+        await backup(store, tmp_path / "backup", on_progress=replace)
+    assert modes_in(tmp_path).keys() == {"backup.part"}
+
+
+async def test_what_others_may_hold_open_is_not_written_into(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    part_of(tmp_path / "backup").hardlink_to(tmp_path / "precious")
+    with pytest.raises(BackupInTheWay, match="not a file of yours alone"):
+        await backup(store, tmp_path / "backup", overwrite=True)
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+async def test_what_an_interrupted_backup_left_is_written_over_and_private(store: Store, tmp_path: Path) -> None:
+    part = part_of(tmp_path / "backup")
+    part.write_bytes(b"x" * 10_000)
+    part.chmod(0o644)
+    saved = await backup(store, tmp_path / "backup", overwrite=True)
+    assert saved.size_bytes == (tmp_path / "backup").stat().st_size < 1_000
+    assert modes_in(tmp_path) == {"backup": 0o600}
+
+
+async def test_a_key_that_is_too_large_is_left_out_and_named(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(records, "LARGEST_BYTES", 1000)
     await store.run([("SET", "small", "x"), ("SADD", "many small", *range(20))])
-    with pytest.raises(KeyTooLarge, match=r"many small holds .* bytes in 20 parts"):
-        await backup(store, tmp_path / "backup")
-    assert modes_in(tmp_path).keys() == {"backup.part"}
+    saved = await backup(store, tmp_path / "backup")
+    assert (saved.keys, saved.left_out.count) == (1, 1)
+    assert "many small holds" in saved.left_out.examples[0]
+
+
+async def test_a_full_disk_for_what_was_met_is_one_sentence() -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with Seen(cache_kib=64) as seen:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        try:
+            with pytest.raises(BackupError, match="temporary files"):
+                seen.new(b"%0100d" % number for number in range(50_000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_what_can_be_read_once_only_is_one_sentence() -> None:
+    reader, writer = os.pipe()
+    try:
+        with pytest.raises(NoBackup, match="save it as a file first"):
+            BackupFile(Path(f"/dev/fd/{reader}"))
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("name", ["folder", "begun"])
+async def test_a_folder_in_the_way_is_said_before_anything_is_read(store: Store, tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    part_of(tmp_path / "begun").mkdir()
+
+    def never(_: object) -> None:
+        raise AssertionError("it began")
+
+    await store.run([("SET", "key", "x")])
+    with pytest.raises(BackupError, match=f"{name}.* (is a folder|Is a directory)"):
+        await backup(store, tmp_path / name, overwrite=True, on_progress=never)
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/backup", "folder"])

@@ -1,6 +1,7 @@
 """What was saved comes back as it was, from any store into any other."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from keystead import Store, connect
 from keystead.stores import Command
-from keystead.stores.backup import BackupFile, Saved, backup, compare, restore
+from keystead.stores.backup import BackupFile, Saved, backup, compare, reading, restore
 from keystead.testing.contract.texts import HOSTILE
 from keystead.testing.servers import Server
 from tests.stores.backup.conftest import UrlOf
@@ -94,7 +95,7 @@ def written(stored: dict[bytes, tuple[tuple[str, Any], int | None]], begins_ms: 
     return commands
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(stored=STORED)
 @example(stored={})
 def test_whatever_a_store_holds_comes_back(
@@ -236,6 +237,87 @@ async def test_a_collection_that_changes_while_it_is_read_is_saved_as_it_was_at_
             assert at_ms == -1 or at_ms > 0
         else:
             assert {b"key": (kind, at_ms, value)} in moments
+
+
+@pytest.mark.parametrize("quiet", range(6))
+@pytest.mark.parametrize("changes", [1, 100])
+async def test_points_that_move_between_members_are_never_saved_twice_or_lost(
+    quiet: int, changes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One step takes from one member what it gives to another. Neither the order nor the size tells of it."""
+    async with connect("memory://") as store:
+        await store.run([("ZADD", "key", *(part for n in range(12_000) for part in (n, n)))])
+        moves: list[Command] = [
+            ("ZADD", "key", 10 + move / 1024, 10, 11_990 - move / 1024, 11_990) for move in range(1, changes + 1)
+        ]
+        interfering = Interfering(store, [*[("TIME",)] * quiet, *moves])
+        monkeypatch.setattr(store, "atomically", interfering.atomically)
+        await backup(store, tmp_path / "backup")
+    with BackupFile(tmp_path / "backup") as file:
+        [[record]] = file.blocks()
+    scores = record.content
+    assert len(scores) == 12_000
+    assert sum(scores.values()) == sum(range(12_000))
+
+
+@pytest.mark.parametrize("quiet", range(5))
+async def test_entries_that_are_deleted_together_are_saved_together_or_not_at_all(
+    quiet: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE", 300)
+    async with connect("memory://") as store:
+        await store.run([("XADD", "key", f"{number}-1", "n", number) for number in range(1, 1_000)])
+        interfering = Interfering(store, [*[("TIME",)] * quiet, ("XDEL", "key", "5-1", "995-1")])
+        monkeypatch.setattr(store, "atomically", interfering.atomically)
+        await backup(store, tmp_path / "backup")
+    with BackupFile(tmp_path / "backup") as file:
+        [[record]] = file.blocks()
+    ids = set(record.parts[::4])
+    assert len(ids) in (997, 999)
+    assert (b"5-1" in ids) == (b"995-1" in ids)
+
+
+async def test_large_values_are_held_a_few_at_a_time(tmp_path: Path) -> None:
+    async with connect("memory://") as store:
+        for number in range(150):
+            await store.run([("SET", f"key:{number}", bytes(1 << 20))])
+        tracemalloc.start()
+        try:
+            saved = await backup(store, tmp_path / "backup")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert saved.keys == 150
+    assert peak < 60 << 20
+
+
+async def test_what_could_never_be_restored_is_left_out_and_named(
+    url_of: UrlOf, valkey_server: Server, tmp_path: Path
+) -> None:
+    async with connect(url_of("valkey")) as store, connect("memory://") as target:
+        await store.run([("SET", "good", "x"), ("XADD", "wide", "1-1", *range(8_000)), ("SET", "document", "x")])
+        valkey_server.ask("SET", "far", "x", "PXAT", 300_000_000_000_000)
+        run = store.run
+
+        async def run_with_a_module(commands: Any) -> Any:
+            """As a server that was given another kind by a module."""
+            names = [getattr(command, "args", None) for command in commands]
+            replies = await run(commands)
+            return [
+                b"ReJSON-RL" if name == [b"document"] and reply == b"string" else reply
+                for name, reply in zip(names, replies, strict=True)
+            ]
+
+        store.run = run_with_a_module  # type: ignore[method-assign]
+        saved = await backup(store, tmp_path / "backup")
+        assert (saved.keys, saved.left_out.count) == (1, 3)
+        said = sorted(saved.left_out.examples)
+        assert said[0].startswith("document is of the kind ReJSON-RL")
+        assert said[1].startswith("far has a deadline")
+        assert said[2].startswith("wide has an entry of 4,000 fields")
+        with BackupFile(tmp_path / "backup") as file:
+            await restore(target, file)
+        assert set(await contents(target)) == {b"good"}
 
 
 async def test_a_key_that_becomes_another_kind_while_it_is_read_is_saved_as_that(

@@ -78,6 +78,7 @@ STATUS: Final[Mapping[str, int]] = {
     "GONE": 410,
     "RANGE": 416,
     "TRY_AGAIN": 503,
+    "STALLED": 408,
     # As edge-resolve calls some of them.
     "NOT_FOUND": 404,
     "KEY_REQUIRED": 400,

@@ -19,7 +19,8 @@ from keystead.parts.blobs.paths import checked
 
 # Until it is whole, obstore keeps `path` in `path#1`, or `path#2` where that is taken, and refuses paths that end so.
 _ENDS_AS_STAGED = re.compile(r"#\d+~*$")
-_PUTS_AT_ONCE = 32  # of one path, between what they left and the next number
+_NUMBERS_AT_ONCE = 64  # of puts of one path, between what they left and the next number; each put has two
+_FOLDER_TRIES = 100
 
 
 class FolderBlobs(Blobs):
@@ -37,8 +38,14 @@ class FolderBlobs(Blobs):
         found = await self._look(path)
         if found is not None and stat.S_ISDIR(found.st_mode):
             raise BlobUnavailable(f"{self.url}: {shown(path)} is a folder, because other blobs have paths below it")
-        size = await super().put(path, stream, max_bytes=max_bytes)
-        await asyncio.to_thread(self._sync, self._file(path))
+        file = self._file(path)
+        pinned = asyncio.ensure_future(asyncio.to_thread(self._pin, file))
+        try:
+            await asyncio.shield(pinned)
+            size = await super().put(path, stream, max_bytes=max_bytes)
+            await asyncio.to_thread(self._sync, file)
+        finally:
+            await asyncio.shield(self._unpin(file, pinned))  # also where the put is cancelled
         return size
 
     async def delete(self, path: str) -> bool:
@@ -78,6 +85,37 @@ class FolderBlobs(Blobs):
             raise BlobUnavailable(f"{self.url} cannot be looked at: {error.strerror}") from None
         return found
 
+    def _pin(self, file: Path) -> Path:
+        """Make the folder of a file, and an empty file in it, so that no delete removes it as empty before the put gets
+        to it. It is called as what an interrupted put leaves: after a crash, `delete` of this path removes it.
+        """
+        number, folders = 1, self._folders_above(file)
+        for _ in range(_FOLDER_TRIES):
+            pin = file.with_name(f"{file.name}#{number}")
+            try:
+                os.close(os.open(pin, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                return pin
+            except FileExistsError:
+                number += 1
+            except FileNotFoundError:
+                with suppress(FileNotFoundError):  # a delete removed one that was just made
+                    for folder in reversed(folders):
+                        with suppress(FileExistsError):
+                            folder.mkdir()
+            except OSError as error:
+                raise BlobUnavailable(f"{self.url} cannot be written to: {error.strerror}") from None
+        raise BlobUnavailable(f"{self.url}: the folder of a blob is removed again and again")
+
+    async def _unpin(self, file: Path, pinned: asyncio.Future[Path]) -> None:
+        with suppress(BlobUnavailable):
+            pin = await pinned
+            await asyncio.to_thread(self._remove_pin, file, pin)
+
+    def _remove_pin(self, file: Path, pin: Path) -> None:
+        with suppress(OSError):  # it stays as what a crash leaves
+            pin.unlink(missing_ok=True)
+        self._remove_empty_folders(file)
+
     def _sync(self, file: Path) -> None:
         """See that the file and the names that lead to it are on the disk."""
         try:
@@ -97,7 +135,7 @@ class FolderBlobs(Blobs):
         try:
             number, missing = 1, 0
             # Each put takes the lowest number that is free. A folder with many files is too long to be listed.
-            while missing < _PUTS_AT_ONCE:
+            while missing < _NUMBERS_AT_ONCE:
                 staged = file.with_name(f"{file.name}#{number}")
                 if os.path.lexists(staged) and not staged.is_dir():  # a folder belongs to blobs with such a path
                     staged.unlink(missing_ok=True)
@@ -107,7 +145,10 @@ class FolderBlobs(Blobs):
                 number += 1
         except OSError as error:
             raise BlobUnavailable(f"{self.url} cannot be tidied: {error.strerror}") from None
-        with suppress(OSError):  # one that is not empty, or that a put fills at this moment
+        self._remove_empty_folders(file)
+
+    def _remove_empty_folders(self, file: Path) -> None:
+        with suppress(OSError):  # one that is not empty
             for folder in self._folders_above(file):
                 folder.rmdir()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
+from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,6 +13,7 @@ from keystead.errors import BadDeclaration
 from keystead.schema.times import deadline_ms, moment
 
 _FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
+_SHORTEST_MS: Final = 60_000  # between two moments
 # Clocks are put forward or back by less than this. Around such a change the way back is not that of the way there, so
 # the latest moment is looked for from before it on.
 _CHANGE_OF_CLOCKS_MS: Final = 3 * 3_600_000
@@ -59,6 +61,17 @@ class Cron:
         while (later := self.after(found)) <= ms:
             found = later
         return found
+
+    def earliest_of(self, count: int, ms: int, earliest_ms: int) -> int:
+        """The first of the last so many moments that are not after this one, and not before `earliest_ms`."""
+        if ms - earliest_ms <= count * _SHORTEST_MS:
+            return earliest_ms
+        found_ms = earliest_ms
+        for before in islice(CronSim(self.text, moment(ms).astimezone(self._zone), reverse=True), count):
+            found_ms = deadline_ms(before)
+            if found_ms <= earliest_ms:
+                return earliest_ms
+        return self.after(found_ms - 1)
 
     def local(self, ms: int) -> datetime:
         """A moment as the clocks of the time zone show it."""

@@ -7,10 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final, Literal, TypeAlias, get_args
 
 from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.schedule.cron import Cron
+from keystead.parts.visible import visible
 from keystead.schema.lifetime import duration_ms, in_words
 
 Missed: TypeAlias = Literal["once", "each", "skip"]
@@ -30,14 +32,19 @@ class Run:
 
     name     the name of the job
     due_ms   the moment that it is run for, which may be long past
-    number   grows with every run of this job. A store that refuses a lower number than one that it has seen is safe
-             from a run that was stopped, lost its lease, and goes on for a moment when it wakes up
+    number   counts the runs of this job, as its history does
+    fence    grows with every run of this job. A store that refuses a lower one than it has seen is safe from a run
+             that was stopped, lost its lease, and goes on for a moment when it wakes up. It is at least the time in ms
+             at which the run began, so that it also grows where the schedule's own store has forgotten the last runs
     """
 
-    def __init__(self, name: str, due_ms: int, number: int, *, now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(
+        self, name: str, due_ms: int, number: int, *, fence: int = 0, now_ms: Callable[[], int] = _now_ms
+    ) -> None:
         self.name = name
         self.due_ms = due_ms
         self.number = number
+        self.fence = fence
         self.again_ms: int | None = None
         self._now_ms = now_ms
 
@@ -108,21 +115,39 @@ class Job:
         return duration_ms(self.lease, "a lease")
 
 
+_LONGEST_TEXT: Final = 500
+_LONGEST_RESULT_NAME: Final = 100
+_MOST_RESULTS: Final = 50
+_LARGEST_COUNT: Final = 2**63 - 1
+
+
 def checked_result(name: str, returned: object) -> dict[str, int | str]:
-    """What a job returned, for its history. Raises BadValue where that is no mapping of counts and texts."""
+    """What a job returned, for its history, which can hold all of it: texts and names are cut, and so are many entries.
+
+    Raises BadValue where it is no mapping of counts and texts, or where a count has more than 64 bits.
+    """
     if returned is None:
         return {}
     if not isinstance(returned, Mapping) or not all(
         isinstance(key, str) and isinstance(value, int | str) for key, value in returned.items()
     ):
         raise BadValue(f"{name} ran, and returned what is no mapping of names to counts or texts; return such, or None")
-    return {key: shortened(value) if isinstance(value, str) else int(value) for key, value in returned.items()}
+    kept = {
+        visible(key, _LONGEST_RESULT_NAME): _checked_value(name, value)
+        for key, value in islice(returned.items(), _MOST_RESULTS)
+    }
+    beyond = len(returned) - _MOST_RESULTS
+    return kept if beyond <= 0 else {**kept, "…": f"{beyond:,} more, which are not kept"}
 
 
-_LONGEST_TEXT: Final = 500
+def _checked_value(name: str, value: int | str) -> int | str:
+    if isinstance(value, str):
+        return shortened(value)
+    if not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
+        raise BadValue(f"{name} ran, and returned a count of more than 64 bits; return it as a text")
+    return int(value)
 
 
 def shortened(text: str) -> str:
-    """A text for the history, on one line and not too long."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
+    """A text for the history, on one line, not too long, and nothing in it that a terminal obeys."""
+    return visible(" ".join(text.split()), _LONGEST_TEXT)

@@ -50,11 +50,15 @@ class JobState(BaseModel):
     again: Again | None = None
     """a run beside that: what failed is tried again, or the job asked for it"""
     failures: int = 0
-    """how many runs in a row have failed"""
+    """how many runs in a row have failed or were lost"""
     number: int = 0
     """the number of the last run"""
+    fence: int = 0
+    """what the last run was given against runs that wake up late; at least the time in ms"""
     last_due_ms: int = 0
     """the latest moment for which a run has begun"""
+    planned_anew_ms: int = 0
+    """when it was last planned anew because its next moment was too far ahead"""
     begun: Begun | None = None
 
 

@@ -27,7 +27,9 @@ from keystead.errors import (
 )
 from keystead.parts.schedule import plan
 from keystead.parts.schedule.job import Job, Run, checked_result, shortened
-from keystead.parts.schedule.keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.parts.schedule.keys import Begun, JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.schema import Operation
+from keystead.schema.kinds import LogEntry
 from keystead.schema.lifetime import duration_ms
 from keystead.stores import Command, Reply, Step, absent, holds, required
 
@@ -60,17 +62,19 @@ class Busy:
 class JobNow:
     """A job as it stands.
 
-    next_ms    when it will run, if nothing comes between; past: as soon as a process looks
+    next_ms    when it will run, if nothing comes between; past: as soon as a process looks; None: see `trouble`
     running    since when it is running, and where
     last       how the last run went
-    failures   how many runs in a row have failed
+    failures   how many runs in a row have failed or were lost
+    trouble    why what is stored of it cannot be read, in a sentence
     """
 
     job: Job
-    next_ms: int
+    next_ms: int | None
     running: Busy | None
     last: RunEntry | None
     failures: int
+    trouble: str | None = None
 
 
 class _Looked(NamedTuple):
@@ -105,14 +109,15 @@ class Schedule:
             ...
 
     **A run begins with one atomic step**: where the state of the job is what was read and nobody holds its lease, the
-    lease is taken and the number of the run grows by one. The lease is renewed while the job runs. **It ends with one
+    lease is taken and the number of the run grows. The lease is renewed while the job runs. **It ends with one
     atomic step**, which only the holder of that very lease can make: the next moment, the entry in the history, the
     end of the lease. A holder that lost it has its run cancelled, and writes nothing.
 
     A store that is away is waited for; the schedule never ends by itself. When it is stopped it waits `stop_within`
-    for the jobs that run, then cancels them, and gives their leases back, so that another process runs them at its
-    next look. Time is `keys.now_ms`; `wait` is for tests. `on_run` is told the name of each job whose run ended here,
-    and how. Raises BadDeclaration for two jobs of one name, and DoesNotFit for a store without atomic steps.
+    for the jobs that run, then cancels them, which may take half as long, and gives their leases back, so that another
+    process runs them at its next look. Time is `keys.now_ms`; `wait` is for tests. `on_run` is told the name of each
+    job whose run ended here, and how. Raises BadDeclaration for two jobs of one name, and DoesNotFit for a store
+    without atomic steps.
     """
 
     def __init__(
@@ -139,6 +144,7 @@ class Schedule:
         self._wait = wait
         self._on_run = on_run
         self._turns: dict[asyncio.Task[RunEntry | None], str] = {}  # what runs here, with the name of its job
+        self._unanswered: dict[str, int] = {}  # the fence of a claim that may have taken effect, by the name of its job
         self._woken = asyncio.Event()
         self._away = 0
         self._looked_ms: dict[str, int] = {}
@@ -183,7 +189,7 @@ class Schedule:
             if looked.lease is not None:
                 return Busy(looked.lease.by, _since_ms(looked))
             now_ms = self._now_ms()
-            if looked.state is None or looked.state.begun is not None or not plan.is_of(job, looked.state):
+            if not plan.is_sound(looked.state, job, now_ms):
                 await self._mended(job, looked, now_ms)
                 continue
             entry = await self._start(job, self._turn(job, looked, plan.Turn(now_ms, looked.state, by_hand=True)))
@@ -197,26 +203,29 @@ class Schedule:
         return [one.item for one in found]
 
     async def list(self) -> Sequence[JobNow]:
-        """Each job as it stands. One round trip."""
+        """Each job as it stands; one that cannot be read hides no other. Two round trips, made at once."""
         jobs = [*self._jobs.values()]
-        looks, lasts = await asyncio.gather(
-            self._read(jobs), self._keys.run(*(self._keys.history(job.name).latest(1) for job in jobs))
-        )
+        looks, lasts = await asyncio.gather(self._read(jobs), self._last_entries(jobs))
         return [self._as_it_stands(*one) for one in zip(jobs, looks, lasts, strict=True)]
 
-    def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: Any) -> JobNow:
+    async def _last_entries(self, jobs: Sequence[Job]) -> Sequence[RunEntry | Exception | None]:
+        """How the last run of each job went; an error in the place of what is unreadable."""
+        asked = [self._keys.history(job.name).latest(1) for job in jobs]
+        replies = await self._replies([step for one in asked for step in one.steps])
+        return [_last_entry(*one) for one in zip(asked, replies, strict=True)]
+
+    def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: RunEntry | Exception | None) -> JobNow:
+        trouble = next((str(one) for one in (looked, last) if isinstance(one, Exception)), None)
+        last_run = None if isinstance(last, Exception) else last
         if isinstance(looked, Exception):
-            raise looked
-        state = looked.state
+            return JobNow(job, None, None, last_run, 0, trouble)
+        state, now_ms = looked.state, self._now_ms()
         if state is None or not plan.is_of(job, state):
-            state = plan.first_state(job, self._now_ms())
-        return JobNow(
-            job,
-            plan.wakes_at_ms(state),
-            None if looked.lease is None else Busy(looked.lease.by, _since_ms(looked)),
-            last[0].item if last else None,
-            state.failures,
-        )
+            state = plan.first_state(job, now_ms)
+        elif plan.is_to_be_planned_anew(job, state, now_ms):
+            state = plan.planned_anew(job, state, now_ms)
+        running = None if looked.lease is None else Busy(looked.lease.by, _since_ms(looked))
+        return JobNow(job, plan.wakes_at_ms(state), running, last_run, state.failures, trouble)
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -252,13 +261,17 @@ class Schedule:
             commands += [("GET", self._keys.job(job.name).key), ("GET", lease), ("PTTL", lease)]
         # A job whose moments are years apart must not be forgotten between them.
         touched = [*self._touches(jobs)] if touch else []
+        replies = await self._replies([*commands, *touched])
+        return [self._looked(job, *replies[3 * place : 3 * place + 3]) for place, job in enumerate(jobs)]
+
+    async def _replies(self, commands: Sequence[Command]) -> Sequence[Reply]:
+        """The reply to each command; an error in the place of one that failed."""
         try:
-            replies = await self._store.run([*commands, *touched])
+            return await self._store.run(commands)
         except CommandError as error:
             if error.replies is None:
                 raise
-            replies = error.replies
-        return [self._looked(job, *replies[3 * place : 3 * place + 3]) for place, job in enumerate(jobs)]
+            return error.replies
 
     def _touches(self, jobs: Sequence[Job]) -> Iterable[Command]:
         now_ms = self._now_ms()
@@ -304,23 +317,27 @@ class Schedule:
     async def _seen_to(self, job: Job, looked: _Looked) -> int:
         now_ms = self._now_ms()
         later_ms = now_ms + self._look_every_ms
-        since_ms = self._looked_ms.get(job.name, now_ms)
-        self._looked_ms[job.name] = now_ms
+        since_ms = self._looked_ms.setdefault(job.name, now_ms)
         if job.name in self._turns.values():
             return later_ms
         state = looked.state
         if looked.lease is not None:
-            if looked.lease.by != self.by or state is None:
+            # What was read may be older than what happened here since: only a claim whose answer was lost is taken up.
+            if state is None or looked.lease.by != self.by or self._unanswered.get(job.name) != state.fence:
                 forgotten = looked.lease_left_ms == _NO_DEADLINE
                 return later_ms if forgotten else now_ms + max(0, looked.lease_left_ms)
-            # It was taken here, and the answer to that was lost on the way.
+            del self._unanswered[job.name]
             self._start(job, self._carried_out(job, self._claim(job, state, now_ms + looked.lease_left_ms)))
             return later_ms
-        if state is None or state.begun is not None or not plan.is_of(job, state):
-            await self._mended(job, looked, since_ms)
+        if not plan.is_sound(state, job, now_ms):
+            if await self._mended(job, looked, since_ms):
+                self._looked_ms[job.name] = now_ms
             return now_ms
+        self._looked_ms[job.name] = now_ms
         due = plan.turn(job, state, now_ms)
         if isinstance(due, JobState):
+            if job.missed == "each":
+                _log.warning("%s: only the last %d missed moments are run", job.name, plan.MOST_CAUGHT_UP_WITH)
             await self._rewritten(job, looked, due)
             return now_ms
         if due is None:
@@ -328,22 +345,25 @@ class Schedule:
         self._start(job, self._turn(job, looked, due))
         return later_ms
 
-    async def _mended(self, job: Job, looked: _Looked, since_ms: int) -> None:
-        """Give a job a state to plan with: a first one, one without a run that was lost, one of its new cron text.
+    async def _mended(self, job: Job, looked: _Looked, since_ms: int) -> bool:
+        """Give a job a sound state: a first one, one without a run that was lost, one of its new cron text, a new plan.
 
-        `since_ms` is when this schedule last looked. While two programs with different texts run side by side, each
-        finds the text of the other there, and must not lose a moment of its own that came in between.
+        False: somebody else was faster. `since_ms` is when this schedule last planned with it. While two programs with
+        different texts run side by side, each finds the text of the other there, and must not lose a moment of its own
+        that came in between.
         """
         state, now_ms = looked.state, self._now_ms()
         if state is None:
-            await self._rewritten(job, looked, plan.first_state(job, now_ms))
-        elif state.begun is not None:
+            return await self._rewritten(job, looked, plan.first_state(job, now_ms))
+        if state.begun is not None:
             entry = plan.lost_entry(state.begun, now_ms)
             _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
             ended = plan.ended_state(job, state, "lost", now_ms)
-            await self._rewritten(job, looked, ended, *self._keys.history(job.name).append(entry).in_batch())
-        else:
-            await self._rewritten(job, looked, plan.changed_state(job, state, since_ms))
+            return await self._rewritten(job, looked, ended, *self._keys.history(job.name).append(entry).in_batch())
+        if not plan.is_of(job, state):
+            return await self._rewritten(job, looked, plan.changed_state(job, state, since_ms))
+        _log.warning("%s is planned anew: it waits longer than its cron text says; is a clock wrong?", job.name)
+        return await self._rewritten(job, looked, plan.planned_anew(job, state, now_ms))
 
     async def _rewritten(self, job: Job, looked: _Looked, state: JobState, *more: Step) -> bool:
         """Write the state of a job that nobody runs, unless somebody else was faster."""
@@ -377,6 +397,7 @@ class Schedule:
             if turn.by_hand:
                 raise
             # The next look says whether it took effect after all.
+            self._unanswered[job.name] = claim.state.fence
             _log.warning("%s cannot begin: %s", job.name, error)
             return None
         except asyncio.CancelledError:
@@ -398,7 +419,7 @@ class Schedule:
         begun = claim.state.begun
         if begun is None:  # pragma: no cover - a lease is taken and a run begun in one step
             return None
-        run = Run(job.name, begun.due_ms, begun.number, now_ms=self._now_ms)
+        run = Run(job.name, begun.due_ms, begun.number, fence=claim.state.fence, now_ms=self._now_ms)
         work = asyncio.create_task(_worked(job, run), name=f"keystead job {job.name}, run {run.number}")
         keeping = asyncio.create_task(self._kept(job, claim))
         stopping = False
@@ -460,15 +481,12 @@ class Schedule:
         begun, now_ms = claim.state.begun, self._now_ms()
         if begun is None:  # pragma: no cover - as above
             raise AssertionError("only a run that has begun ends")
-        entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
-        state = plan.ended_state(job, claim.state, ending.outcome, now_ms, run.again_ms)
-        lease = self._keys.lease(job.name).key
-        steps: list[Step] = [
-            holds(lease, claim.raw),
-            *self._keys.job(job.name).set(state).in_batch(),
-            *self._keys.history(job.name).append(entry).in_batch(),
-            ("DEL", lease),
-        ]
+        try:
+            entry, steps = self._last_steps(job, claim, begun, ending, run.again_ms)
+        except Exception as error:
+            # Whatever a job does to its Run: a run that nobody can record would be made again and again.
+            _log.exception("%s: how run %d went cannot be written", job.name, run.number)
+            entry, steps = self._last_steps(job, claim, begun, _failed(error), None)
         pause_ms, tried = _FIRST_TRY_MS, False
         while True:
             try:
@@ -489,6 +507,20 @@ class Schedule:
             return plan.lost_entry(begun, now_ms)
         return entry
 
+    def _last_steps(
+        self, job: Job, claim: _Claim, begun: Begun, ending: _Ending, again_ms: int | None
+    ) -> tuple[RunEntry, Sequence[Step]]:
+        """The entry of a run, and the atomic step that ends it."""
+        now_ms, lease = self._now_ms(), self._keys.lease(job.name).key
+        entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
+        state = plan.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
+        return entry, [
+            holds(lease, claim.raw),
+            *self._keys.job(job.name).set(state).in_batch(),
+            *self._keys.history(job.name).append(entry).in_batch(),
+            ("DEL", lease),
+        ]
+
     # --- stopping ------------------------------------------------------------------------------------------
 
     async def _end_turns(self) -> None:
@@ -498,7 +530,7 @@ class Schedule:
         for task in self._turns:
             task.cancel()
         if self._turns:
-            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns}))
+            await self._first_of(self._stop_within_ms / 2000, asyncio.wait({*self._turns}))
         for name in self._turns.values():
             # Its lease must end by itself: it would be run twice at once.
             _log.error("%s goes on although it was cancelled; another process runs it when its lease is over", name)
@@ -525,11 +557,16 @@ async def _worked(job: Job, run: Run) -> _Ending:
     """How the job went. Whatever it raises is a failure, except that it was cancelled."""
     try:
         return _Ending("done", checked_result(job.name, await job.run(run)))
-    except Exception as error:
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a sys.exit, too, which would end the process and be run again in the next one
         _log.exception("%s: run %d failed", job.name, run.number)
-        # The text of a foreign error may hold anything, a secret, too. The log has all of it.
-        said = shortened(str(error)) if isinstance(error, KeysteadError) else type(error).__name__
-        return _Ending("failed", error=said)
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> _Ending:
+    # The text of a foreign error may hold anything, a secret, too. The log has all of it.
+    return _Ending("failed", error=shortened(str(error) if isinstance(error, KeysteadError) else type(error).__name__))
 
 
 def _ending(work: asyncio.Task[_Ending], cut_off: bool) -> _Ending:
@@ -537,6 +574,16 @@ def _ending(work: asyncio.Task[_Ending], cut_off: bool) -> _Ending:
         return _Ending("stopped")
     # Nobody here cancelled it, so the job did that to itself.
     return _Ending("failed", error="CancelledError") if work.cancelled() else work.result()
+
+
+def _last_entry(asked: Operation[list[LogEntry[RunEntry]]], reply: Reply) -> RunEntry | Exception | None:
+    if isinstance(reply, Exception):
+        return reply
+    try:
+        entries = asked.finish([reply])
+    except KeysteadError as error:
+        return error
+    return entries[0].item if entries else None
 
 
 def _since_ms(looked: _Looked) -> int | None:

@@ -14,6 +14,7 @@ from keystead.stores.backup.errors import (
     KeysThere,
     KeyTooLarge,
     NoBackup,
+    RestoreLost,
 )
 from keystead.stores.backup.file import BackupFile, Counts, Header, part_of
 from keystead.stores.backup.restoring import Checked, IfThere, Restored, RestoreProgress, check, restore
@@ -32,6 +33,7 @@ __all__ = [
     "KeyTooLarge",
     "KeysThere",
     "NoBackup",
+    "RestoreLost",
     "RestoreProgress",
     "Restored",
     "SaveProgress",

@@ -16,7 +16,7 @@ class NoBackup(BackupError):
 
 
 class BackupDamaged(BackupError):
-    """The file was cut short or altered. Nothing of it was restored."""
+    """The file was cut short or altered; or it was replaced by another while it was restored, which is said then."""
 
     code = "backup-damaged"
 
@@ -44,3 +44,12 @@ class KeysThere(BackupError):
     def __init__(self, sentence: str, count: int) -> None:
         super().__init__(sentence)
         self.count = count
+
+
+class RestoreLost(BackupError):
+    """A store forgot how far a restore was: it was restarted without what it was given, or two restores met.
+
+    What it still holds of the backup stays, and `resume` goes on from what it remembers.
+    """
+
+    code = "restore-lost"

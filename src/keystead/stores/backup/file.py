@@ -81,13 +81,14 @@ class PartFile:
 
     @classmethod
     def new(cls, path: Path, header: Header, *, overwrite: bool) -> Self:
-        """Begin a backup. Nobody else may read it: it holds all that the store does."""
+        """Begin a backup. Nobody else may read it: it holds all that the store does.
+
+        What an interrupted backup left is emptied, and never unlinked: the lock is on the file, not on its name, so
+        one who still writes would go on in a file without a name, and give its own name to ours.
+        """
         part = part_of(path)
-        if overwrite:
-            with suppress(FileNotFoundError):
-                part.unlink()
         try:
-            stream = _opened(part, os.O_CREAT | os.O_EXCL)
+            stream = _opened(part, os.O_CREAT | (0 if overwrite else os.O_EXCL))
         except FileExistsError:
             raise BackupInTheWay(
                 f"{part} is there: a backup was begun. Add --resume to go on with it, or --overwrite to start anew"
@@ -95,6 +96,7 @@ class PartFile:
         made = cls(path, stream)
         text = json.dumps({"format": FORMAT, **asdict(header)}, ensure_ascii=False).encode()
         try:
+            stream.truncate(0)
             stream.write(MAGIC)
             made._write(_HEADER, text)
             stream.flush()
@@ -198,8 +200,9 @@ class PartFile:
             self._stream.flush()
             os.fsync(self._stream.fileno())
             size = self._stream.tell()
-            if not overwrite:
-                refuse_existing(self.path)
+            refuse_existing(self.path, overwrite=overwrite)
+            if not _is_named(self._stream, part_of(self.path)):
+                raise BackupError(f"{part_of(self.path)} was removed or replaced while it was written; begin anew")
             part_of(self.path).replace(self.path)
             _sync_folder(self.path.parent)
         except OSError as error:
@@ -219,8 +222,11 @@ def part_of(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
-def refuse_existing(path: Path) -> None:
-    if path.exists():
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Raises BackupInTheWay where something of this name is there that may not go."""
+    if path.is_dir():
+        raise BackupInTheWay(f"{path} is a folder; name a file in it")
+    if path.exists() and not overwrite:
         raise BackupInTheWay(f"{path} is there already; add --overwrite to write over it, or name another file")
 
 
@@ -238,20 +244,37 @@ def _opened(part: Path, how: int = 0) -> BinaryIO:
     except OSError as error:
         raise BackupError(f"cannot write {part}: {error.strerror or error}") from None
     try:
-        _lock(stream)
-    except OSError:
+        _claim(stream, part)
+    except BaseException:
         stream.close()
-        raise BackupInTheWay(f"another process is writing {part}; wait for it, or name another file") from None
+        raise
     return stream
 
 
-def _lock(stream: BinaryIO) -> None:
-    """For as long as it is open. Raises OSError where another process has it."""
+def _claim(stream: BinaryIO, part: Path) -> None:
+    """Lock it for as long as it is open. Raises BackupInTheWay where it is another's."""
     try:
         import fcntl
     except ImportError:  # Windows, where two who write one backup at once are not kept apart
         return
-    fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise BackupInTheWay(f"another process is writing {part}; wait for it, or name another file") from None
+    if not _is_named(stream, part):  # who had the lock has finished, and what we hold is its backup
+        raise BackupInTheWay(f"another process has just finished {part}; look at what it made, then begin again")
+    found = os.fstat(stream.fileno())
+    if found.st_uid != os.geteuid() or found.st_nlink != 1:  # whoever laid it there could read all that is written
+        raise BackupInTheWay(f"{part} is not a file of yours alone; remove it, or name another file")
+    os.fchmod(stream.fileno(), 0o600)
+
+
+def _is_named(stream: BinaryIO, part: Path) -> bool:
+    """Whether this name still stands for the file that is open."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), part.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:
@@ -280,6 +303,8 @@ class BackupFile:
             begun = f"; {part_of(path)} was begun and not finished" if part_of(path).exists() else ""
             raise NoBackup(f"cannot read {path}: {error.strerror or error}{begun}") from None
         try:
+            if not self._stream.seekable():
+                raise NoBackup(f"{path} can be read once only, and a backup is read twice; save it as a file first")
             self.header = _Blocks(self._stream, path).header()
         except BaseException:
             self._stream.close()
@@ -292,8 +317,10 @@ class BackupFile:
         self._stream.close()
 
     @property
-    def size(self) -> int:
-        return os.fstat(self._stream.fileno()).st_size
+    def stamp(self) -> tuple[int, int]:
+        """Its size and when it was written: with another stamp it is another backup under the same name."""
+        found = os.fstat(self._stream.fileno())
+        return found.st_size, found.st_mtime_ns
 
     def blocks(self) -> Iterator[list[Record]]:
         """The records, block by block. Raises BackupDamaged at the first that is not as it was written.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple, cast
 
-from keystead.errors import Contended, DoesNotFit, StoreError, WrongKind, shown
-from keystead.stores.backup.records import Record, parts_of
+from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
+from keystead.stores.backup.records import LeftOut, Record, parts_of
 from keystead.stores.base import Step, Store
 from keystead.stores.commands import TABLE, Call, Command, Reply
 
+PAGE: Final = 256  # keys that are asked for at once
+_PAGE_BYTES: Final = 2 << 20
 _KEYS_AT_ONCE: Final = 64  # of one atomic step: Redis serves nobody else meanwhile
 _BYTES_AT_ONCE: Final = 256 << 10
 _ENTRIES_AT_ONCE: Final = 500
@@ -26,12 +29,30 @@ _WHOLE: Final[dict[str, tuple[str | int, ...]]] = {
     "list": ("LRANGE", 0, -1),
     "stream": ("XRANGE", "-", "+"),
 }
+_PIECES: Final = {"zset": ("ZRANGE", "WITHSCORES"), "list": ("LRANGE",), "stream": ("XRANGE",)}
+_KINDS: Final = {kind.encode(): kind for kind in ("string", *_SIZES)}
+_LONG_STEP: Final = 100_000  # parts of a key; more of them in one step may take longer than the store is waited for
 _GONE: Final = -2
 _NEVER: Final = -1
 
 
+class _End(NamedTuple):
+    """When a key expires, and its size, or the id of its last entry."""
+
+    at_ms: int
+    last: int | bytes
+
+
+class _Changed(Exception):
+    """A key is not as it was when its first piece was read."""
+
+
 class Reading:
-    """Reads keys of one store. Several pages may be read at once."""
+    """Reads keys of one store. Several pages may be read at once.
+
+    How many bytes a key holds cannot be asked for, so it goes by those that were read last: `page` says how many keys
+    to ask for next, and `left_out` gets a sentence about each key of a kind that has no commands here.
+    """
 
     def __init__(self, store: Store) -> None:
         """Raises DoesNotFit where the store has no step in which a value and its deadline can be read."""
@@ -41,10 +62,17 @@ class Reading:
             )
         self._store = store
         self._keys_at_once = _KEYS_AT_ONCE if store.guarantees.atomic == "any keys" else 1
-        self._strings_at_once = min(self._keys_at_once, 16)
+        self._strings_at_once = 1
+        self._key_bytes = _PAGE_BYTES // 4  # what a key is expected to take; at first more than most do
+        self.left_out = LeftOut()
+
+    @property
+    def page(self) -> int:
+        """How many keys take little memory, as far as can be told."""
+        return max(1, min(PAGE, _PAGE_BYTES // max(1, self._key_bytes)))
 
     async def records(self, keys: Sequence[bytes]) -> list[Record]:
-        """These keys, in no order; those that are gone are left out.
+        """These keys, in no order; those that are gone, or of a kind that has no commands here, are not among them.
 
         Raises Contended where a key became another kind each time that it was read.
         """
@@ -52,19 +80,29 @@ class Reading:
         for _ in range(_FLIPS):
             keys = await self._read(keys, found)
             if not keys:
+                self._learn(found)
                 return found
         raise Contended(f"{shown(keys[0])} became another kind of key each of the {_FLIPS} times that it was read")
+
+    def _learn(self, found: list[Record]) -> None:
+        """Large values are expected at once, and small ones again after some pages."""
+        if found:
+            each = sum(record.size_bytes for record in found) // len(found)
+            self._key_bytes = max(each, self._key_bytes // 2)
 
     async def _read(self, keys: Sequence[bytes], found: list[Record]) -> list[bytes]:
         """Read what is there; returns the keys that became another kind meanwhile."""
         kinds = await self._store.run([_call("TYPE", key) for key in keys])
         strings: list[bytes] = []
         others: list[tuple[bytes, str]] = []
-        for key, kind in zip(keys, kinds, strict=True):
-            if kind == b"string":
+        for key, named in zip(keys, kinds, strict=True):
+            kind = _KINDS.get(named)
+            if kind == "string":
                 strings.append(key)
-            elif kind != b"none":
-                others.append((key, kind.decode()))
+            elif kind is not None:
+                others.append((key, kind))
+            elif named != b"none":
+                self.left_out.add(f"{shown(key)} is of the kind {shown(named)}, which has no commands here")
         changed: list[bytes] = []
         await asyncio.gather(self._strings(strings, found, changed), self._collections(others, found, changed))
         return changed
@@ -91,12 +129,12 @@ class Reading:
         sizes = await _replies(self._store, [(_SIZES[kind], key) for key, kind in keys])
         groups: list[list[tuple[bytes, str]]] = []
         room = 0
-        large: list[tuple[bytes, str]] = []
+        large: list[tuple[bytes, str, int]] = []
         for one, size in zip(keys, sizes, strict=True):
             if isinstance(size, WrongKind):
                 changed.append(one[0])
             elif size > _ENTRIES_AT_ONCE:
-                large.append(one)
+                large.append((*one, size))
             else:
                 if not groups or size + 1 > room or len(groups[-1]) >= self._keys_at_once:
                     groups.append([])
@@ -104,9 +142,9 @@ class Reading:
                 groups[-1].append(one)
                 room -= size + 1
         await self._groups(groups, found, changed)
-        for key, kind in large:  # one after the other: each may take much memory
+        for key, kind, size in large:  # one after the other: each may take much memory
             try:
-                record = await self._large(key, kind)
+                record = await self._large(key, kind, size)
             except WrongKind:
                 changed.append(key)
                 continue
@@ -138,65 +176,92 @@ class Reading:
 
     # --- large collections ---------------------------------------------------------------------------------
 
-    async def _large(self, key: bytes, kind: str) -> Record | None:
+    async def _large(self, key: bytes, kind: str, size: int) -> Record | None:
         """In pieces where the kind has an order to go by. None: it is gone. Raises WrongKind.
 
-        A list or a sorted set that changes while it is read is read again; one that never keeps still is read in one
-        step, as a hash and a set always are.
+        What is read in pieces is looked at twice, and taken where nothing changed between the two looks; what never
+        keeps still is read in one step, as a hash and a set always are.
         """
-        if kind in ("zset", "list"):
+        if kind in _PIECES and size > PIECE:
             for _ in range(_TRIES):
-                record = await self._by_index(key, kind)
+                record = await self._in_pieces(key, kind)
                 if record is not None:
                     return record
-        elif kind == "stream":
-            return await self._by_id(key)
         found: list[Record] = []
         changed: list[bytes] = []
-        await self._group([(key, kind)], found, changed)
+        with taking_long(key, size):
+            await self._group([(key, kind)], found, changed)
         if changed:
             raise WrongKind("it is of another kind by now")
         return found[0] if found else None
 
-    async def _by_index(self, key: bytes, kind: str) -> Record | None:
-        """None: it changed meanwhile."""
-        name, words = ("ZRANGE", ("WITHSCORES",)) if kind == "zset" else ("LRANGE", ())
-        entries: list[Reply] = []
-        first: tuple[int, int] | None = None
-        while first is None or len(entries) < first[1]:
-            # Each piece begins with the last entry of the one before: where it is another one, entries have moved.
-            begins = max(0, len(entries) - 1)
-            replies = await self._step(
-                ("PEXPIRETIME", key), (_SIZES[kind], key), (name, key, begins, begins + PIECE - 1, *words)
-            )
-            at_ms, size, piece = replies
-            if at_ms == _GONE or (first is not None and first != (at_ms, size)) or not piece:
-                return None
-            if first is not None and piece[0] != entries[-1]:
-                return None
-            entries += piece if first is None else piece[1:]
-            first = (at_ms, size)
-        if kind == "zset" and len({member for member, _ in entries}) != first[1]:
-            return None
-        return Record(key, kind, None if first[0] == _NEVER else first[0], parts_of(kind, entries))
-
-    async def _by_id(self, key: bytes) -> Record | None:
-        """The entries of a stream up to the last of this moment. None: it is gone."""
-        [newest] = await self._step(("XREVRANGE", key, "+", "-", "COUNT", 1))
-        until = newest[0][0] if newest else "0-0"
+    async def _in_pieces(self, key: bytes, kind: str) -> Record | None:
+        """None: it changed meanwhile. Raises WrongKind."""
         parts: list[bytes] = []
+        first: list[int] = []
+        try:
+            end = await self._end(key, kind)
+            async for piece in self._pieces(key, kind, end):
+                parts += piece
+                first.append(hash(tuple(piece)))
+            second = [hash(tuple(piece)) async for piece in self._pieces(key, kind, end)]
+        except _Changed:
+            return None
+        if first != second or (kind == "zset" and len(set(parts[1::2])) * 2 != len(parts)):
+            return None
+        return Record(key, kind, None if end.at_ms == _NEVER else end.at_ms, parts)
+
+    async def _end(self, key: bytes, kind: str) -> _End:
+        """Where the pieces of this key end, at this moment. Raises _Changed where it is gone."""
+        last = ("XREVRANGE", key, "+", "-", "COUNT", 1) if kind == "stream" else (_SIZES[kind], key)
+        at_ms, found = await self._step(("PEXPIRETIME", key), last)
+        if at_ms == _GONE or not found:
+            raise _Changed
+        return _End(at_ms, found[0][0] if kind == "stream" else found)
+
+    async def _pieces(self, key: bytes, kind: str, end: _End) -> AsyncIterator[list[bytes]]:
+        """The parts of this key, piece by piece. Raises _Changed where its deadline or its size is another one.
+
+        A stream may go on after its end: what is added there does not change what stands before.
+        """
+        done = 0
         begins: str | bytes = "-"
         while True:
-            at_ms, piece = await self._step(("PEXPIRETIME", key), ("XRANGE", key, begins, until, "COUNT", PIECE))
-            if at_ms == _GONE:
-                return None
-            parts += parts_of("stream", piece)
+            if kind == "stream":
+                at_ms, piece = await self._step(("PEXPIRETIME", key), ("XRANGE", key, begins, end.last, "COUNT", PIECE))
+            else:
+                name, *words = _PIECES[kind]
+                at_ms, size, piece = await self._step(
+                    ("PEXPIRETIME", key), (_SIZES[kind], key), (name, key, done, done + PIECE - 1, *words)
+                )
+                if size != end.last:
+                    raise _Changed
+            if at_ms != end.at_ms:
+                raise _Changed
+            done += len(piece)
+            yield parts_of(kind, piece)
             if len(piece) < PIECE:
-                return Record(key, "stream", None if at_ms == _NEVER else at_ms, parts)
-            begins = b"(" + piece[-1][0]
+                return
+            if kind == "stream":
+                begins = b"(" + piece[-1][0]
 
     async def _step(self, *commands: Command) -> list[Reply]:
         return (await self._store.atomically(commands)).replies
+
+
+@contextmanager
+def taking_long(key: bytes, parts: int) -> Iterator[None]:
+    """Around a step of so many parts: where the store was not waited for long enough, say for which key."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        if parts < _LONG_STEP:
+            raise
+        raise StoreUnavailable(
+            f"{error}, while {shown(key)} with its {parts:,} parts went over in one step; if it is always this key, "
+            "write ?timeout=10m at the end of the store's URL",
+            outcome=error.outcome,
+        ) from None
 
 
 def _call(name: str, key: bytes) -> Command:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import CommandError, shown
 from keystead.stores.backup.errors import BackupDamaged, KeyTooLarge
 from keystead.stores.base import ATOMIC_ARGUMENTS
-from keystead.stores.commands import Command, Reply, entry_id, score
+from keystead.stores.commands import LATEST_MS, Command, Reply, entry_id, score
 
 KINDS: Final = ("string", "hash", "set", "zset", "list", "stream")  # their places are their numbers in the file
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
@@ -21,10 +22,12 @@ LARGEST_BYTES: Final = 1 << 30
 _PART_BYTES: Final = 64  # what a part costs in memory beside its bytes
 
 ARGUMENTS: Final = ATOMIC_ARGUMENTS - 1_000  # of one command that writes; even, for pairs
+_WIDEST: Final = ATOMIC_ARGUMENTS - 10  # fields and values of one entry, beside the key and the id
 
 _HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
 _STRING: Final = struct.Struct("<BqIII")  # the same of a string, with the lengths of key and value
 _LENGTH: Final = 4
+_EXAMPLES: Final = 10
 _FOREVER: Final = -1
 
 
@@ -53,6 +56,34 @@ class Record(NamedTuple):
                 return {member: float(text) for text, member in zip(parts[::2], parts[1::2], strict=True)}
             case _:
                 return list(parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return sum(map(len, self.parts)) + _PART_BYTES * (len(self.parts) + 1)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Keys that a backup does not hold: how many, and a sentence about each of the first."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, sentence: str) -> None:
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(sentence)
+
+
+def unwritable(record: Record) -> str:
+    """Why no store of ours can be given this key, or nothing. A server may hold what other programs wrote."""
+    _, kind, at_ms, parts = record
+    if at_ms is not None and not 0 < at_ms <= LATEST_MS:
+        return "has a deadline before 1970 or after the year 9999"
+    if kind == "stream" and (widest := max((len(fields) for _, fields in entries_of(parts)), default=0)) > _WIDEST:
+        return f"has an entry of {widest // 2:,} fields; at most {_WIDEST // 2:,} can be written in one step"
+    return ""
 
 
 # --- between replies and records ---------------------------------------------------------------------------

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 from keystead.errors import DoesNotFit, shown
-from keystead.stores.backup.errors import BackupDamaged, KeysThere
+from keystead.stores.backup.errors import BackupDamaged, BackupError, KeysThere, RestoreLost
 from keystead.stores.backup.file import BackupFile, Counts
-from keystead.stores.backup.reading import Reading
-from keystead.stores.backup.records import Record, commands_of, deadline_of, entries_of
-from keystead.stores.base import ATOMIC_ARGUMENTS, Step, Store, absent
-from keystead.stores.commands import LATEST_MS, Command
+from keystead.stores.backup.reading import PIECE, Reading, taking_long
+from keystead.stores.backup.records import Record, commands_of, deadline_of, unwritable
+from keystead.stores.base import Outcome, Step, Store, absent, holds
+from keystead.stores.commands import Command
 
 _AT_ONCE: Final = 256  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
@@ -44,7 +44,8 @@ class RestoreProgress(NamedTuple):
 class Restored:
     """What was done, by all runs. `expired` keys were not restored, because their deadline was over.
 
-    `skipped` ones were there already. `resumed_at` says how many keys an interrupted run had dealt with.
+    `skipped` ones were there already. `resumed_at` says how many keys an interrupted run had dealt with. `missing` keys
+    should be in the store and were not there in the end: a program deleted them meanwhile, or the store forgot them.
     """
 
     keys: int
@@ -52,6 +53,7 @@ class Restored:
     expired: int
     skipped: int
     resumed_at: int
+    missing: int
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,6 +65,7 @@ class Checked:
 
     counts: Counts = field(default_factory=Counts)
     digest: str = ""
+    stamp: tuple[int, int] = (0, 0)
     expired: int = 0
     there: int = 0
 
@@ -77,7 +80,7 @@ async def check(
 
     Raises BackupDamaged where the file is not as it was written, and DoesNotFit where it holds what the store cannot.
     """
-    checked = Checked()
+    checked = Checked(stamp=file.stamp)
     now_ms = await clock_ms(store)
     for records in _undamaged(file):
         live: list[bytes] = []
@@ -88,14 +91,21 @@ async def check(
                 checked.expired += 1
             else:
                 live.append(record.key)
-        for at in range(0, len(live), _AT_ONCE):
-            [there] = await store.run([("EXISTS", *live[at : at + _AT_ONCE])])
-            checked.there += there
+        checked.there += await _count(store, live)
         if on_progress is not None:
             on_progress(RestoreProgress("checking", checked.counts.keys, None))
         await asyncio.sleep(0)
     checked.digest = file.digest
     return checked
+
+
+async def _count(store: Store, keys: list[bytes]) -> int:
+    """How many of these are in the store."""
+    there = 0
+    for at in range(0, len(keys), _AT_ONCE):
+        [some] = await store.run([("EXISTS", *keys[at : at + _AT_ONCE])])
+        there += some
+    return there
 
 
 def _undamaged(file: BackupFile) -> Iterator[list[Record]]:
@@ -120,25 +130,47 @@ async def restore(
     restore as a whole is not one step. `if_there` is `refuse` where it is not given, or what an interrupted restore
     was given. Where this ends early, `resume` goes on, and the store ends up as if it had not been interrupted: which
     blocks are done stands in the store, under `keystead:restore:`, until all are. Keys that were changed or deleted
-    in these since are left so.
+    in these since are left so. (On a cluster, where one node may forget what it was given and another one not, what is
+    gone from these is written again.) In the end all keys are counted in the store: see `Restored.missing`.
 
     Raises BackupDamaged, DoesNotFit and KeysThere before anything is written. KeysThere is raised later, too, where a
-    key came to be after the check; what was restored until then stays, and `resume` goes on.
+    key came to be after the check; what was restored until then stays, and `resume` goes on. Raises RestoreLost where
+    the store forgot how far this was, and BackupDamaged where the file was replaced since it was checked.
     """
     checked = checked or await check(store, file, on_progress=on_progress)
-    journal = Journal(store, checked.digest)
+    if file.stamp != checked.stamp:
+        raise _replaced(file, "Nothing was restored")
+    journal = Journal(store, checked)
     begun = await journal.read()
-    goes_on = begun if resume else None
-    done = goes_on or _Done()
-    done.if_there = if_there or done.if_there
-    if done.if_there is IfThere.REFUSE and checked.there and goes_on is None:
+    before = begun if resume and begun is not None else _Done()
+    before.if_there = if_there or before.if_there
+    goes_on = resume and begun is not None
+    if before.if_there is IfThere.REFUSE and checked.there and not goes_on:
         raise KeysThere(_there(checked, begun is not None), checked.there)
-    resumed_at = done.keys
-    await journal.write(done)
-    work = _Restore(store, done.if_there, resumed=goes_on is not None)
-    await work.run(file, done, journal, checked.counts.keys, on_progress)
+    await journal.write(before)
+    done = await _Restore(store, before, resumed=goes_on).run(file, journal, checked.counts.keys, on_progress)
+    if file.digest != checked.digest:
+        raise _replaced(file, "What was restored is a mixture; restore the right backup with --if-there replace")
+    missing = await _missing(store, file)
     await journal.end()
-    return Restored(checked.counts.keys, done.restored, done.expired, done.skipped, resumed_at)
+    return Restored(checked.counts.keys, done.restored, done.expired, done.skipped, before.keys, missing)
+
+
+def _replaced(file: BackupFile, then: str) -> BackupDamaged:
+    return BackupDamaged(f"{file.path} was replaced since it was checked. {then}")
+
+
+async def _missing(store: Store, file: BackupFile) -> int:
+    """How many keys of the file should be in the store, and are not."""
+    missing = 0
+    for records in file.blocks():
+        keys = [record.key for record in records]
+        gone = len(keys) - await _count(store, keys)
+        if gone:
+            now_ms = await clock_ms(store)  # after the look, so that what has expired by then counts as that
+            live = [record.key for record in records if not is_over(record, now_ms)]
+            missing += len(live) - await _count(store, live)
+    return missing
 
 
 def _there(checked: Checked, begun: bool) -> str:
@@ -172,17 +204,12 @@ def refuse_unfit(record: Record, store: Store) -> None:
         why = f"holds {longest:,} bytes; a value of {store.url} has at most {promised.value_max_bytes:,}"
     elif at_ms is not None and promised.shortest_lifetime_ms > 1 and at_ms % promised.shortest_lifetime_ms:
         why = f"ends at a millisecond that {store.url} would round"
-    elif at_ms is not None and not 0 < at_ms <= LATEST_MS:
-        why = "has a deadline before 1970 or after the year 9999"
     elif promised.atomic == "nothing":
         why = f"needs a value and a deadline in one step, which {store.url} does not have"
-    elif kind == "stream" and (widest := max((len(fields) for _, fields in entries_of(parts)), default=0)) > _WIDEST:
-        why = f"has an entry of {widest // 2:,} fields; at most {_WIDEST // 2:,} can be written in one step"
+    else:
+        why = unwritable(record)
     if why:
         raise DoesNotFit(f"{shown(key)} {why}. Nothing was written")
-
-
-_WIDEST: Final = ATOMIC_ARGUMENTS - 10  # fields and values of one entry, beside the key and the id
 
 
 async def clock_ms(store: Store) -> int:
@@ -204,6 +231,15 @@ class _Done:
     skipped: int = 0
     if_there: IfThere = IfThere.REFUSE
 
+    def is_possible(self, counts: Counts) -> bool:
+        """Whether a restore of a backup that counts so many keys can have got here."""
+        numbers = (self.blocks, self.keys, self.restored, self.expired, self.skipped)
+        return (
+            all(type(number) is int and number >= 0 for number in numbers)
+            and self.blocks <= self.keys <= counts.keys
+            and self.restored + self.expired + self.skipped == self.keys
+        )
+
     def add(self, other: _Done) -> None:
         self.blocks += other.blocks
         self.keys += other.keys
@@ -213,51 +249,79 @@ class _Done:
 
 
 class Journal:
-    """Kept in the store itself: what it has forgotten in a crash, it has forgotten of this, too.
+    """Kept in the store itself: what a server has forgotten in a crash, it has forgotten of this, too.
 
-    It is written after what it tells of, so it never tells too much.
+    It is written after what it tells of, so it never tells too much; and only over what was written last, so that a
+    store that was restarted without it is noticed, and a second restore of the same backup, too. On a cluster it tells
+    nothing of the other nodes.
     """
 
-    def __init__(self, store: Store, digest: str) -> None:
+    def __init__(self, store: Store, checked: Checked) -> None:
         self._store = store
-        self._key = f"{_JOURNAL}{digest[:32]}"
+        self._counts = checked.counts
+        self._key = f"{_JOURNAL}{checked.digest[:32]}"
+        self._last: bytes | None = None
+        self._mode = IfThere.REFUSE
 
     async def read(self) -> _Done | None:
-        [text] = await self._store.run([("GET", self._key)])
-        if text is None:
+        [self._last] = await self._store.run([("GET", self._key)])
+        if self._last is None:
             return None
         try:
-            said = json.loads(text)
-            return _Done(**{**said, "if_there": IfThere(said["if_there"])})
+            said = json.loads(self._last)
+            done = _Done(**{**said, "if_there": IfThere(said["if_there"])})
         except (ValueError, TypeError, KeyError):
             return None  # not one of ours: as if nothing had been begun
+        return done if done.is_possible(self._counts) else None
 
     async def write(self, done: _Done) -> None:
-        await self._store.run([("SET", self._key, json.dumps(asdict(done)), "PX", _KEPT_MS)])
+        """Raises RestoreLost."""
+        self._mode = done.if_there
+        text = json.dumps(asdict(done)).encode()
+        await self._change(("SET", self._key, text, "PX", _KEPT_MS))
+        self._last = text
 
     async def end(self) -> None:
-        await self._store.run([("DEL", self._key)])
+        """Raises RestoreLost."""
+        await self._change(("DEL", self._key))
+
+    async def _change(self, command: Command) -> None:
+        if not await self._store.atomically([holds(self._key, self._last), command]):
+            how = IfThere.SKIP if self._mode is IfThere.REFUSE else self._mode
+            raise RestoreLost(
+                f"{self._store.url} does not hold what was written last under {self._key}: it was restarted and forgot "
+                "what was restored, or another restore of this backup runs. Go on with one of them: "
+                f"--resume --if-there {how}"
+            )
 
 
 # --- writing -----------------------------------------------------------------------------------------------
 
 
 class _Restore:
-    def __init__(self, store: Store, mode: IfThere, *, resumed: bool) -> None:
+    """Writes the blocks that are not done. `before` says what an interrupted restore had done.
+
+    On a cluster all blocks are looked at: what was there when those were done may be gone with one node. Keys that are
+    gone are written again, and those that are there are left as they are, whatever the mode.
+    """
+
+    def __init__(self, store: Store, before: _Done, *, resumed: bool) -> None:
         self._store = store
-        self._mode = mode
+        self._before = before
         self._resumed = resumed
+        self._looks_again = store.guarantees.atomic != "any keys"
         self._reading = Reading(store)
 
     async def run(
         self,
         file: BackupFile,
-        done: _Done,
         journal: Journal,
         total: int,
         on_progress: Callable[[RestoreProgress], None] | None,
-    ) -> None:
-        """Deal with the blocks that are not done, some batches at once; `done` grows with each block, in order."""
+    ) -> _Done:
+        """Deal with all blocks, some batches at once; what is done grows with each block, in order."""
+        before, blocks = self._before, file.blocks()
+        done = _Done(if_there=before.if_there) if self._looks_again else _passed_over(before, blocks)
         under_way: deque[tuple[asyncio.Task[_Done], bool]] = deque()
         block = _Done()
 
@@ -271,15 +335,17 @@ class _Restore:
                 block.blocks = 1
                 done.add(block)
                 block = _Done()
-                await journal.write(done)
+                if done.blocks > before.blocks:
+                    await journal.write(done)
                 if on_progress is not None:
                     on_progress(RestoreProgress("restoring", done.keys, total))
 
         try:
-            for records in islice(file.blocks(), done.blocks, None):
+            for place, records in enumerate(blocks, done.blocks):
+                mode = IfThere.SKIP if place < before.blocks else before.if_there
                 batches = list(_batches(records)) or [[]]
                 for number, batch in enumerate(batches, 1):
-                    under_way.append((asyncio.create_task(self._write(batch)), number == len(batches)))
+                    under_way.append((asyncio.create_task(self._write(batch, mode)), number == len(batches)))
                     while len(under_way) >= _BATCHES:
                         await oldest()
             while under_way:
@@ -288,50 +354,79 @@ class _Restore:
             for task, _ in under_way:
                 task.cancel()
             await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
+        return done
 
-    async def _write(self, records: list[Record]) -> _Done:
+    async def _write(self, records: list[Record], mode: IfThere) -> _Done:
         now_ms = await clock_ms(self._store)
         live = [record for record in records if not is_over(record, now_ms)]
-        strings = [record for record in live if record.kind == "string"]
-        others = [record for record in live if record.kind != "string"]
-        met = await asyncio.gather(self._write_strings(strings), self._write_others(others))
-        skipped = await self._met([*met[0], *met[1]])
+        due = await self._not_written(live) if self._resumed and mode is IfThere.REPLACE else live
+        strings = [record for record in due if record.kind == "string"]
+        others = [record for record in due if record.kind != "string"]
+        met = await asyncio.gather(self._write_strings(strings, mode), self._write_others(others, mode))
+        skipped = await self._met([*met[0], *met[1]], mode)
         return _Done(keys=len(records), expired=len(records) - len(live), restored=len(live) - skipped, skipped=skipped)
 
-    async def _write_strings(self, records: list[Record]) -> list[Record]:
+    async def _not_written(self, records: list[Record]) -> list[Record]:
+        """Without the large ones that are there: a step that was not waited for long enough did its work all the same,
+        and to do it again would end in the same way, at each resume.
+        """
+        large = [record for record in records if len(record.parts) > PIECE]
+        there = set(await self._as_saved(large))
+        return [record for record in records if record.key not in there]
+
+    async def _write_strings(self, records: list[Record], mode: IfThere) -> list[Record]:
         """Each in one command, which is a step of its own. Returns those whose keys are there and were left so."""
         if not records:
             return []
-        only_new = () if self._mode is IfThere.REPLACE else ("NX",)
+        only_new = () if mode is IfThere.REPLACE else ("NX",)
         commands: list[Command] = [
             ("SET", record.key, record.parts[0], *deadline_of(record), *only_new) for record in records
         ]
         replies = await self._store.run(commands)
         return [record for record, reply in zip(records, replies, strict=True) if reply is None]
 
-    async def _write_others(self, records: list[Record]) -> list[Record]:
-        outcomes = await asyncio.gather(*(self._store.atomically(self._steps(record)) for record in records))
+    async def _write_others(self, records: list[Record], mode: IfThere) -> list[Record]:
+        outcomes = await asyncio.gather(*(self._write_other(record, mode) for record in records))
         return [record for record, outcome in zip(records, outcomes, strict=True) if not outcome]
 
-    def _steps(self, record: Record) -> Sequence[Step]:
-        first: Step = ("DEL", record.key) if self._mode is IfThere.REPLACE else absent(record.key)
-        return [first, *commands_of(record)]
+    async def _write_other(self, record: Record, mode: IfThere) -> Outcome:
+        first: Step = ("DEL", record.key) if mode is IfThere.REPLACE else absent(record.key)
+        with taking_long(record.key, len(record.parts)):
+            return await self._store.atomically([first, *commands_of(record)])
 
-    async def _met(self, records: list[Record]) -> int:
+    async def _met(self, records: list[Record], mode: IfThere) -> int:
         """How many of these, whose keys are there, are not our own work. Raises KeysThere where that is refused.
 
         After an interruption the last batches may have been written: what is as in the backup is taken to be that.
         """
         if records and self._resumed:
-            held = {one.key: one for one in await self._reading.records([record.key for record in records])}
-            records = [record for record in records if not _same(record, held.get(record.key))]
-        if records and self._mode is IfThere.REFUSE:
+            ours = set(await self._as_saved(records))
+            records = [record for record in records if record.key not in ours]
+        if records and mode is IfThere.REFUSE:
             raise KeysThere(
                 f"{shown(records[0].key)} came into the store since the backup was checked, and was left as it is; "
                 "go on with --resume and --if-there skip or replace",
                 len(records),
             )
         return len(records)
+
+    async def _as_saved(self, records: list[Record]) -> list[bytes]:
+        """The keys of those that are in the store as they are in the backup."""
+        if not records:
+            return []
+        held = {one.key: one for one in await self._reading.records([record.key for record in records])}
+        return [record.key for record in records if _same(record, held.get(record.key))]
+
+
+def _passed_over(before: _Done, blocks: Iterator[list[Record]]) -> _Done:
+    """Go past the blocks that are done, which are not touched again."""
+    keys = sum(len(records) for records in islice(blocks, before.blocks))
+    if keys != before.keys:
+        raise BackupError(
+            f"what the store says of an interrupted restore does not fit this backup: {before.keys:,} keys done, where "
+            f"it has {keys:,}. Leave --resume out, and write --if-there skip or replace"
+        )
+    return replace(before)
 
 
 def _same(record: Record, held: Record | None) -> bool:

@@ -12,14 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from keystead.stores.backup.errors import BackupError
+from keystead.errors import shown
+from keystead.stores.backup.errors import BackupError, KeyTooLarge
 from keystead.stores.backup.file import Header, PartFile, part_of, refuse_existing
-from keystead.stores.backup.reading import Reading
-from keystead.stores.backup.records import Record
+from keystead.stores.backup.reading import PAGE, Reading
+from keystead.stores.backup.records import LeftOut, Record, unwritable
 from keystead.stores.backup.seen import Seen
 from keystead.stores.base import Store
 
-_PAGE: Final = 256
 _PAGES_AT_ONCE: Final = 4
 
 
@@ -30,7 +30,10 @@ class SaveProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A finished backup. `kept` keys of it were saved by earlier runs that were interrupted."""
+    """A finished backup. `kept` keys of it were saved by earlier runs that were interrupted.
+
+    `left_out` keys are not in it, because they could never be restored.
+    """
 
     file: Path
     size_bytes: int
@@ -38,6 +41,7 @@ class Saved:
     keys: int
     kinds: dict[str, int]
     kept: int
+    left_out: LeftOut
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +51,8 @@ class Saved:
             "keys": self.keys,
             "kinds": self.kinds,
             "kept": self.kept,
+            "left_out": self.left_out.count,
+            "examples": self.left_out.examples,
         }
 
 
@@ -63,14 +69,15 @@ async def backup(
 
     A value and its deadline are read in one atomic step. The whole is not one moment: keys are read one after the
     other while others write, so each is as it was at some moment between the beginning and the end. A key that is
-    there all along is in the backup, and no key is in it twice.
+    there all along is in the backup, and no key is in it twice. What no restore could bring back is left out and
+    counted: a kind that has no commands here, a deadline after the year 9999, an entry of a stream with too many
+    fields, a key that needs more than 1 GiB of memory.
 
     It is written as `FILE.part`, and gets its name when all of it is on disk. Where this ends early, by an error or
     by being cancelled, `resume` goes on: keys that were saved are not read again, so what changed since does not
     show. Raises BackupInTheWay where there is such a file, unless `overwrite` says that it may go.
     """
-    if not overwrite:
-        refuse_existing(path)
+    refuse_existing(path, overwrite=overwrite)
     reading = Reading(store)
     with Seen() as seen:
         part, header = _resumed(store, path, match, seen) if resume else _begun(store, path, match, overwrite)
@@ -81,7 +88,7 @@ async def backup(
             size_bytes = await asyncio.to_thread(part.finish, overwrite=overwrite)
         finally:
             part.close()
-    return Saved(path, size_bytes, header, part.counts.keys, part.counts.kinds, kept)
+    return Saved(path, size_bytes, header, part.counts.keys, part.counts.kinds, kept, reading.left_out)
 
 
 def _begun(store: Store, path: Path, match: str, overwrite: bool) -> tuple[PartFile, Header]:
@@ -119,7 +126,7 @@ async def _save(
     try:
         async for records in _read_ahead(store, reading, match, seen):
             for record in records:
-                if part.add(record):
+                if _added(record, part, reading.left_out):
                     if flushing is not None:
                         await asyncio.shield(flushing)
                     # In a thread: to compress takes time, and the next pages can be read meanwhile.
@@ -135,16 +142,30 @@ async def _save(
             part.flush(part.taken())
 
 
+def _added(record: Record, part: PartFile, left_out: LeftOut) -> bool:
+    """Add what can be restored, and name what cannot; True: it is time to flush."""
+    why = unwritable(record)
+    if why:
+        left_out.add(f"{shown(record.key)} {why}")
+        return False
+    try:
+        return part.add(record)
+    except KeyTooLarge as error:
+        left_out.add(str(error))
+        return False
+
+
 async def _read_ahead(store: Store, reading: Reading, match: str, seen: Seen) -> AsyncIterator[list[Record]]:
-    """The records of one page after the other, while the next pages are being read."""
+    """The records of some keys after the other, while the next ones are being read."""
     under_way: deque[asyncio.Task[list[Record]]] = deque()
     try:
-        async for page in store.scan(match, page=_PAGE):
+        async for page in store.scan(match, page=PAGE):
             keys = seen.new(page)
-            if keys:
-                under_way.append(asyncio.create_task(reading.records(keys)))
-            if len(under_way) >= _PAGES_AT_ONCE:
-                yield await under_way.popleft()
+            while keys:
+                some, keys = keys[: reading.page], keys[reading.page :]
+                under_way.append(asyncio.create_task(reading.records(some)))
+                if len(under_way) >= _PAGES_AT_ONCE:
+                    yield await under_way.popleft()
         while under_way:
             yield await under_way.popleft()
     finally:

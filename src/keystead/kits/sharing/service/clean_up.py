@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,26 +16,31 @@ from keystead.kits.sharing.models import EdgeMeta, Retry
 from keystead.kits.sharing.service.steps import Needed, as_one
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobUnavailable
-from keystead.schema import listing
+from keystead.schema import Operation, listing
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.sharing")
 
+UPLOADS: Final = "receive"  # the folder of what is uploaded here
 _AT_ONCE: Final = 16
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.1
 _RETRY_MS: Final = 300_000
 _RETRY_MAX_MS: Final = 6 * 3_600_000
 
-Fate = Literal["deleted", "deleted, no file", "missing meta", "waiting", "failed", "done by another", "alive"]
+Fate = Literal[
+    "deleted", "deleted, no file", "missing meta", "waiting", "failed", "not followed", "done by another", "alive"
+]
+_STAYS: Final[frozenset[Fate]] = frozenset({"waiting", "failed", "not followed"})
 
 
 @dataclass
 class Counts:
     """What a run of the clean-up did: `scanned` is `deleted` and `missing_meta` and `skipped` together.
 
-    `not_found` of those deleted had no file any more; of those skipped, `errors` were tried in vain just now, and the
-    others wait for their next try. What another run deleted at the same moment is counted there, and only there.
+    `not_found` of those deleted had no file any more; of those skipped, `errors` were tried in vain just now or cannot
+    be read, and the others wait for their next try. What another run deleted at the same moment is counted there, and
+    only there.
     """
 
     scanned: int = 0
@@ -43,7 +49,7 @@ class Counts:
     missing_meta: int = 0
     skipped: int = 0
     errors: int = 0
-    waiting: int = 0  # of those skipped
+    untried: int = 0  # of those skipped
     retry_ms: int | None = None  # when the first of those skipped is to be tried again
     more: bool = False  # whether it stopped before everything was looked at
 
@@ -54,9 +60,9 @@ class Counts:
         self.deleted += fate in ("deleted", "deleted, no file")
         self.not_found += fate == "deleted, no file"
         self.missing_meta += fate == "missing meta"
-        self.skipped += fate in ("waiting", "failed")
-        self.errors += fate == "failed"
-        self.waiting += fate == "waiting"
+        self.skipped += fate in _STAYS
+        self.errors += fate in ("failed", "not followed")
+        self.untried += fate in ("waiting", "not followed")
 
 
 class CleanUp:
@@ -85,54 +91,61 @@ class CleanUp:
 
     async def run(self, limit: int | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
         """Delete what has expired by now, in batches, until nothing is left, or `limit` were tried, or `stop`."""
-        counts, now_ms = Counts(), self._now_ms()
-        low, seen = 0.0, {""}
+        counts, now_ms, stayed = Counts(), self._now_ms(), 0
         while True:
-            size = self._batch if limit is None else min(self._batch, limit - counts.scanned + counts.waiting)
+            size = self._batch if limit is None else min(self._batch, limit - counts.scanned + counts.untried)
             if size <= 0 or stop():
-                counts.more = bool(await self._page(low, now_ms, seen, 1))
+                counts.more = bool(await self._page(now_ms, stayed, 1))
                 return counts
-            page = await self._page(low, now_ms, seen, size)
+            page = await self._page(now_ms, stayed, size)
             if not page:
                 return counts
-            # What stays is passed over by its score; of those with the same score, by having been seen.
-            last = page[-1][1]
-            seen = {id for id, score in page if score == last} | (seen if last == low else set())
-            low = last
             # Runs at the same moment go through a page in different orders, so that they share the work.
             random.shuffle(page)
             for fate in await self._all(page, counts):
                 counts.add(fate)
+                stayed += fate in _STAYS
 
-    async def _page(self, low: float, now_ms: int, seen: set[str], size: int) -> list[tuple[str, float]]:
-        found = await self._keys.index().between(low, now_ms, limit=size + len(seen))
-        return [(id, score) for id, score in found if id not in seen][:size]
+    async def _page(self, now_ms: int, skip: int, size: int) -> list[str | None]:
+        """The ids in the index that are to be gone, without the first that stayed there. None: no id of ours.
 
-    async def _all(self, page: list[tuple[str, float]], counts: Counts) -> list[Fate]:
+        Where another run takes one of those away, one is passed over, and is there for the next run.
+        """
+        index = self._keys.index()
+        try:
+            return [id for id, _ in await index.between(-math.inf, now_ms, limit=size, skip=skip)]
+        except Unreadable:  # one of them is no text: so one by one
+            page: list[str | None] = []
+        for place in range(skip, skip + size):
+            try:
+                found = await index.between(-math.inf, now_ms, limit=1, skip=place)
+            except Unreadable:
+                page.append(None)
+            else:
+                page += [id for id, _ in found]
+        return page
+
+    async def _all(self, page: list[str | None], counts: Counts) -> list[Fate]:
         at_once = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(id: str) -> Fate:
+        async def one(id: str | None) -> Fate:
             async with at_once:
                 try:
-                    return await self._take(id, counts)
-                except (BadKey, BadValue, WrongKind) as error:
-                    # Somebody else wrote it. It holds nobody else up, and the doctor shows it.
-                    _log.error(
-                        "the clean-up met what it cannot follow, %s; `keystead doctor sharing` shows it", error.code
-                    )
-                    return "failed"
+                    return _not_followed("an id") if id is None else await self._take(id, counts)
+                except (BadKey, BadValue, Unreadable, WrongKind) as error:
+                    return _not_followed(error.code)
 
-        return list(await asyncio.gather(*(one(id) for id, _ in page)))
+        # All of them come to their end before a failure does, so that nothing goes on unseen.
+        fates = await asyncio.gather(*(one(id) for id in page), return_exceptions=True)
+        for fate in fates:
+            if isinstance(fate, BaseException):
+                raise fate
+        return [fate for fate in fates if not isinstance(fate, BaseException)]
 
     async def _take(self, id: str, counts: Counts) -> Fate:
         """Delete one upload that is to be gone by its place in the index."""
         keys = self._keys
-        try:
-            meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
-        except Unreadable:
-            # Nobody can tell its file. The doctor shows the record; the index must not lead here again and again.
-            _log.error("the clean-up met a record that cannot be read; `keystead doctor sharing` shows it")
-            return "missing meta" if await keys.index().remove(id) else "done by another"
+        meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
         if meta is None:
             if not self._in_one_step:
                 # Another run may be just between the record and its place in the index: it counts this upload.
@@ -156,7 +169,7 @@ class CleanUp:
         """When its file is to be tried again; a record of that which cannot be read holds nothing up."""
         try:
             return await self._keys.retry(id).get()
-        except Unreadable:
+        except (Unreadable, WrongKind):
             return None
 
     async def remove(self, id: str, meta: EdgeMeta, retry: Retry | None = None) -> Fate:
@@ -180,12 +193,12 @@ class CleanUp:
             return "failed"
         except BadArgument:  # no path of ours, so no file of ours
             was_there, unusable = False, True
-        keys, short = self._keys, meta.short_token
+        keys = self._keys
         # What was uploaded here has a path of its own, which nobody else can have had or will have.
-        is_ours = meta.path.partition("/")[0] == "receive"
+        is_ours = meta.path.partition("/")[0] == UPLOADS
         operations = [
             *([] if is_ours or unusable else [keys.gone(meta.path).set(id)]),
-            *([keys.token(short).delete()] if short else ()),
+            *self._without_token(meta),
             *([keys.file(meta.pathname).delete()] if meta.pathname else ()),
             keys.link(id).delete(),
             keys.retry(id).delete(),
@@ -199,6 +212,13 @@ class CleanUp:
         if unusable:
             return "missing meta"
         return "deleted" if was_there else "deleted, no file"
+
+    def _without_token(self, meta: EdgeMeta) -> list[Operation[bool]]:
+        """What deletes the short token of an upload; nothing where it names none that could be."""
+        try:
+            return [self._keys.token(meta.short_token).delete()] if meta.short_token else []
+        except BadKey:
+            return []
 
     async def take_back(self, id: str) -> None:
         """Remove the record of an upload that did not come about, and nothing else that it names."""
@@ -228,3 +248,9 @@ class CleanUp:
             except BlobUnavailable:
                 await self._pause(_PAUSE_S * 4**attempt)
         return await self._blobs.delete(path)
+
+
+def _not_followed(what: str) -> Fate:
+    """Somebody else wrote it, or a newer release. It stays, and holds nobody else up."""
+    _log.error("the clean-up met what it cannot follow, %s; `keystead doctor sharing` shows it", what)
+    return "not followed"

@@ -39,7 +39,9 @@ class SharingSettings(BaseModel):
         None, description="The secret of whoever may upload and issue links, sent as `Authorization: Bearer …`."
     )
     open: bool = Field(
-        False, description="Without `issue_key`: whether in production anybody may upload and issue links."
+        False,
+        description="Without `issue_key`: whether in production anybody may upload and issue links. Registering files "
+        "always takes the key.",
     )
     token_keys: SecretStr | None = Field(
         None,
@@ -55,7 +57,8 @@ class SharingSettings(BaseModel):
     files: str = Field(
         "keystead.files",
         repr=False,
-        description="Where uploaded files are kept: a folder, or `s3://bucket/prefix?region=…&endpoint=…`.",
+        description="Where uploaded files are kept, the same for all servers: a folder, or "
+        "`s3://bucket/prefix?region=…&endpoint=…`.",
     )
     max_upload: str = Field("100MB", description="The largest file that can be uploaded, such as `100MB`.")
     cleanup_secret: SecretStr | None = Field(
@@ -155,10 +158,13 @@ class SharingSettings(BaseModel):
 
 def missing(settings: SharingSettings) -> Sequence[str]:
     """What production needs and these settings lack."""
+    found = []
     if settings.issue_key is None and not settings.open:
         how = "set RECEIVE_ISSUE_KEY, or write open = true if anybody may"
-        return [f"sharing.issue_key: the secret of whoever may upload files and issue links; {how}"]
-    return []
+        found.append(f"sharing.issue_key: the secret of whoever may upload files and issue links; {how}")
+    if settings.files.startswith("memory:"):
+        found.append("sharing.files: a place that all processes share and that outlives them: a folder, or s3://…")
+    return found
 
 
 def _parts(secret: SecretStr) -> list[str]:

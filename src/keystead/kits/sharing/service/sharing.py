@@ -17,7 +17,7 @@ from keystead.errors import BadValue, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Link, Ticket
-from keystead.kits.sharing.service.clean_up import CleanUp, Counts
+from keystead.kits.sharing.service.clean_up import UPLOADS, CleanUp, Counts
 from keystead.kits.sharing.service.names import checked_url, display_name, file_name, purpose_word
 from keystead.kits.sharing.service.outcomes import Download, Issued, Resolved, SharingRefused, Shown, Status, Wanted
 from keystead.kits.sharing.service.passwords import hashed, is_password, matches
@@ -43,7 +43,6 @@ _ISSUE_TRIES: Final = 5
 _PASSWORD_TRIES: Final = 10  # of one client within an hour
 _PASSWORD_TRIES_OF_ALL: Final = 100
 _MAX_DOWNLOADS: Final = 1_000_000
-UPLOADS: Final = "receive"  # the folder of what is uploaded here
 UPLOAD_S: Final = 3600  # how long an upload may take
 _STALLED_S: Final = 30  # how long it may be silent
 _UPLOADS_AT_ONCE: Final = 64  # in a process
@@ -167,13 +166,16 @@ class Sharing:
 
     async def _made_ready(self, issued: Issued) -> bool:
         """Open the link of an upload that is complete, and let its record expire with it. False: it is not there."""
+        expires_at = moment(issued.expires_ms)
+        # The link last: whatever comes between, it opens nothing, and the clean-up finds the file when it has expired.
+        meta = await self.keys.meta(issued.id).change(lambda one: one.model_copy(update={"expires_at": expires_at}))
+        if meta is None:
+            return False
         try:
             made = await self.keys.link(issued.id).change(lambda link: link.model_copy(update={"ready": True}))
         except BadValue:  # it expires at this moment
             return False
-        expires_at = moment(issued.expires_ms)
-        meta = await self.keys.meta(issued.id).change(lambda one: one.model_copy(update={"expires_at": expires_at}))
-        return made is not None and meta is not None
+        return made is not None
 
     @contextmanager
     def _room(self, where: str) -> Iterator[None]:

@@ -1,0 +1,44 @@
+"""A body that is too large is refused by its stated length, however that is written."""
+
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from keystead.server.middleware.body_limit import BodyLimit
+
+
+async def status_of(length: bytes) -> int:
+    """What is answered to a request that states this length, and has no body."""
+    sent: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "headers": [(b"content-length", length)],
+        "query_string": b"",
+        "state": {},
+    }
+    await BodyLimit(app, 100)(scope, receive, send)
+    status: int = sent[0]["status"]
+    return status
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [(b"100", 200), (b"101", 413), (b"9" * 19, 413), (b"9" * 5000, 413), (b"\xb2", 200), (b"x", 200), (b"", 200)],
+    ids=lambda given: str(given)[:12],
+)
+async def test_a_length_is_read_as_digits_and_nothing_else(length: bytes, status: int) -> None:
+    assert await status_of(length) == status
