@@ -162,7 +162,7 @@ async def test_a_file_goes_from_one_browser_to_another_byte_for_byte(browser: Br
     async with somebody(browser, server) as sender, somebody(browser, server, PHONE) as receiver:
         await sender.visit("/share")
         await sender.choose("Résumé 2026.pdf")
-        await sender.page.get_by_label("A line for the receiver").fill("For Friday.\nSee you!")
+        await sender.page.get_by_label("A line for whoever opens the link").fill("For Friday.\nSee you!")
         await sender.page.get_by_label("Expires after").select_option("3 days")
         link = await sender.share()
         assert link.startswith(f"{server.url}/receive?t=")
@@ -403,7 +403,7 @@ async def test_the_bar_follows_the_upload_and_cancelling_ends_it(browser: Browse
     async with somebody(browser, server) as sender:
         await sender.visit("/share")
         await sender.choose("slow.bin", b"x" * 2_000_000)
-        await sender.page.get_by_label("A line for the receiver").fill("kept")
+        await sender.page.get_by_label("A line for whoever opens the link").fill("kept")
         await throttled(sender, 1_000_000)
         await sender.press("Upload and get the link")
         bar = sender.page.get_by_role("progressbar", name="Uploading slow.bin")
@@ -417,7 +417,7 @@ async def test_the_bar_follows_the_upload_and_cancelling_ends_it(browser: Browse
         await sender.press("Cancel")
         await expect(sender.page.get_by_role("button", name="Upload and get the link")).to_be_focused()
         await expect(sender.page.get_by_role("alert")).to_have_count(0)
-        assert await sender.page.get_by_label("A line for the receiver").input_value() == "kept"
+        assert await sender.page.get_by_label("A line for whoever opens the link").input_value() == "kept"
         await throttled(sender, -1)
         await sender.share()
 
@@ -491,7 +491,7 @@ async def test_hostile_names_and_messages_are_shown_as_text(browser: Browser, se
         await sender.visit("/share")
         await sender.choose(f"{HOSTILE}‮gpj.exe")
         assert await sender.page.locator("#file-name").inner_text() == f"{HOSTILE}‮gpj.exe"
-        await sender.page.get_by_label("A line for the receiver").fill(HOSTILE)
+        await sender.page.get_by_label("A line for whoever opens the link").fill(HOSTILE)
         link = await sender.share()
         # What a file system cannot keep, or what misleads the eye, is not in the name that others see.
         kept = "_script_document.title = 'gone'__script__img src=x onerror=alert(1)__gpj.exe"

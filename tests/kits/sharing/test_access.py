@@ -333,15 +333,42 @@ async def test_a_link_with_a_password_is_ended_by_its_owner_alone(site: Running,
     assert site.files() == []
 
 
-async def test_the_message_of_a_link_with_a_password_is_told_after_it(site: Running, quick_hash: None) -> None:
-    visitor = site.visitor()
-    for password, told in ((None, True), ("open", False)):
-        headers = {} if password is None else {"x-link-password": password}
-        uploaded = await visitor.upload(headers=headers, message="meet at noon")
-        page = await visitor.get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])
-        assert ("meet at noon" in page.text) is told
-        resolved = await site.sharing.resolve(uploaded["token"], password=password)
-        assert resolved.message == "meet at noon"
+async def test_the_message_is_for_whoever_opens_the_link_also_before_the_password(
+    site: Running, quick_hash: None
+) -> None:
+    uploaded = await site.visitor().upload(headers={"x-link-password": "open"}, message="ask me for the password")
+    page = await site.visitor().get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])
+    assert "ask me for the password" in page.text
+
+
+async def test_an_upload_with_an_option_that_there_is_not_makes_no_link_that_is_open_to_all(
+    site: Running, visitor: Visitor
+) -> None:
+    for query in ({"password": "secret"}, {"maxDownload": 1}):
+        assert refused(await visitor.try_upload(**query)) == (400, "UNKNOWN_OPTION")
+    spelt = [(b"x-link-password", "päss".encode())]
+    answer = await visitor.http.post("/api/receive/upload", content=b"x", headers=spelt)
+    assert refused(answer) == (400, "BAD_PASSWORD")
+    assert site.files() == []
+    assert await site.keys() == []
+
+
+async def test_a_form_is_no_file_and_put_is_as_good_as_post(site: Running, visitor: Visitor) -> None:
+    form = await visitor.http.post("/api/receive/upload?name=a.txt", files={"file": b"hello"})
+    assert refused(form) == (415, "NOT_A_FILE")
+    assert site.files() == []
+    put = ok(await visitor.http.put("/api/receive/upload?name=a.txt", content=b"hello"))
+    assert (await visitor.download(put["shortToken"])).content == b"hello"
+
+
+async def test_a_file_that_somebody_removed_is_said_and_uses_nothing_up(site: Running, visitor: Visitor) -> None:
+    uploaded = await visitor.upload(maxDownloads=1)
+    [file] = site.files()
+    content = file.read_bytes()
+    file.unlink()
+    assert refused(await visitor.resolve(uploaded["shortToken"])) == (410, "FILE_GONE")
+    file.write_bytes(content)
+    ok(await visitor.resolve(uploaded["shortToken"]))
 
 
 @pytest.mark.parametrize("message", ["(sealed)", "\ud800", "x\udfff", "x" * 501])

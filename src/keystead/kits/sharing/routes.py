@@ -44,6 +44,9 @@ from keystead.schema.times import moment
 _UPLOAD: Final = "/api/receive/upload"
 _DOWNLOAD: Final = "/api/receive/download"
 _LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
+_UPLOAD_OPTIONS: Final = frozenset(
+    {"name", "purpose", "validUntil", "maxDownloads", "ownerOnly", "message", "format", "health"}
+)
 _CLEANUP_S: Final = 20  # a request may take 30 s
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
 _FILE_POLICY: Final = "default-src 'none'; sandbox"
@@ -59,6 +62,7 @@ STATUS: Final[Mapping[str, int]] = {
     "HOST_NOT_ALLOWED": 403,
     "REVOKED": 410,
     "USED_UP": 410,
+    "FILE_GONE": 410,
     "NOT_READY": 409,
     "PASSWORD_REQUIRED": 401,
     "PASSWORD_WRONG": 403,
@@ -354,6 +358,7 @@ def router() -> APIRouter:
         summary="Upload a file, and get a link to it",
         openapi_extra=_FILE,
     )
+    add(_UPLOAD, _upload, methods=["PUT"], include_in_schema=False)  # for `curl -T`
     add(
         "/api/receive/resolve",
         _resolve,
@@ -533,6 +538,7 @@ async def _upload(
     message: Annotated[str | None, Query(description="A line for the receiver.")] = None,
 ) -> Response:
     """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
+    _refuse_other_forms(visit.request)
     async with _refusals():
         await visit.count("upload")
         who = await visit.issuer()
@@ -552,6 +558,21 @@ async def _upload(
             raise Refusal(400, "BROKEN_OFF", "the upload broke off", headers=NO_STORE) from None
     answer = UploadedAnswer(**visit.issued(issued), fileName=issued.name, size=issued.size or 0)
     return visit.answer(answer)
+
+
+def _refuse_other_forms(request: Request) -> None:
+    """A misspelt option would make a link that is open to all; a form would be kept with its borders."""
+    unknown = sorted(set(request.query_params) - _UPLOAD_OPTIONS)
+    if unknown:
+        said = f"{unknown[0][:40]!r} is no option of an upload; there are {', '.join(sorted(_UPLOAD_OPTIONS))}, "
+        raise Refusal(400, "UNKNOWN_OPTION", f"{said}and a password in the header x-link-password", headers=NO_STORE)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        sentence = "the body is the file itself, and no form: write curl --data-binary @file instead of -F"
+        raise Refusal(415, "NOT_A_FILE", sentence, headers=NO_STORE)
+    if not request.headers.get("x-link-password", "").isascii():
+        sentence = "percent-encode the password in x-link-password, as UTF-8: p%C3%A4ss"
+        raise Refusal(400, "BAD_PASSWORD", sentence, headers=NO_STORE)
 
 
 def _unquoted(header: str | None) -> str | None:

@@ -49,7 +49,9 @@ def is_host(text: str) -> bool:
 
 
 def _not_allowed() -> SharingRefused:
-    return SharingRefused("HOST_NOT_ALLOWED", "links lead only to https addresses on the hosts that are allowed here")
+    return SharingRefused(
+        "HOST_NOT_ALLOWED", "links lead only to https addresses on the hosts that the setting allowed_hosts names"
+    )
 
 
 def display_name(name: str | None, ending: str = ".zip") -> str:

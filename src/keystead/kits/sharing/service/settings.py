@@ -8,10 +8,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from keystead.errors import BadDeclaration
+from keystead.errors import BadDeclaration, BadUrl
 from keystead.kits.sharing.keys import LONGEST
 from keystead.kits.sharing.service.names import is_host
 from keystead.kits.sharing.service.sealed_links import key_bytes
+from keystead.parts.blobs import open_blobs
+from keystead.parts.schedule.cron import Cron
 from keystead.parts.sizes import size_bytes
 from keystead.schema.lifetime import duration_ms
 
@@ -105,10 +107,24 @@ class SharingSettings(BaseModel):
             raise ValueError(f"at least {_SECRET_MIN} characters; `openssl rand -hex 32` makes a good one")
         return given
 
+    @field_validator("cleanup_cron")
+    @classmethod
+    def _is_cron(cls, given: str) -> str:
+        try:
+            Cron(given, "UTC")
+        except BadDeclaration as error:
+            raise ValueError(str(error)) from None
+        return given
+
     @field_validator("files")
     @classmethod
     def _is_a_place_of_its_own(cls, given: str) -> str:
         folder = Path(given.removeprefix("file://"))
+        if given.startswith("s3://"):
+            try:
+                open_blobs(given)  # which asks nobody yet
+            except BadUrl as error:
+                raise ValueError(str(error)) from None
         if "://" not in given.removeprefix("file://") and Path.cwd().is_relative_to(folder.resolve()):
             raise ValueError("a folder for files alone, such as keystead.files; not one that holds other things, too")
         return given

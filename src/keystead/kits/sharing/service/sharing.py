@@ -302,7 +302,7 @@ class Sharing:
             size=size,
             needs_password=link.password is not None,
             downloads_left=left,
-            message=None if link.password is not None else link.message,
+            message=link.message,
             theme=link.theme,
         )
 
@@ -322,6 +322,9 @@ class Sharing:
             raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
         if link.password is not None:
             await self._check_password(id, link.password, password, where)
+        if payload.b is not None and await self.blobs.size(payload.b) is None:  # before it is counted
+            _log.error("the file of a link is not in %s any more", self.blobs.url)
+            raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
         try:
             counted = keys.downloads(id).increment(expires_at=link.expires_at)
         except BadValue:  # it expires at this moment
