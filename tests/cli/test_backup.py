@@ -117,6 +117,8 @@ def test_a_backup_comes_back_into_another_store(program: Program, full: dict[byt
     assert (result.returncode, result.stderr) == (0, "")
     assert f"restored 16 keys into {other(program)}\n" in result.stdout
     assert held(other(program)) == full
+    made = Path(other(program).removeprefix("sqlite:///"))
+    assert stat.S_IMODE((program.folder / made).stat().st_mode) == 0o600
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--verify")
     assert result.returncode == 0
     assert "16 equal\nno differences\n" in result.stdout.replace("  ", "")

@@ -16,6 +16,7 @@ from keystead.cli.backup import StoreUrl, is_missing, patient, refuse_missing, s
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
+from keystead.cli.private import private_files
 from keystead.cli.progress import Show, progress
 from keystead.cli.stopping import Paused, stoppable
 from keystead.cli.targets import Json, run
@@ -101,7 +102,7 @@ def restore(
     async def work() -> int:
         nonlocal begun
         step_back()
-        with stoppable(stopped) as paused, BackupFile(file) as backup_file:
+        with stoppable(stopped) as paused, BackupFile(file) as backup_file, private_files():
             async with connect(patient(opened_url)) as opened:
                 if verify:
                     return await _compare(opened, backup_file, as_json)

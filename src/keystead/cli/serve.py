@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.private import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.server.secrets import add_seal_key
 from keystead.server.settings import CONFIG_VARIABLE, Settings, WrongSettings
@@ -92,7 +92,7 @@ def serve(
             place = f"{settings.host}:{settings.port}"
             leave(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
         if settings.development:
-            with _private_files():
+            with private_files():
                 asyncio.run(_open_once(settings, running))
             settings = _with_secrets(settings, running, flags)
         else:
@@ -134,16 +134,6 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
     if made:
         typer.echo(f"Keystead has made a key to seal secrets with, in {path}: keep it private, and out of git.")
     return Settings(**flags)
-
-
-@contextmanager
-def _private_files() -> Iterator[None]:
-    """What is made meanwhile, such as a database, is for its owner alone. Production leaves that to who runs it."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
