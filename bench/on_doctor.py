@@ -26,7 +26,7 @@ from keystead.schema.doctor import examine
 from keystead.stores import Store
 from keystead.testing import servers
 
-KEYS, KEYS_QUICK = 1_000_000, 6_000
+KEYS, KEYS_QUICK = 1_000_000, 2_500
 OF_EACH = 100
 OF_EACH_QUICK = 5
 MEMORY = Target("under", 200)

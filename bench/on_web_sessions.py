@@ -193,7 +193,7 @@ async def _loaded(client: Process, port: int, requests: int, cookies: list[str])
 
 PER_USER = 5
 FEW, MANY, MANY_ON_SQLITE = 10_000, 1_000_000, 200_000
-FEW_QUICK, MANY_QUICK = 500, 2_500
+FEW_QUICK, MANY_QUICK = 200, 1_000
 BATCH_OF_USERS = 400
 SAMPLE = 5_000  # as many as there are readers among the few, so that both are asked alike
 NO_SLOWER = Target("at most", 1.5)

@@ -20,7 +20,7 @@ from tests.schema.conftest import redis_server, store_url
 
 __all__ = ["redis_server", "store_url"]
 
-LIVE = 500
+LIVE = 100
 DAY_MS = 86_400_000
 AT_ONCE = 500
 
@@ -67,7 +67,7 @@ class Process:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("store_url", "expired"), [("redis", 10_000), ("sqlite", 1_000)], indirect=["store_url"], ids=["redis", "sqlite"]
+    ("store_url", "expired"), [("redis", 10_000), ("sqlite", 300)], indirect=["store_url"], ids=["redis", "sqlite"]
 )
 async def test_at_the_end_nothing_expired_is_left_and_nothing_live_is_touched(
     store_url: str, expired: int, tmp_path: Path

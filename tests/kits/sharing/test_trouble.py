@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from keystead.errors import BadUrl
+from keystead.server.settings import WrongSettings
 from keystead.testing import servers
 from tests.kits.sharing.visiting import CONTENT, URL, Running, Visitor, no_pause, ok, refused, running
 
@@ -111,6 +112,6 @@ async def test_files_that_cannot_be_reached_are_said_and_come_back(
 async def test_a_place_for_files_that_cannot_be_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for wrong in (tmp_path / "file", "ftp://files.example", "s3://key:secret@bucket"):
-        with pytest.raises(BadUrl):
+        with pytest.raises((BadUrl, WrongSettings)):
             async with running("memory://", wrong):  # type: ignore[arg-type]
                 pass

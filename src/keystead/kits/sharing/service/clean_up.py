@@ -17,6 +17,7 @@ from keystead.kits.sharing.service.steps import Needed, as_one
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobUnavailable
 from keystead.schema import Operation, listing
+from keystead.schema.key import Key, truth
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.sharing")
@@ -203,7 +204,7 @@ class CleanUp:
             keys.link(id).delete(),
             keys.retry(id).delete(),
             # The record before its place in the index: one without a place would never be found.
-            Needed(keys.meta(id).consume()),
+            Needed(_alone(keys.meta(id))),
             keys.index().remove(id),
             self._audit.note("link-deleted", who="clean-up", what=id, why="" if was_there else "the file was gone"),
         ]
@@ -254,3 +255,8 @@ def _not_followed(what: str) -> Fate:
     """Somebody else wrote it, or a newer release. It stays, and holds nobody else up."""
     _log.error("the clean-up met what it cannot follow, %s; `keystead doctor sharing` shows it", what)
     return "not followed"
+
+
+def _alone(key: Key) -> Operation[bool]:
+    """Delete this key, and nothing that goes with it: all of that is named beside it, and need not be looked for."""
+    return Operation(key.bound.store, [("DEL", key.key)], truth)
