@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NoReturn, TypeVar
@@ -72,6 +74,8 @@ def audit(
     shown_as = _Lines() if as_json else _Table()
 
     async def work() -> int:
+        if follow:
+            _stop_by_ctrl_c()
         try:
             async with bound(classes, store) as bound_keys:
                 trails = _Trails(bound_keys, wanted)
@@ -207,6 +211,14 @@ class _Trail:
     def take_unshown(self) -> list[_Found]:
         found, self.unshown = self.unshown, []
         return found
+
+
+def _stop_by_ctrl_c() -> None:
+    """Ctrl-C cancels this task, also where whoever started the command had it ignored, as a shell in a script does."""
+    task = asyncio.current_task()
+    if task is not None:
+        with suppress(NotImplementedError):  # Windows, where Ctrl-C still ends the program
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
 
 
 @dataclass
