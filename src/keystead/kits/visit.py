@@ -16,6 +16,7 @@ from keystead.kits.kit import Site
 from keystead.kits.refusal import Refusal
 from keystead.parts.cookies import Cookie
 from keystead.parts.digest import same
+from keystead.parts.limit import LimitReached
 
 NO_STORE: Final = {"cache-control": "no-store"}
 
@@ -127,6 +128,13 @@ class Visit:
     def goes_on(self, to: str, *cookies: str) -> Response:
         """After a form: the page that comes next."""
         return _with_cookies(RedirectResponse(to, 303, headers=NO_STORE), cookies)
+
+
+def too_often(reached: LimitReached) -> Refusal:
+    """What a client is told that has reached its limit."""
+    wait = reached.retry_after_s
+    headers = NO_STORE | {"retry-after": str(wait)}
+    return Refusal(429, "RATE_LIMITED", str(reached), headers=headers, more={"retryAfter": wait})
 
 
 def _with_cookies(response: Response, cookies: tuple[str, ...]) -> Response:

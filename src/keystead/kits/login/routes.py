@@ -26,7 +26,7 @@ from keystead.kits.login.service import (
     open_login,
 )
 from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE, Visit
+from keystead.kits.visit import NO_STORE, Visit, too_often
 from keystead.parts.cookies import Cookie
 from keystead.parts.limit import LimitReached
 
@@ -141,9 +141,7 @@ async def _refusals() -> AsyncIterator[None]:
         status = STATUS[refused.reason]
         raise Refusal(status, refused.reason, str(refused), headers=headers, more=refused.more) from None
     except LimitReached as reached:
-        wait = reached.retry_after_s
-        headers = NO_STORE | {"retry-after": str(wait)}
-        raise Refusal(429, "RATE_LIMITED", str(reached), headers=headers, more={"retryAfter": wait}) from None
+        raise too_often(reached) from None
     except CapReached as reached:
         raise Refusal(409, "TOO_MANY_SESSIONS", str(reached), headers=NO_STORE) from None
 

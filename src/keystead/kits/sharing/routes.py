@@ -33,7 +33,7 @@ from keystead.kits.sharing.service import (
     told,
 )
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
-from keystead.kits.visit import NO_STORE, Visit
+from keystead.kits.visit import NO_STORE, Visit, too_often
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.digest import same
 from keystead.parts.limit import LimitReached
@@ -194,11 +194,6 @@ class EdgeBody(WantedBody):
     theme: str | None = None
 
 
-class ResolveBody(BaseModel):
-    t: str | None = None
-    password: str | None = None
-
-
 class DeleteBody(BaseModel):
     token: str | None = None
     id: str | None = None
@@ -228,9 +223,7 @@ async def _refusals(renamed: Mapping[str, str] | None = None) -> AsyncIterator[N
         code = (renamed or {}).get(refused.reason, refused.reason)
         raise Refusal(STATUS[code], code, str(refused), headers=headers, more=more) from None
     except LimitReached as reached:
-        wait = reached.retry_after_s
-        headers = NO_STORE | {"retry-after": str(wait)}
-        raise Refusal(429, "RATE_LIMITED", str(reached), headers=headers, more={"retryAfter": wait}) from None
+        raise too_often(reached) from None
     except BlobUnavailable:
         sentence = "the place where files are kept cannot be reached just now; try again in a moment"
         raise Refusal(503, "FILES_UNAVAILABLE", sentence, headers=NO_STORE | {"retry-after": "5"}) from None

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from keystead.errors import BadArgument, BadKey, BadValue, Unreadable, WrongKind
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Retry
-from keystead.kits.sharing.service.steps import Needed, as_one
+from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobUnavailable
 from keystead.schema import Operation, listing
@@ -148,7 +148,7 @@ class CleanUp:
         keys = self._keys
         meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
         if meta is None:
-            if not self._in_one_step:
+            if not in_one_step(self._keys):
                 # Another run may be just between the record and its place in the index: it counts this upload.
                 await self._pause(_PAUSE_S)
             member = id.encode()
@@ -233,13 +233,9 @@ class CleanUp:
         """Whether another upload has the file. That can be where a record and its claim are two steps, and whoever
         made the first died before the second was refused.
         """
-        if meta.pathname is None or self._in_one_step:
+        if meta.pathname is None or in_one_step(self._keys):
             return False
         return await self._keys.file(meta.pathname).get() not in (None, id)
-
-    @property
-    def _in_one_step(self) -> bool:
-        return self._keys.store_of("default").guarantees.atomic == "any keys"
 
     async def _delete_file(self, path: str) -> bool:
         """Whether it was there. Tried a few times, a little later each time. Raises BlobUnavailable."""

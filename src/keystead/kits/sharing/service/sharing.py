@@ -23,7 +23,7 @@ from keystead.kits.sharing.service.outcomes import Download, Issued, Resolved, S
 from keystead.kits.sharing.service.passwords import hashed, is_password, matches
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings
-from keystead.kits.sharing.service.steps import Needed, as_one
+from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, open_blobs
 from keystead.parts.blobs.paths import checked
@@ -239,7 +239,7 @@ class Sharing:
 
     async def _undo(self, id: str, path: str | None, *, made: int) -> None:
         """Where the steps of a link could not be one, take back those that were made, and none of somebody else's."""
-        if self._in_one_step:
+        if in_one_step(self.keys):
             return
         if made > (0 if path is None else 2):
             await self.keys.link(id).delete()
@@ -337,16 +337,16 @@ class Sharing:
         if payload.b is not None:
             ticket = secrets.token_urlsafe(32)
             admitted = keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown))
-            if self._in_one_step:
+            if in_one_step(self.keys):
                 steps.append(admitted)
             else:
                 await admitted  # before it is counted: if that is refused, nobody gets to know the ticket
-        done = await keys.atomically(*steps, *([note] if self._in_one_step else ()))
+        done = await keys.atomically(*steps, *([note] if in_one_step(self.keys) else ()))
         if not done:
             if done.stopped_at == 0:
                 raise _ended()
             raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
-        if not self._in_one_step:
+        if not in_one_step(self.keys):
             await note
         return Resolved(
             payload.n,
@@ -513,11 +513,6 @@ class Sharing:
         await self.keys.link(id).delete()
         if meta is not None:
             await self.clean_up.remove(id, meta)
-
-    @property
-    def _in_one_step(self) -> bool:
-        """Whether one atomic step can span any keys, which it cannot in a cluster."""
-        return self.keys.store_of("default").guarantees.atomic == "any keys"
 
     @property
     def _now(self) -> datetime:
