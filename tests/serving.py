@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forking
+
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 
@@ -54,7 +56,7 @@ def listens(port: int) -> bool:
 class Keystead:
     """A `keystead serve` process. Its output goes to a file, so that it can never block on a full pipe."""
 
-    process: subprocess.Popen[str]
+    process: forking.Command | subprocess.Popen[bytes]
     port: int
     output: Path
     url: str = field(init=False)
@@ -90,19 +92,37 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 @contextmanager
 def keystead_serving(folder: Path, store: str | None = None, *arguments: str, **settings: str) -> Iterator[Keystead]:
     """A server with these flags, and these settings in its environment."""
+    extra = settings if store is None else {"KEYSTEAD_STORE": store, **settings}
+    port = free_port()
+    asked = ("serve", "--port", str(port), *arguments)
+    output = folder / "output.txt"
+    with output.open("w") as stream:
+        process = forking.start(asked, folder, environment(extra), stream, stream)
+    with _answering(Keystead(process, port, output)) as running:
+        yield running
+
+
+@contextmanager
+def installed_keystead_serving(folder: Path, *arguments: str) -> Iterator[Keystead]:
+    """A server that is started as a user starts it, from the program that was installed."""
     port = free_port()
     output = folder / "output.txt"
-    extra = settings if store is None else {"KEYSTEAD_STORE": store, **settings}
     with output.open("w") as stream:
         process = subprocess.Popen(
             keystead_command("serve", "--port", str(port), *arguments),
             cwd=folder,
-            env=environment(extra),
+            env=environment(),
+            stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            text=True,
         )
-    running = Keystead(process, port, output)
+    with _answering(Keystead(process, port, output)) as running:
+        yield running
+
+
+@contextmanager
+def _answering(running: Keystead) -> Iterator[Keystead]:
+    process = running.process
     try:
         wait_until(
             lambda: "Keystead is running" in running.said or process.poll() is not None,

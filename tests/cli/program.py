@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from keystead import Store, connect
-from tests.serving import environment, keystead_command
+from tests import forking
+from tests.serving import environment
 
 SOURCE = '''
 from pydantic import BaseModel
@@ -50,16 +51,7 @@ class Program:
 
     def keystead(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command without a terminal."""
-        return subprocess.run(
-            keystead_command(*arguments),
-            cwd=self.folder,
-            env=environment({"KEYSTEAD_STORE": self.url, **settings}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return forking.run(arguments, self.folder, environment({"KEYSTEAD_STORE": self.url, **settings}))
 
     def store(self, work: Callable[[Store], Awaitable[Any]]) -> Any:
         """Do something with the store itself."""

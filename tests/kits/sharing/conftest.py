@@ -46,7 +46,7 @@ def quick_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     def digest_of(password: str, salt: bytes) -> bytes:
         return sha256(salt + password.encode()).digest()
 
-    monkeypatch.setattr("keystead.kits.sharing.service.passwords._hash", digest_of)
+    monkeypatch.setattr("keystead.parts.passwords._hash", digest_of)
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ async def test_beyond_a_number_of_passwords_at_once_it_is_said_and_files_do_not_
         go_on.wait(30)
         return b"x" * 32
 
-    monkeypatch.setattr("keystead.kits.sharing.service.passwords._hash", slow)
+    monkeypatch.setattr("keystead.parts.passwords._hash", slow)
     visitor = site.visitor()
     body = {"url": URL, "password": "open"}
     asked = [asyncio.create_task(visitor.post("/api/receive/token", body)) for _ in range(40)]

@@ -15,8 +15,9 @@ from fastapi.routing import APIRoute
 from keystead.kits import visit
 from keystead.kits.sharing import KIT, SharingKeys, SharingSettings, routes
 from keystead.kits.sharing.routes import STATUS, router
-from keystead.kits.sharing.service import LIMITS, clean_up, passwords, sharing
+from keystead.kits.sharing.service import LIMITS, clean_up, sharing
 from keystead.kits.sharing.service import settings as settings_module
+from keystead.parts import passwords
 from keystead.server import Settings, create_app
 from tests.kits.sharing.visiting import CLEANUP_SECRET, RING_TEXT
 from tests.serving import environment, keystead_serving, program

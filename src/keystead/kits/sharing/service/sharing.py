@@ -20,7 +20,6 @@ from keystead.kits.sharing.models import EdgeMeta, Link, Ticket
 from keystead.kits.sharing.service.clean_up import UPLOADS, CleanUp, Counts
 from keystead.kits.sharing.service.names import checked_url, display_name, file_name, purpose_word
 from keystead.kits.sharing.service.outcomes import Download, Issued, Resolved, SharingRefused, Shown, Status, Wanted
-from keystead.kits.sharing.service.passwords import hashed, is_password, matches
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings
 from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
@@ -29,6 +28,7 @@ from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, open_blobs
 from keystead.parts.blobs.paths import checked
 from keystead.parts.digest import digest, same
 from keystead.parts.limit import FixedWindow, client_of
+from keystead.parts.passwords import PasswordsBusy, hashed, is_password, matches
 from keystead.parts.schedule import Job, Run
 from keystead.parts.sizes import size_bytes
 from keystead.schema import Operation
@@ -98,7 +98,8 @@ class Sharing:
         """Counts what comes of a request, and notes where it is refused. What is done notes itself, as it is done."""
         asked = _Asked(who)
         try:
-            yield asked
+            with _busy_refused():
+                yield asked
         except SharingRefused as refused:
             self.site.count("sharing", event, refused.reason.lower().replace("_", "-"))
             if refused.reason != "PASSWORD_REQUIRED":  # that is a question, and the first thing a page asks
@@ -536,6 +537,14 @@ def told(counts: Counts) -> dict[str, int | str]:
         "skipped": counts.skipped,
         "errors": counts.errors,
     }
+
+
+@contextmanager
+def _busy_refused() -> Iterator[None]:
+    try:
+        yield
+    except PasswordsBusy as busy:
+        raise SharingRefused("TRY_AGAIN", str(busy)) from None
 
 
 def _new_id() -> str:

@@ -1,4 +1,4 @@
-"""Passwords of links: kept as a slow hash, and compared in constant time."""
+"""Passwords, as a part: kept as a slow hash with a salt, and compared in constant time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hmac
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 
-from keystead.kits.sharing.service.outcomes import SharingRefused
+from keystead.errors import KeysteadError
 
 _SALT_BYTES = 16
 _MAX = 256
@@ -17,6 +17,15 @@ _WAITING_MAX = 32
 # Of their own: what waits for a hash must not keep files waiting. Each takes 16 MB of memory.
 _threads = ThreadPoolExecutor(2, "keystead-passwords")
 _waiting = 0
+
+
+class PasswordsBusy(KeysteadError):
+    """More passwords wait to be hashed in this process than it can serve soon."""
+
+    code = "passwords-busy"
+
+    def __init__(self) -> None:
+        super().__init__("too many passwords at once; try again in a moment")
 
 
 def is_password(text: str) -> bool:
@@ -35,10 +44,10 @@ async def matches(password: str, kept: str) -> bool:
 
 
 async def _scrypt(password: str, salt: bytes) -> bytes:
-    """Raises SharingRefused where too many wait already."""
+    """Raises PasswordsBusy where too many wait already."""
     global _waiting
     if _waiting >= _WAITING_MAX:
-        raise SharingRefused("TRY_AGAIN", "too many passwords at once; try again in a moment")
+        raise PasswordsBusy
     _waiting += 1
     try:
         return await asyncio.get_running_loop().run_in_executor(_threads, _hash, password, salt)
