@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 
 from keystead.errors import KeysteadError
-from keystead.schema import Bound
+from keystead.schema import Bound, Operation
 
 _WINDOW_MS = 60_000
 
@@ -21,6 +22,21 @@ class LimitReached(KeysteadError):
     def __init__(self, retry_after_s: int) -> None:
         super().__init__("too many requests; wait a minute")
         self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A request that is to be counted.
+
+    count   adds it; the result is how many there are
+    within  a guard for what the request asks for, in a step that leaves together with the count and after it: of the
+            requests of a minute no more than the limit pass it
+    """
+
+    count: Operation[int]
+    within: Operation[bool]
+    limit: int
+    reached: LimitReached
 
 
 class FixedWindow:
@@ -41,12 +57,19 @@ class FixedWindow:
 
         Where the store is down, so is whatever the request is for: the error of the store is raised.
         """
+        counting = self.counting(name, address)
+        if counting is not None and await counting.count > counting.limit:
+            raise counting.reached
+
+    def counting(self, name: str, address: str) -> Counting | None:
+        """The same in steps, for whoever shares a round trip with it; None: there is no limit."""
         limit = self._limits[name]
         if limit == 0:
-            return
+            return None
         window, into_ms = divmod(self._now_ms(), _WINDOW_MS)
-        if await self._counters(name, window, client_of(address)).increment() > limit:
-            raise LimitReached(-((into_ms - _WINDOW_MS) // 1000))
+        counter = self._counters(name, window, client_of(address))
+        wait_s = -((into_ms - _WINDOW_MS) // 1000)
+        return Counting(counter.increment(), counter.at_most(limit), limit, LimitReached(wait_s))
 
 
 def client_of(address: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -167,11 +167,13 @@ class Done(Generic[R_co]):
     """What `keys.atomically` did. True where everything took effect, false where nothing did.
 
     `values` holds the result of each operation; where it was stopped it is empty, and `stopped_at` is the place of
-    the operation that stopped it.
+    the operation that stopped it. `before` then holds the results of those before that one: what reads among them found
+    is what was there at that moment; what writes among them did is undone.
     """
 
     values: R_co
     stopped_at: int | None = None
+    before: tuple[Any, ...] = ()
 
     def __bool__(self) -> bool:
         return self.stopped_at is None
@@ -312,7 +314,8 @@ async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ..
     steps: list[Step] = [step for part in parts for step in part]
     outcome = await store.atomically(steps)
     if not outcome:
-        return Done((), _place(outcome, parts))
+        place = _place(outcome, parts)
+        return Done((), place, tuple(_finished(operations[:place], parts, outcome.replies)))
     at, values = 0, []
     for operation, part in zip(operations, parts, strict=True):
         own = outcome.replies[at : at + len(part)]
@@ -320,6 +323,13 @@ async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ..
         await operation.upkeep(own)
         values.append(operation.finish(own))
     return Done(tuple(values))
+
+
+def _finished(operations: Sequence[Operation[Any]], parts: list[list[Any]], replies: list[Reply]) -> Iterator[Any]:
+    at = 0
+    for operation, part in zip(operations, parts, strict=False):
+        yield operation.finish(replies[at : at + len(part)])
+        at += len(part)
 
 
 def _place(outcome: Outcome, parts: list[list[Any]]) -> int:

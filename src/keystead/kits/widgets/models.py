@@ -2,61 +2,70 @@
 
 # ruff: noqa: N815 - fields are named as they are stored
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from keystead.schema import IsoTime, OmittedIfNone
+from keystead.schema import IsoTime, OmittedIfNone, Sealed
+
+ServiceName: TypeAlias = Literal["counter", "like", "ranking", "bbs"]
+SortOrder: TypeAlias = Literal["desc", "asc"]
+Icon: TypeAlias = Literal["heart", "star", "thumb", "peta"]
 
 
-class CounterRecord(BaseModel):
+class WidgetName(NamedTuple):
+    """One of the four services of one address."""
+
+    service: str
+    id: str
+
+
+class Hook(BaseModel):
+    """Where the events of a widget are told, and what they are signed with. Both are secrets."""
+
+    url: Sealed[str]
+    secret: Sealed[str]
+
+
+class WidgetRecord(BaseModel):
+    """What all four have in common. It changes only when its owner changes it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    id: str
+    url: str
+    """the page that it stands on"""
+    created: IsoTime
+    webhook: OmittedIfNone[Hook] = None
+    """where its events are told"""
+    ending: OmittedIfNone[str] = None
+    """set while it is being deleted: from then on it is gone for everybody, and what belongs to it follows"""
+
+
+class CounterRecord(WidgetRecord):
     """A counter of visits to the page at `url`."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     service: Literal["counter"] = "counter"
-    id: str
-    url: str
-    created: IsoTime
-    lastVisit: IsoTime | None = None
-    totalCount: int = 0
-    """as of the last write of the record"""
-    owner: str | None = None
-    """the hash of the owner's token"""
 
 
-class LikeRecord(BaseModel):
+class LikeRecord(WidgetRecord):
     """A like button of the page at `url`."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     service: Literal["like"] = "like"
-    id: str
-    url: str
-    created: IsoTime
-    lastLike: IsoTime | None = None
-    totalLikes: int = 0
-    """as of the last write of the record"""
-    owner: str | None = None
-    """the hash of the owner's token"""
+    icon: OmittedIfNone[Icon] = None
+    """what the button shows; left out: a heart"""
 
 
-class RankingRecord(BaseModel):
+class RankingRecord(WidgetRecord):
     """A ranking of the page at `url`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     service: Literal["ranking"] = "ranking"
-    id: str
-    url: str
-    created: IsoTime
-    lastSubmit: IsoTime | None = None
-    totalEntries: int = 0
-    """as of the last write of the record"""
     maxEntries: int
     """how many are kept"""
-    owner: str | None = None
-    """the hash of the owner's token"""
+    sortOrder: SortOrder = "desc"
+    """which score is the best: the highest (`desc`) or the lowest (`asc`)"""
 
 
 class RankingMeta(BaseModel):
@@ -73,6 +82,24 @@ class RankingEntry(NamedTuple):
     unique_id: str
 
 
+class RankingDetail(BaseModel):
+    """What an entry shows besides its score."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    displayScore: OmittedIfNone[str] = None
+    """how the score is shown"""
+    at: IsoTime
+    """when it was sent"""
+
+
+class BbsSelect(BaseModel):
+    """Something to choose beside a message."""
+
+    label: str
+    options: list[str]
+
+
 class BbsSettings(BaseModel):
     """How a board is shown, and how much it holds."""
 
@@ -80,24 +107,14 @@ class BbsSettings(BaseModel):
     maxMessages: OmittedIfNone[int] = None
     messagesPerPage: OmittedIfNone[int] = None
     icons: OmittedIfNone[list[str]] = None
-    selects: OmittedIfNone[list[dict[str, JsonValue]]] = None
+    selects: OmittedIfNone[list[BbsSelect]] = None
 
 
-class BbsRecord(BaseModel):
+class BbsRecord(WidgetRecord):
     """A board of the page at `url`."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     service: Literal["bbs"] = "bbs"
-    id: str
-    url: str
-    created: IsoTime
-    lastMessage: IsoTime | None = None
-    totalMessages: int = 0
-    """as of the last write of the record"""
     settings: BbsSettings = Field(default_factory=BbsSettings)
-    owner: str | None = None
-    """the hash of the owner's token"""
 
 
 class BbsMessage(BaseModel):
@@ -107,10 +124,13 @@ class BbsMessage(BaseModel):
 
     id: str
     timestamp: IsoTime
+    edited: OmittedIfNone[IsoTime] = None
+    """when it was last changed"""
     author: str
     message: str
     icon: OmittedIfNone[str] = None
     selects: OmittedIfNone[dict[str, JsonValue]] = None
+    """what was chosen, by label"""
     userHash: str
     """who wrote it, as everybody may see"""
     editDigest: OmittedIfNone[str] = None

@@ -7,7 +7,7 @@ from keystead.schema.kinds.lists import List, ListKey
 from keystead.schema.kinds.log import Log, LogEntry, LogKey
 from keystead.schema.kinds.sets import Set, SetKey
 from keystead.schema.kinds.sorted_set import SortedSet, SortedSetKey
-from keystead.schema.kinds.value import Value, ValueKey
+from keystead.schema.kinds.value import Seen, Value, ValueKey
 
 __all__ = [
     "Channel",
@@ -21,6 +21,7 @@ __all__ = [
     "Log",
     "LogEntry",
     "LogKey",
+    "Seen",
     "Set",
     "SetKey",
     "SortedSet",

@@ -9,11 +9,11 @@ from keystead.errors import BadValue, Unreadable
 from keystead.schema import deletion
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
-from keystead.schema.key import Moment, nothing, number
+from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.grown import GrownKey
-from keystead.schema.operation import Operation
+from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
-from keystead.stores import Command, Reply
+from keystead.stores import Command, Reply, holds
 
 
 class CounterKey(GrownKey):
@@ -33,6 +33,16 @@ class CounterKey(GrownKey):
         """
         _check(limit, self.key)
         return self._at_most(("GET", self.key), limit)
+
+    def holds(self, number: int) -> Operation[bool]:
+        """Whether the number is exactly this one, and not 0: a key that is not there counts as 0, so use `at_most(0)`.
+
+        For `atomically`: where it is another, nothing of the whole takes effect.
+        """
+        _check(number, self.key)
+        if number == 0:
+            raise BadValue(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
+        return Compound(self.bound.store, [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
         """Add to it, and get the result. The first increment, of any size, starts its lifetime. Atomic."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from keystead.errors import BadValue, Contended
 from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.family import Family, Options
-from keystead.schema.key import Key, Moment, nothing
+from keystead.schema.key import Key, Moment, nothing, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
@@ -25,6 +26,14 @@ _CHANGE_ATTEMPTS = 20
 _SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
 
 
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """A value, and the bytes that it was read from: sealed and versioned values have several stored forms."""
+
+    value: T
+    stored: bytes
+
+
 class ValueKey(Key, Generic[T]):
     """One key that holds one value of type T."""
 
@@ -33,6 +42,19 @@ class ValueKey(Key, Generic[T]):
     def get(self) -> Operation[T | None]:
         """The value; None: there is no such key. Raises Unreadable where it is not what the family says."""
         return Operation(self.bound.store, [Call(_GET, [self.key.encode()], None)], self._read)
+
+    def see(self) -> Operation[Seen[T] | None]:
+        """The value for a later `holds`; None: there is no such key. Raises Unreadable as `get` does."""
+        return Operation(self.bound.store, [Call(_GET, [self.key.encode()], None)], self._seen)
+
+    def holds(self, seen: Seen[T] | None) -> Operation[bool]:
+        """Whether the key still holds exactly what was seen; None: whether it is still not there.
+
+        For `atomically`: where it does not, nothing of the whole takes effect. So what was read once can guard any
+        number of later steps, without being read again.
+        """
+        guard = holds(self.key, None if seen is None else seen.stored)
+        return Compound(self.bound.store, [guard], truth, atomic=True, stopped=False)
 
     def set(self, value: T, **until: Moment) -> Operation[None]:
         """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
@@ -123,6 +145,10 @@ class ValueKey(Key, Generic[T]):
         bound = self.bound
         value: T = bound.family.codec.decode(raw, self.key, bound.ring)
         return value
+
+    def _seen(self, replies: list[Reply]) -> Seen[T] | None:
+        value = self._read(replies)
+        return None if value is None else Seen(value, bytes(replies[0]))
 
     def _write(self, value: T, until: dict[str, Moment], only: str, finish: Callable[[list[Reply]], R]) -> Operation[R]:
         bound = self.bound

@@ -1,0 +1,402 @@
+"""Boards: messages, the newest first, and no more of them than the board holds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from keystead.errors import Unreadable
+from keystead.kits.widgets.models import BbsMessage, BbsRecord, BbsSelect, BbsSettings
+from keystead.kits.widgets.service.checks import lines, refuse_spam, text, whole
+from keystead.kits.widgets.service.days import iso
+from keystead.kits.widgets.service.outcomes import (
+    BoardData,
+    BoardSettings,
+    Created,
+    MessageData,
+    Owner,
+    Pagination,
+    Posted,
+    Visitor,
+)
+from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
+from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
+from keystead.parts.digest import digest, same
+from keystead.schema import Operation
+from keystead.schema.key import number as count_of
+from keystead.schema.kinds.value import Seen
+from keystead.schema.times import deadline_ms, moment
+
+AUTHOR_MAX: Final = 20
+MESSAGE_MAX: Final = 200
+TITLE_MAX: Final = 100
+MAX_MESSAGES: Final = 10_000
+DEFAULT_MESSAGES: Final = 100
+PAGE_MAX: Final = 100
+DEFAULT_PAGE: Final = 10
+DEFAULT_TITLE: Final = "BBS"
+COOLDOWN_S: Final = 10
+
+ICONS: Final = ["😀", "😎", "😍", "🤔", "😴", "🎉"]
+SELECTS: Final = [
+    BbsSelect(label="region", options=["Africa", "Americas", "Asia", "Europe", "Oceania"]),
+    BbsSelect(label="weather", options=["☀️", "☁️", "🌧️", "❄️"]),
+    BbsSelect(label="mood", options=["😊", "😐", "😢", "😡"]),
+]
+
+_PAGE: Final = 200  # messages that are read at once where one is looked for
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_MARK: Final = 0  # the place of the mark among the operations of a post
+
+
+class Boards(Service[BbsRecord]):
+    name = "bbs"
+    word = "board"
+
+    async def create(
+        self,
+        url: Any,
+        token: Any,
+        *,
+        visitor: Visitor,
+        title: Any = DEFAULT_TITLE,
+        messages_per_page: Any = DEFAULT_PAGE,
+        max_messages: Any = DEFAULT_MESSAGES,
+        enable_icons: bool = True,
+        enable_selects: bool = False,
+        webhook_url: Any = None,
+        id: Any = None,
+    ) -> Created:
+        """A board for a page; the one that is there, for whoever has its token."""
+        settings = BbsSettings(
+            title=text("title", title, 1, TITLE_MAX),
+            messagesPerPage=whole("messagesPerPage", messages_per_page, 1, PAGE_MAX),
+            maxMessages=whole("max", max_messages, 1, MAX_MESSAGES),
+            icons=list(ICONS) if enable_icons else None,
+            selects=list(SELECTS) if enable_selects else None,
+        )
+        return await self._create(
+            url,
+            token,
+            visitor,
+            lambda values: BbsRecord(**values, settings=settings),
+            id=id,
+            webhook_url=webhook_url,
+        )
+
+    async def post(
+        self,
+        id: Any,
+        visitor: Visitor,
+        message: Any,
+        author: Any = None,
+        icon: Any = None,
+        selects: Sequence[Any] = (),
+    ) -> Posted:
+        """Put a message on the board; then the visitor waits 10 seconds for the next. One atomic step.
+
+        The edit token is what changes the message and takes it away. It is told once, and only its digest is kept.
+        """
+        record = (await self._known(id)).value
+        written, edit_token = self._checked(record, message, author, icon, selects), secrets.token_urlsafe(24)
+        now_ms = self.site.now_ms()
+        new = BbsMessage(
+            id=_message_id(record.id, now_ms),
+            timestamp=moment(now_ms),
+            userHash=self._visitor_hash(record.id, visitor),
+            editDigest=digest(edit_token),
+            **written,
+        )
+
+        def step(seen: Seen[BbsRecord]) -> Sequence[Operation[Any]]:
+            keys, board = self.keys, seen.value
+            mark = keys.bbs_post(board.id, self._visitor_hash(board.id, visitor))
+            told = {"messageId": new.id, "author": new.author, "message": new.message}
+            return [
+                mark.add(moment(self.site.now_ms())),
+                keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
+                keys.bbs_version(board.id).increment(),
+                *self._hooks.told(self.name, board, "bbs.post", told),
+            ]
+
+        _, done = await self._guarded(id, "post", visitor, step)
+        if done.stopped_at == _MARK:
+            self.site.count("widgets", "post", "too-soon")
+            raise await self._too_soon(record.id, visitor)
+        self.site.count("widgets", "post", "ok")
+        return Posted(await self.get(id), new.id, edit_token)
+
+    async def get(self, id: Any, page: Any = 1, visitor: Visitor | None = None) -> BoardData:
+        """A page of messages, the newest first. One round trip where this process knows the board, and two otherwise.
+
+        A page beyond the last is empty.
+        """
+        number = whole("page", page, 1)
+        size = (await self._known(id)).value.settings.messagesPerPage or DEFAULT_PAGE
+        for _ in range(ATTEMPTS):
+            at = (number - 1) * size
+
+            def operations(at: int = at, size: int = size) -> list[Operation[Any]]:
+                messages = self.keys.bbs_messages(id)
+                return [messages.items(at, at + size - 1), messages.count(), messages.get(0)]
+
+            record, (messages, total, newest) = await self._read(id, visitor, operations)
+            if (record.settings.messagesPerPage or DEFAULT_PAGE) == size:
+                break
+            size, visitor = record.settings.messagesPerPage or DEFAULT_PAGE, None  # it was counted
+        pages = max(1, -(-total // size))
+        settings = record.settings
+        return BoardData(
+            id=record.id,
+            url=record.url,
+            title=settings.title or DEFAULT_TITLE,
+            messages=[_data(one) for one in messages],
+            totalMessages=total,
+            currentPage=number,
+            totalPages=pages,
+            pagination=Pagination(page=number, totalPages=pages, hasPrev=number > 1, hasNext=number < pages),
+            settings=BoardSettings(
+                title=settings.title or DEFAULT_TITLE,
+                messagesPerPage=size,
+                maxMessages=settings.maxMessages or DEFAULT_MESSAGES,
+                icons=settings.icons,
+                selects=settings.selects,
+            ),
+            lastMessage=None if newest is None else iso(newest.timestamp),
+            currentUserHash=None if visitor is None else self._visitor_hash(record.id, visitor),
+        )
+
+    async def edit(self, id: Any, message_id: Any, edit_token: Any, *, visitor: Visitor, **changed: Any) -> BoardData:
+        """Change a message of one's own: `message`, `author`, `icon` and `selects`, those that are given.
+
+        It stays where it stands. Raises WidgetRefused where the edit token is not that of the message.
+        """
+        await self._change_message(id, message_id, visitor, _secret(edit_token), changed)
+        return await self.get(id, visitor=None)
+
+    async def remove(self, id: Any, message_id: Any, edit_token: Any, *, visitor: Visitor) -> BoardData:
+        """Take a message of one's own away."""
+        await self._change_message(id, message_id, visitor, _secret(edit_token), None)
+        return await self.get(id, visitor=None)
+
+    async def owner_edit(self, owner: Owner, message_id: Any, *, visitor: Visitor, **changed: Any) -> BoardData:
+        """Change any message of the board."""
+        id = (await self._owned(owner, visitor)).value.id
+        await self._change_message(id, message_id, None, None, changed)
+        return await self.get(id)
+
+    async def owner_remove(self, owner: Owner, message_id: Any, *, visitor: Visitor) -> BoardData:
+        """Take any message of the board away."""
+        id = (await self._owned(owner, visitor)).value.id
+        await self._change_message(id, message_id, None, None, None)
+        return await self.get(id)
+
+    async def clear(self, owner: Owner, *, visitor: Visitor) -> BoardData:
+        """Take all messages away."""
+
+        async def step(seen: Seen[BbsRecord]) -> Sequence[Operation[Any]]:
+            return [self.keys.bbs_messages(seen.value.id).delete(), self.keys.bbs_version(seen.value.id).increment()]
+
+        return await self.get((await self._change(owner, visitor, step)).id)
+
+    async def update_settings(
+        self,
+        owner: Owner,
+        *,
+        visitor: Visitor,
+        title: Any = UNSET,
+        messages_per_page: Any = UNSET,
+        max_messages: Any = UNSET,
+        enable_icons: Any = UNSET,
+        enable_selects: Any = UNSET,
+        webhook_url: Any = UNSET,
+    ) -> BoardData:
+        """Change what is given, in one step. Fewer messages: the oldest go."""
+        kept: dict[str, Any] = {}
+        if title is not UNSET:
+            kept["title"] = text("title", title, 1, TITLE_MAX)
+        if messages_per_page is not UNSET:
+            kept["messagesPerPage"] = whole("messagesPerPage", messages_per_page, 1, PAGE_MAX)
+        if max_messages is not UNSET:
+            kept["maxMessages"] = whole("max", max_messages, 1, MAX_MESSAGES)
+        if enable_icons is not UNSET:
+            kept["icons"] = list(ICONS) if enable_icons else None
+        if enable_selects is not UNSET:
+            kept["selects"] = list(SELECTS) if enable_selects else None
+        change = self._hook_change(webhook_url)
+
+        async def step(seen: Seen[BbsRecord]) -> Sequence[Operation[Any]]:
+            settings = seen.value.settings.model_copy(update=kept)
+            record = change.of(seen.value).model_copy(update={"settings": settings})
+            most = settings.maxMessages or DEFAULT_MESSAGES
+            messages = self.keys.bbs_messages(record.id)
+            cut: Operation[Any] = Operation(messages.bound.store, [("LTRIM", messages.key, 0, most - 1)], count_of)
+            return [self._written(record), cut, self.keys.bbs_version(record.id).increment()]
+
+        data = await self.get((await self._change(owner, visitor, step)).id)
+        return data.model_copy(update={"webhookSecret": change.secret})
+
+    # --- one message -------------------------------------------------------------------------------------------
+
+    def _checked(
+        self, record: BbsRecord, message: Any, author: Any, icon: Any, selects: Sequence[Any]
+    ) -> dict[str, Any]:
+        """What a message holds. Raises WidgetRefused."""
+        said = lines("message", message, 1, MESSAGE_MAX)
+        name = "" if author is None else text("author", author, 0, AUTHOR_MAX)
+        refuse_spam(self.settings, "message", name, said)
+        return {
+            "message": said,
+            "author": name or self.settings.default_author,
+            "icon": _icon(record, icon),
+            "selects": _chosen(record, selects),
+        }
+
+    async def _change_message(
+        self, id: Any, message_id: Any, visitor: Visitor | None, edit_token: str | None, changed: dict[str, Any] | None
+    ) -> None:
+        """Change a message, or take it away (None), at the place where it is read. No edit token: its owner does it.
+
+        Who may come between: new messages, which move its place, and other changes of it. The version holds both off.
+        No visitor: the request was counted before.
+        """
+        if not isinstance(message_id, str) or not message_id:
+            raise wrong("messageId", "messageId says which message it is")
+        if visitor is not None:
+            await self._limit.count("write", visitor.address)
+        for attempt in range(ATTEMPTS):
+            seen = await self._known(id)
+            record = seen.value
+            version = await self.keys.bbs_version(record.id).get()
+            found = await self._found(record.id, message_id)
+            if found is None:
+                # A message that was moved by another between two pages is looked for once more.
+                if await self.keys.bbs_version(record.id).get() != version:
+                    continue
+                raise WidgetRefused("NOT_FOUND", "there is no such message; it may have been taken away")
+            place, raw, message = found
+            if edit_token is not None and not same(digest(edit_token), message.editDigest or ""):
+                raise WidgetRefused("UNAUTHORIZED", "this is not the edit token of this message")
+            await self._hooks.announce(self.name, record)
+            steps = self._message_steps(record, place, raw, message, changed)
+            done = await self.keys.atomically(
+                self._records(record.id).holds(seen),
+                self._is(self.keys.bbs_version(record.id), version),
+                *steps,
+                self.keys.bbs_version(record.id).increment(),
+            )
+            if done:
+                return
+            self._forget(record.id)
+            await apart(attempt)
+        raise contended()
+
+    def _message_steps(
+        self, record: BbsRecord, place: int, raw: bytes, message: BbsMessage, changed: dict[str, Any] | None
+    ) -> list[Operation[Any]]:
+        messages = self.keys.bbs_messages(record.id)
+        if changed is None:
+            gone: Operation[Any] = Operation(messages.bound.store, [("LREM", messages.key, 1, raw)], count_of)
+            return [gone.required(), *self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})]
+        written = self._checked(
+            record,
+            changed.get("message", message.message),
+            changed.get("author", message.author),
+            changed.get("icon", message.icon),
+            changed["selects"] if "selects" in changed else _as_given(record, message),
+        )
+        new = message.model_copy(update=written | {"edited": moment(self.site.now_ms())})
+        told = {"messageId": new.id, "author": new.author, "message": new.message}
+        return [messages.replace(place, new), *self._hooks.told(self.name, record, "bbs.edit", told)]
+
+    async def _found(self, id: str, message_id: str) -> tuple[int, bytes, BbsMessage] | None:
+        """A message with its place and as it is stored, looked for from the newest on."""
+        messages, at = self.keys.bbs_messages(id), 0
+        family: Any = messages.bound.family
+        while True:
+            [page] = await messages.bound.store.run([("LRANGE", messages.key, at, at + _PAGE - 1)])
+            for place, raw in enumerate(page, at):
+                try:
+                    message = family.item.decode(raw, messages.key, None)
+                except Unreadable:
+                    continue  # `keystead doctor` says so
+                if message.id == message_id:
+                    return place, raw, message
+            if len(page) < _PAGE:
+                return None
+            at += _PAGE
+
+    async def _too_soon(self, id: str, visitor: Visitor) -> Exception:
+        sent = await self.keys.bbs_post(id, self._visitor_hash(id, visitor)).get()
+        left_ms = 1000 if sent is None else deadline_ms(sent) + COOLDOWN_S * 1000 - self.site.now_ms()
+        return too_soon(max(1, -(-left_ms // 1000)), "you have just posted")
+
+    def _belongings(self, record: BbsRecord) -> list[str]:
+        keys, id = self.keys, record.id
+        return [keys.bbs_messages(id).key, keys.bbs_version(id).key, keys.bbs_posters(id).key]
+
+    async def _marks(self, id: str) -> list[str]:
+        return [self.keys.bbs_post(id, one).key for one, _ in await self.keys.bbs_posters(id).lowest(10**9)]
+
+
+def _data(message: BbsMessage) -> MessageData:
+    """What everybody may see of a message."""
+    chosen = message.selects
+    return MessageData(
+        id=message.id,
+        timestamp=iso(message.timestamp) or "",
+        edited=iso(message.edited),
+        author=message.author,
+        message=message.message,
+        icon=message.icon,
+        selects=None if chosen is None else {label: str(one) for label, one in chosen.items()},
+        userHash=message.userHash,
+    )
+
+
+def _message_id(board: str, now_ms: int) -> str:
+    """`{board}_{ms}_{six digits}`, both in base 36."""
+    digits, rest = "", now_ms
+    while rest:
+        rest, digit = divmod(rest, 36)
+        digits = _DIGITS[digit] + digits
+    return f"{board}_{digits}_{''.join(secrets.choice(_DIGITS) for _ in range(6))}"
+
+
+def _secret(given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise wrong("editToken", "editToken is what the answer to the post told; only its author has it")
+    return given
+
+
+def _icon(record: BbsRecord, given: Any) -> str | None:
+    if given is None or given == "":
+        return None
+    icons = record.settings.icons or []
+    if given not in icons:
+        raise wrong("icon", f"icon is one of {' '.join(icons)}" if icons else "this board has no icons")
+    icon: str = given
+    return icon
+
+
+def _chosen(record: BbsRecord, given: Sequence[Any]) -> dict[str, Any] | None:
+    """What was chosen, by label: select1 is of the first list, and so on."""
+    chosen: dict[str, Any] = {}
+    offered = record.settings.selects or []
+    for place, one in enumerate(given):
+        if one is None or one == "":
+            continue
+        name = f"select{place + 1}"
+        if place >= len(offered):
+            raise wrong(name, f"this board has no {name}")
+        if one not in offered[place].options:
+            raise wrong(name, f"{name} is one of {', '.join(offered[place].options)}")
+        chosen[offered[place].label] = one
+    return chosen or None
+
+
+def _as_given(record: BbsRecord, message: BbsMessage) -> list[Any]:
+    """What a message has chosen, in the order in which it is given; what the board offers no more is left out."""
+    chosen, offered = message.selects or {}, record.settings.selects or []
+    return [chosen.get(one.label) if chosen.get(one.label) in one.options else None for one in offered]

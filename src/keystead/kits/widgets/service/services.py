@@ -1,0 +1,548 @@
+"""What the four services have in common: they are created, found, owned, changed and deleted in the same way.
+
+The record of a widget is what is guarded. Whoever writes anything beside it does so in one atomic step with the guard
+that the record is still the one that was read: so no write in flight revives a widget that was deleted, and one that
+was created anew for the same page begins at zero. The record changes only when its owner changes it; each process keeps
+those that it has read, and learns from the guard when one is no longer true.
+
+Deleting marks the record (`ending`), which makes it gone for everybody at once; what belongs to it follows in steps
+that are guarded by the mark, and the record goes last. Whoever meets the mark, or the clean-up, can finish it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, ClassVar, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from keystead.errors import Unreadable
+from keystead.kits.kit import Site
+from keystead.kits.widgets.keys import WidgetKeys
+from keystead.kits.widgets.models import Hook, ServiceName, WidgetName, WidgetRecord
+from keystead.kits.widgets.service.checks import candidates, checked_id, checked_token, checked_url, could_be_token
+from keystead.kits.widgets.service.days import Calendar
+from keystead.kits.widgets.service.hooks import Hooks
+from keystead.kits.widgets.service.outcomes import BatchItem, Created, Deleted, Owner, Visitor
+from keystead.kits.widgets.service.refused import WidgetRefused, not_owner, unknown, wrong
+from keystead.kits.widgets.service.settings import WidgetSettings
+from keystead.parts.limit import FixedWindow, client_of
+from keystead.parts.passwords import PasswordsBusy, hashed, matches
+from keystead.schema import Bound, Done, Operation
+from keystead.schema.key import nothing
+from keystead.schema.kinds import CounterKey, SortedSetKey, ValueKey
+from keystead.schema.kinds.value import Seen
+from keystead.schema.times import moment
+from keystead.stores import Step
+
+R = TypeVar("R", bound=WidgetRecord)
+
+ATTEMPTS: Final = 20
+_KEPT: Final = 10_000  # records that a process remembers, of each service
+BATCH_CREATE_MAX: Final = 100
+BATCH_GET_MAX: Final = 1000
+_AT_ONCE: Final = 500  # keys that are deleted in one step
+
+
+class _Unset:
+    """What is not said stays as it is; None takes it away."""
+
+
+UNSET: Final = _Unset()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all four are given."""
+
+    keys: WidgetKeys
+    settings: WidgetSettings
+    site: Site
+    limit: FixedWindow
+    hooks: Hooks
+    calendar: Calendar
+    secret: bytes  # what makes the names of visitors, so that nobody can guess an address from them
+
+
+@dataclass(frozen=True)
+class HookChange(Generic[R]):
+    """Another webhook, none any more, or the one that is there."""
+
+    hook: Hook | None = None
+    changes: bool = False
+
+    @property
+    def secret(self) -> str | None:
+        """What is told once: the secret of a new one."""
+        return None if self.hook is None else self.hook.secret
+
+    def of(self, record: R) -> R:
+        return record.model_copy(update={"webhook": self.hook}) if self.changes else record
+
+
+class Service(Generic[R]):
+    """One of the four services."""
+
+    name: ClassVar[ServiceName]
+    word: ClassVar[str]  # what people call it
+
+    def __init__(self, given: Surroundings) -> None:
+        self.keys = given.keys
+        self.settings = given.settings
+        self.site = given.site
+        self._limit = given.limit
+        self._hooks = given.hooks
+        self._calendar = given.calendar
+        self._secret = given.secret
+        self._kept: OrderedDict[str, Seen[R]] = OrderedDict()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._in_one_step = self.keys.store_of("default").guarantees.atomic == "any keys"
+        self._records: Bound[ValueKey[R]] = getattr(self.keys, self.name)
+        self._urls: Bound[ValueKey[str]] = getattr(self.keys, f"{self.name}_url")
+        self._owners: Bound[ValueKey[str]] = getattr(self.keys, f"{self.name}_owner")
+        index: Bound[SortedSetKey[str]] = getattr(self.keys, f"{self.name}s")
+        self.index = index()
+
+    # --- what each of the four says for itself -----------------------------------------------------------------
+
+    def _belongings(self, record: R) -> list[str]:
+        """The keys that belong to a widget, but for marks, its owner and the record itself."""
+        raise NotImplementedError
+
+    async def _marks(self, id: str) -> list[str]:
+        """The keys of the marks of its visitors."""
+        raise NotImplementedError
+
+    # --- creating ----------------------------------------------------------------------------------------------
+
+    async def _create(
+        self,
+        url: Any,
+        token: Any,
+        visitor: Visitor,
+        make: Callable[[dict[str, Any]], R],
+        *,
+        id: Any = None,
+        webhook_url: Any = None,
+        first: Callable[[str], list[Operation[Any]]] = lambda id: [],
+    ) -> Created:
+        page, secret = checked_url(url), checked_token(token)
+        wanted = None if id is None else checked_id(id)
+        hook = None if webhook_url is None else self._hooks.new(webhook_url)
+        await self._limit.count("create", visitor.address)
+        keeping = _Keeping(secret)
+        created, is_new = await self._made(page, keeping, wanted, make, hook, first)
+        return Created(id=created.id, url=page, webhookSecret=hook.secret if hook is not None and is_new else None)
+
+    async def _made(
+        self,
+        url: str,
+        keeping: _Keeping,
+        wanted: str | None,
+        make: Callable[[dict[str, Any]], R],
+        hook: Hook | None,
+        first: Callable[[str], list[Operation[Any]]],
+    ) -> tuple[R, bool]:
+        """The record for a page, and whether it is new. Raises WidgetRefused where somebody else owns it."""
+        mapped_key = self._urls(url)
+        for attempt in range(ATTEMPTS):
+            mapped = await mapped_key.see()
+            there = None if mapped is None else await self._see(mapped.value)
+            if there is None or there.value.url != url:
+                there, free = await self._place_for(url, wanted)
+            else:
+                free = None
+            if there is not None:
+                if there.value.ending is not None:
+                    await self._finish(there)
+                    continue
+                await self._check(there.value.id, keeping.token)
+                if mapped is None:  # a cluster was interrupted between the two
+                    await self.keys.run(mapped_key.set(there.value.id), self._listed(there.value))
+                return there.value, False
+            record = make({"id": free, "url": url, "created": moment(self.site.now_ms()), "webhook": hook})
+            own = [
+                self._written(record, "NX").required(),
+                self._owners(record.id).set(await keeping.hashed()),
+                *first(record.id),
+            ]
+            if self._in_one_step:
+                done = await self.keys.atomically(
+                    mapped_key.holds(mapped), *own, mapped_key.set(record.id), self._listed(record)
+                )
+            else:
+                # An entry and an address that lead nowhere do no harm, and the next to come puts them right.
+                await self._listed(record)
+                if not await self.keys.atomically(mapped_key.holds(mapped), mapped_key.set(record.id)):
+                    continue
+                done = await self.keys.atomically(*own)
+            if done:
+                self.site.count("widgets", f"{self.name}-created", "ok")
+                return record, True
+            await apart(attempt)
+        raise contended()
+
+    async def _place_for(self, url: str, wanted: str | None) -> tuple[Seen[R] | None, str]:
+        """The record that this page has without an address that leads to it, or the id that it can have."""
+        for id in candidates(url) if wanted is None else [wanted]:
+            there = await self._see(id)
+            if there is None or there.value.url == url or there.value.ending is not None:
+                return there, id
+        if wanted is not None:
+            raise wrong("id", "this id is taken; choose another, or leave it out")
+        raise contended()  # eight pages with the same eight digits: there is no such thing
+
+    def _listed(self, record: R) -> Operation[Any]:
+        return self.index.put({record.id: round(record.created.timestamp() * 1000)})
+
+    # --- finding -----------------------------------------------------------------------------------------------
+
+    async def _see(self, id: str) -> Seen[R] | None:
+        """The record as it is stored, whether it is ending or not; None: there is none."""
+        try:
+            return await self._records(id).see()
+        except Unreadable:
+            raise self._unreadable() from None
+
+    async def record(self, id: str) -> R:
+        """The record as it is now. Raises WidgetRefused where there is none."""
+        seen = await self._see(id)
+        if seen is None or seen.value.ending is not None:
+            raise unknown(self.word)
+        return seen.value
+
+    async def _known(self, id: Any) -> Seen[R]:
+        """The record, as this process remembers it. A guard says whether it is still true. Raises WidgetRefused."""
+        kept = self._kept.get(checked_id(id))
+        if kept is not None:
+            self._kept.move_to_end(id)
+            return kept
+        seen = await self._see(id)
+        if seen is None or seen.value.ending is not None:
+            raise unknown(self.word)
+        self._keep(seen)
+        return seen
+
+    def _keep(self, seen: Seen[R]) -> None:
+        self._kept[seen.value.id] = seen
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+
+    def _forget(self, id: str) -> None:
+        self._kept.pop(id, None)
+
+    async def _guarded(
+        self, id: Any, limit: str | None, visitor: Visitor, step: Callable[[Seen[R]], Sequence[Operation[Any]]]
+    ) -> tuple[Seen[R], Done[Any]]:
+        """What `step` says of the record, in one atomic step with the guard that this is still the record.
+
+        The request is counted in the same round trip; no limit: it was counted before. A place in the outcome counts
+        from the first of the operations of `step`. Raises WidgetRefused where there is no such widget, or LimitReached.
+        """
+        for attempt in range(ATTEMPTS):
+            seen = await self._known(id)
+            counting = None if limit is None or attempt else self._limit.counting(limit, visitor.address)
+            guards = [self._records(id).holds(seen)]
+            await self._hooks.announce(self.name, seen.value)
+            if counting is not None and self._in_one_step:
+                guards.insert(0, counting.within)
+                # Both leave in one turn, the count first: one round trip.
+                _, done = await asyncio.gather(counting.count, self.keys.atomically(*guards, *step(seen)))
+                if done.stopped_at == 0:
+                    raise counting.reached
+            else:
+                if counting is not None and await counting.count > counting.limit:
+                    raise counting.reached
+                done = await self.keys.atomically(*guards, *step(seen))
+            if done.stopped_at != len(guards) - 1:
+                return seen, _without(done, len(guards))
+            self._forget(id)
+            await apart(attempt)
+        raise contended()
+
+    async def _read(
+        self, id: Any, visitor: Visitor | None, operations: Callable[[], Sequence[Operation[Any]]]
+    ) -> tuple[R, tuple[Any, ...]]:
+        """The record and the results of these operations, in one round trip. Raises WidgetRefused, LimitReached.
+
+        No visitor: it is not counted.
+        """
+        checked_id(id)
+        counting = None if visitor is None else self._limit.counting("read", visitor.address)
+        try:
+            read = self.keys.run(self._records(id).see(), *operations())
+            if counting is None:
+                results = await read
+            else:
+                count, results = await asyncio.gather(counting.count, read)
+                if count > counting.limit:
+                    raise counting.reached
+        except Unreadable:
+            raise self._unreadable() from None
+        seen: Seen[R] | None = results[0]
+        if seen is None or seen.value.ending is not None:
+            raise unknown(self.word)
+        self._keep(seen)
+        return seen.value, results[1:]
+
+    def _unreadable(self) -> WidgetRefused:
+        return WidgetRefused("TRY_AGAIN", f"this {self.word} cannot be read just now; `keystead doctor` shows why")
+
+    # --- owning ------------------------------------------------------------------------------------------------
+
+    async def _owned(self, owner: Owner, visitor: Visitor) -> Seen[R]:
+        """The record, if this is its owner. Raises WidgetRefused, and LimitReached for whoever guesses."""
+        if (owner.url is None) == (owner.id is None):
+            raise wrong("url", "say which one it is: by the url of its page, or by its id")
+        page = None if owner.url is None else checked_url(owner.url)
+        id = None if owner.id is None else checked_id(owner.id)
+        await self._limit.count("owner", visitor.address)
+        if page is not None:
+            id = await self._urls(page).get()
+        seen = None if id is None else await self._see(id)
+        if id is None or seen is None or seen.value.ending is not None:
+            raise unknown(self.word)
+        await self._check(id, owner.token)
+        return seen
+
+    async def _check(self, id: str, token: str) -> None:
+        kept = await self._owners(id).get()
+        try:
+            if kept is None or not could_be_token(token) or not await matches(token, kept):
+                self.site.count("widgets", f"{self.name}-owner", "refused")
+                raise not_owner()
+        except PasswordsBusy as busy:
+            raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
+        except ValueError:  # no hash of ours: whoever wrote it
+            raise not_owner() from None
+
+    async def _change(
+        self,
+        owner: Owner,
+        visitor: Visitor,
+        step: Callable[[Seen[R]], Awaitable[Sequence[Operation[Any]]]],
+    ) -> R:
+        """What an owner changes, in one atomic step. The new record, where a step writes it, is read again."""
+        seen = await self._owned(owner, visitor)
+        id = seen.value.id
+        for attempt in range(ATTEMPTS):
+            done = await self.keys.atomically(self._records(id).holds(seen), *await step(seen))
+            if done:
+                self._forget(id)
+                return (await self._known(id)).value
+            await apart(attempt)
+            again = await self._see(id)
+            if again is None or again.value.ending is not None or again.value.created != seen.value.created:
+                raise unknown(self.word)
+            seen = again
+        raise contended()
+
+    def _hook_change(self, webhook_url: Any) -> HookChange[R]:
+        """What is done to the webhook of a record. Raises WidgetRefused."""
+        if webhook_url is UNSET:
+            return HookChange()
+        return HookChange(self._hooks.new(webhook_url) if webhook_url else None, changes=True)
+
+    def _written(self, record: R, *options: str) -> Operation[Any]:
+        """A write of the record alone: its index names it already, or is written beside it."""
+        bound = self._records
+        key = bound(record.id).key
+        codec: Any = bound.family.codecs["value"]
+        command = ("SET", key, codec.encode(record, key, bound.keyspace.ring), *options)
+        return Operation(bound.store, [command], nothing)
+
+    # --- deleting ----------------------------------------------------------------------------------------------
+
+    async def delete(self, owner: Owner, *, visitor: Visitor) -> Deleted:
+        """It is gone for everybody at once, and everything of it when this returns. Raises WidgetRefused."""
+        seen = await self._owned(owner, visitor)
+        await self._end(seen)
+        self.site.count("widgets", f"{self.name}-deleted", "ok")
+        return Deleted(id=seen.value.id, message=f"the {self.word} and all that belonged to it is deleted")
+
+    async def _end(self, seen: Seen[R]) -> None:
+        id, created = seen.value.id, seen.value.created
+        name = WidgetName(self.name, id)
+        for attempt in range(ATTEMPTS):
+            last = seen.value.model_copy(update={"ending": secrets.token_urlsafe(8), "webhook": None})
+            written, noted = self._written(last), self.keys.ending().add(name)
+            steps: list[Operation[Any]] = [self._records(id).holds(seen), written]
+            if self._in_one_step:
+                steps.append(noted)
+            else:
+                await noted  # before: a note of what is not ending is taken back by the clean-up
+            done = await self.keys.atomically(*steps)
+            self._forget(id)
+            again = await self._see(id)
+            if again is None or again.value.created != created:
+                return None
+            if done or again.value.ending is not None:
+                return await self._finish(again)
+            await apart(attempt)
+            seen = again
+        raise contended()
+
+    async def finish(self, id: str) -> bool:
+        """Finish what was begun to be deleted. False: it is not being deleted."""
+        seen = await self._see(id)
+        name = WidgetName(self.name, id)
+        if seen is None or seen.value.ending is None:
+            return False
+        await self._finish(seen)
+        await self.keys.ending().remove(name)
+        return True
+
+    async def _finish(self, seen: Seen[R]) -> None:
+        """Delete all that belongs to a record that is ending, and then the record.
+
+        Each step is guarded by the record: where somebody else has finished, and the page has a new one by now, nothing
+        of that is touched.
+        """
+        record = seen.value
+        id, guard = record.id, self._records(record.id)
+        belongings = [*await self._marks(id), *self._belongings(record), self._owners(id).key]
+        for keys in _chunks(belongings, _AT_ONCE):
+            gone = Operation(self._records.store, [("DEL", *keys)], nothing)
+            if not await self.keys.atomically(guard.holds(seen), gone):
+                return
+        name = WidgetName(self.name, id)
+        unlisted, unnoted = self.index.remove(id), self.keys.ending().remove(name)
+        mapped_key = self._urls(record.url)
+        mapped = await mapped_key.see()
+        leads_here = mapped is not None and mapped.value == id
+        address = [mapped_key.holds(mapped), _gone(mapped_key)] if leads_here else []
+        dropped = self._hooks.dropped(self.name, id)
+        if self._in_one_step:
+            await self.keys.atomically(guard.holds(seen), *address, *dropped, _gone(guard), unlisted, unnoted)
+            return
+        await unlisted
+        if address:
+            await self.keys.atomically(*address)
+        await self.keys.atomically(guard.holds(seen), *dropped, _gone(guard))
+        await unnoted
+
+    # --- visitors ----------------------------------------------------------------------------------------------
+
+    def _visitor_hash(self, id: str, visitor: Visitor, day: str = "") -> str:
+        """Who a visitor is to one widget: 16 digits that tell nobody their address, nor who they are elsewhere."""
+        said = "\n".join((self.name, id, client_of(visitor.address), visitor.agent, day))
+        return hmac.new(self._secret, said.encode("utf-8", "replace"), sha256).hexdigest()[:16]
+
+    # --- listing -----------------------------------------------------------------------------------------------
+
+    async def _create_many(
+        self,
+        token: Any,
+        items: Sequence[BatchItem],
+        visitor: Visitor,
+        make: Callable[[dict[str, Any]], R],
+        first: Callable[[str], list[Operation[Any]]],
+    ) -> list[Created]:
+        """One after the other: where one is refused, those before it are made. All of them are checked first."""
+        if not 1 <= len(items) <= BATCH_CREATE_MAX:
+            raise wrong("items", f"items are 1 to {BATCH_CREATE_MAX}, each with an id and a url")
+        checked = [(checked_url(item.url), checked_id(item.id)) for item in items]
+        keeping = _Keeping(checked_token(token))
+        await self._limit.count("create", visitor.address)
+        made = [await self._made(url, keeping, id, make, None, first) for url, id in checked]
+        return [Created(id=record.id, url=record.url) for record, _ in made]
+
+    async def _many(self, ids: Sequence[str], visitor: Visitor, totals: Bound[Any]) -> dict[str, int]:
+        """The totals of these; 0: there is no such widget. One round trip."""
+        if not 1 <= len(ids) <= BATCH_GET_MAX:
+            raise wrong("ids", f"ids are 1 to {BATCH_GET_MAX}")
+        wanted = [checked_id(id) for id in ids]
+        await self._limit.count("read", visitor.address)
+        return await self._totals(wanted, totals)
+
+    async def _totals(self, ids: Sequence[str], totals: Bound[Any]) -> dict[str, int]:
+        if not ids:
+            return {}
+        found = await self.keys.run(*(totals(id).get() for id in ids))
+        return dict(zip(ids, found, strict=True))
+
+    async def _sum(self, prefix: Any, visitor: Visitor, totals: Bound[Any]) -> int:
+        """Of all whose ids begin so. It walks through the index, a page at a time."""
+        beginning = checked_id(prefix)
+        await self._limit.count("create", visitor.address)  # it costs about as much
+        found, at, page = 0, 0, 1000
+        while True:
+            listed = [id for id, _ in await self.index.lowest(page, skip=at)]
+            found += sum((await self._totals([id for id in listed if id.startswith(beginning)], totals)).values())
+            if len(listed) < page:
+                return found
+            at += page
+
+    # --- numbers -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _is(total: CounterKey, number: int) -> Operation[bool]:
+        """A guard: the total is still this number. It is never below zero."""
+        return total.at_most(0) if number <= 0 else total.holds(number)
+
+    @asynccontextmanager
+    async def _turn(self, id: Any) -> AsyncIterator[None]:
+        """One after the other within this process: those who must all change one number would only be in their way."""
+        name = checked_id(id)
+        lock = self._turns.get(name)
+        if lock is None:
+            lock = self._turns[name] = asyncio.Lock()
+        async with lock:
+            yield
+
+
+class _Keeping:
+    """The token of a new widget, and its slow hash, which is made once and only if it is needed."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self._hash: str | None = None
+
+    async def hashed(self) -> str:
+        if self._hash is None:
+            try:
+                self._hash = await hashed(self.token)
+            except PasswordsBusy as busy:
+                raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
+        return self._hash
+
+
+def _gone(key: Any) -> Operation[Any]:
+    """Deletes this key and nothing that belongs to it: that is gone already, or goes in the same step."""
+    steps: list[Step] = [("DEL", key.key)]
+    return Operation(key.bound.store, steps, nothing)
+
+
+def _without(done: Done[Any], guards: int) -> Done[Any]:
+    """The outcome without its guards."""
+    place = None if done.stopped_at is None else done.stopped_at - guards
+    return Done(done.values[guards:], place, done.before[guards:])
+
+
+def days_since(record: WidgetRecord, now_ms: int) -> Iterable[Any]:
+    """All days since a widget was made, and one before and after: the zone of the settings may have changed."""
+    day, last = record.created.date() - timedelta(days=1), moment(now_ms).date() + timedelta(days=1)
+    while day <= last:
+        yield day
+        day += timedelta(days=1)
+
+
+def _chunks(keys: list[str], size: int) -> Iterable[list[str]]:
+    for at in range(0, len(keys), size):
+        yield keys[at : at + size]
+
+
+async def apart(attempt: int) -> None:
+    """Whoever lost waits a little, each another time, so that somebody wins."""
+    await asyncio.sleep(secrets.randbelow(1000) / 1_000_000 * 2 ** min(attempt, 6))
+
+
+def contended() -> WidgetRefused:
+    return WidgetRefused("TRY_AGAIN", "too many change this at the same time; try again in a moment", retryAfter=1)

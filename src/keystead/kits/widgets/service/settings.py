@@ -1,0 +1,87 @@
+"""What the widgets kit can be told."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+# Requests of one client in a minute, by what they ask for.
+LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 30}
+
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
+
+
+class WidgetSettings(BaseModel):
+    """The table `[widgets]` of keystead.toml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    zone: str = Field("UTC", description="Where a day ends, such as `Asia/Tokyo`: a visitor counts once a day.")
+    get_writes: Literal["all", "visits", "none"] = Field(
+        "all",
+        description="What may be written by GET: everything, only visits, or nothing, so that it takes a POST.",
+    )
+    tokens_in_urls: bool = Field(
+        False,
+        description="Whether owners' tokens are taken from addresses, where logs and histories keep them.",
+    )
+    origins: tuple[str, ...] = Field(
+        ("*",), description="Sites whose pages may use the widgets, such as `https://example.com`; `*`: all."
+    )
+    banned_words: tuple[str, ...] = Field(
+        (), description="Words that no name and no message may hold, whatever their case."
+    )
+    allow_links: bool = Field(False, description="Whether names and messages may hold links.")
+    max_repeats: int = Field(
+        4, ge=0, le=1000, description="How often a character may stand in a row; 0: any number of times."
+    )
+    default_author: str = Field(
+        "名無しさん", min_length=1, max_length=20, description="Who has written a message without a name."
+    )
+    webhooks: bool = Field(True, description="Whether owners can have events sent to an address of theirs.")
+    private_webhooks: bool = Field(
+        False, description="Whether such an address may be one of this machine or of its network."
+    )
+    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
+    )
+
+    @field_validator("origins", "banned_words", mode="before")
+    @classmethod
+    def _split(cls, given: Any) -> Any:
+        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+    @field_validator("zone")
+    @classmethod
+    def _is_zone(cls, given: str) -> str:
+        try:
+            ZoneInfo(given)
+        except (ValueError, OSError, LookupError):
+            raise ValueError("no time zone; write it as UTC, Asia/Tokyo or Europe/Berlin") from None
+        return given
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for one in given:
+            if one != "*" and not _ORIGIN.fullmatch(one):
+                raise ValueError(f"{one!r} is no origin; write https://example.com, in lower case, with nothing behind")
+        return given
+
+    @field_validator("banned_words")
+    @classmethod
+    def _are_words(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not one.strip() for one in given):
+            raise ValueError("a word that is empty would stand in every message")
+        return tuple(one.casefold() for one in given)
+
+    @field_validator("limits")
+    @classmethod
+    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
+        unknown = sorted(given.keys() - LIMITS.keys())
+        if unknown:
+            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
+        return given

@@ -1,0 +1,85 @@
+"""The open service of the kit: the four of them, what is told of them, and the clean-up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from keystead.errors import BadDeclaration
+from keystead.kits.kit import Site
+from keystead.kits.widgets.keys import WidgetKeys
+from keystead.kits.widgets.models import WidgetRecord
+from keystead.kits.widgets.service.boards import Boards
+from keystead.kits.widgets.service.counters import Counters
+from keystead.kits.widgets.service.days import Calendar
+from keystead.kits.widgets.service.hooks import Hooks
+from keystead.kits.widgets.service.likes import Likes
+from keystead.kits.widgets.service.rankings import Rankings
+from keystead.kits.widgets.service.services import Service, Surroundings
+from keystead.kits.widgets.service.settings import LIMITS, WidgetSettings
+from keystead.parts.limit import FixedWindow
+from keystead.parts.outbox import OutboxKeys
+from keystead.parts.schedule import Job, Run
+from keystead.parts.webhook import Sender
+
+_CLEAN_UP: Final = "*/5 * * * *"
+
+
+class Widgets:
+    """Counters, like buttons, rankings and boards."""
+
+    def __init__(self, keys: WidgetKeys, settings: WidgetSettings, site: Site, sender: Sender) -> None:
+        if keys.ring is None:
+            raise BadDeclaration("the widgets kit seals webhooks, so it needs keys: WidgetKeys(store, seal=…)")
+        self.keys = keys
+        self.settings = settings
+        self.site = site
+        outbox_keys = OutboxKeys(keys.store_of("default"), now_ms=site.now_ms)
+        self.hooks = Hooks(outbox_keys, settings, site, sender, self._record)
+        given = Surroundings(
+            keys=keys,
+            settings=settings,
+            site=site,
+            limit=FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms),
+            hooks=self.hooks,
+            calendar=Calendar(settings.zone),
+            secret=keys.ring.derived("widget visitors")[-1],
+        )
+        self.counters = Counters(given)
+        self.likes = Likes(given)
+        self.rankings = Rankings(given)
+        self.boards = Boards(given)
+        self.services: Mapping[str, Service[Any]] = {
+            one.name: one for one in (self.counters, self.likes, self.rankings, self.boards)
+        }
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [Job("widgets.clean-up", _CLEAN_UP, self._clean_up, doc="Finishes deletes that were interrupted.")]
+
+    async def clean_up(self) -> int:
+        """Finish what is being deleted; how many there were."""
+        finished = 0
+        for name in await self.keys.ending().members():
+            service = self.services.get(name.service)
+            if service is not None and await service.finish(name.id):
+                finished += 1
+            await self.keys.ending().remove(name)
+        return finished
+
+    async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
+        return {"finished": await self.clean_up()}
+
+    async def _record(self, service: str, id: str) -> WidgetRecord | None:
+        found = self.services.get(service)
+        return None if found is None else await found.record(id)
+
+
+@asynccontextmanager
+async def open_widgets(keys: WidgetKeys, settings: WidgetSettings, site: Site) -> AsyncIterator[Widgets]:
+    """The service, which delivers events meanwhile."""
+    async with Sender(allow_private=settings.private_webhooks, now_ms=site.now_ms) as sender:
+        widgets = Widgets(keys, settings, site, sender)
+        async with widgets.hooks.outbox:
+            yield widgets
