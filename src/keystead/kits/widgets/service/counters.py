@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, NamedTuple
 
 from keystead.errors import BadValue
 from keystead.kits.widgets.models import CounterRecord
-from keystead.kits.widgets.service.checks import LARGEST, whole
+from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, contended, days_since
+from keystead.kits.widgets.service.services import ATTEMPTS, KEPT, UNSET, Service, Surroundings, contended, days_since
 from keystead.schema import Operation
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import moment
@@ -24,12 +26,18 @@ _WEEK: Final = 7
 _MONTH: Final = 30  # days, today among them
 
 # Places of the operations of a visit.
-_READ, _TOLD, _MARK, _ROOM = range(4)
+_READ, _MARK, _HELD = range(3)
+
+_SETTLING_MS: Final = 60_000  # after midnight
 
 
 class Counters(Service[CounterRecord]):
     name = "counter"
     word = "counter"
+
+    def __init__(self, given: Surroundings) -> None:
+        super().__init__(given)
+        self._days: OrderedDict[str, _Known] = OrderedDict()
 
     async def create(
         self, url: Any, token: Any, *, visitor: Visitor, id: Any = None, webhook_url: Any = None
@@ -63,19 +71,21 @@ class Counters(Service[CounterRecord]):
                 before = await self.keys.counter_total(id).get()
             now_ms = self.site.now_ms()
             day = self._calendar.day(now_ms)
+            step = partial(self._visit, visitor, now_ms, day, before)
             try:
-                step = partial(self._visit, visitor, now_ms, day, before)
-                seen, done = await self._guarded(id, limit, visitor, step)
+                # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
+                (seen, done), past = await asyncio.gather(self._guarded(id, limit, visitor, step), self._past(id, day))
             except BadValue:  # the day ended meanwhile
                 continue
             limit = None  # it is counted
-            if done.stopped_at == _TOLD:  # others came between
+            if done.stopped_at == _HELD and before is not None and before < LARGEST:  # others came between
                 continue
-            numbers: Numbers = done.values[_READ] if done else done.before[_READ]
+            self._remember(seen.value, past, now_ms)
+            now: Now = done.values[_READ] if done else done.before[_READ]
             if done:
-                numbers = numbers.plus_one(moment(now_ms))
+                now = Now(now.total + 1, now.today + 1, moment(now_ms))
             self.site.count("widgets", "visit", "counted" if done else "known")
-            return _data(seen.value, numbers, duplicate=done.stopped_at == _MARK)
+            return _data(seen.value, now, past, duplicate=done.stopped_at == _MARK)
         raise contended()
 
     def _visit(
@@ -85,16 +95,14 @@ class Counters(Service[CounterRecord]):
         id = record.id
         total = keys.counter_total(id)
         told: list[Operation[Any]] = []
-        # Where nothing is told, it makes no difference how many there are.
-        held = total.at_most(2**62)
-        if before is not None:
+        held = total.at_most(LARGEST - 1)
+        if before is not None and before < LARGEST:
             counts = {"previousCount": before, "newCount": before + 1, "incrementBy": 1}
             told, held = self._hooks.told(self.name, record, "counter.increment", counts), self._is(total, before)
         return [
-            self._numbers(id, day),
-            held,
+            self._now(id, day),
             keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date))).add(at, end_of_day=day.ends_ms),
-            total.at_most(LARGEST - 1),
+            held,
             total.increment(),
             keys.counter_daily(id, day.date).increment(),
             keys.counter_last(id).set(at),
@@ -103,8 +111,14 @@ class Counters(Service[CounterRecord]):
 
     async def get(self, id: Any, visitor: Visitor | None = None) -> CounterData:
         """The numbers of a counter. One round trip."""
-        record, (numbers,) = await self._read(id, visitor, lambda: [self._numbers(id, self._today)])
-        return _data(record, numbers)
+        checked_id(id)
+        now_ms = self.site.now_ms()
+        day = self._calendar.day(now_ms)
+        (record, (now,)), past = await asyncio.gather(
+            self._read(id, visitor, lambda: [self._now(id, day)]), self._past(id, day)
+        )
+        self._remember(record, past, now_ms)
+        return _data(record, now, past)
 
     async def shown(self, id: Any, type: str = "total", visitor: Visitor | None = None) -> int:
         """One of the numbers; 0: there is no such counter."""
@@ -157,22 +171,34 @@ class Counters(Service[CounterRecord]):
     async def sum_by_prefix(self, prefix: Any, *, visitor: Visitor) -> int:
         return await self._sum(prefix, visitor, self.keys.counter_total)
 
-    @property
-    def _today(self) -> Day:
-        return self._calendar.day(self.site.now_ms())
-
-    def _numbers(self, id: str, day: Day) -> Operation[Numbers]:
-        """All numbers of a counter with one command."""
+    def _now(self, id: str, day: Day) -> Operation[Now]:
         keys = self.keys
-        days = [keys.counter_daily(id, day.back(back)).key for back in range(_MONTH)]
-        command = ("MGET", keys.counter_total(id).key, keys.counter_last(id).key, *days)
-        return Operation(keys.counter_total.store, [command], lambda replies: self._read_numbers(id, replies))
+        last = keys.counter_last(id)
+        command = ("MGET", keys.counter_total(id).key, keys.counter_daily(id, day.date).key, last.key)
 
-    def _read_numbers(self, id: str, replies: list[Reply]) -> Numbers:
-        total, last, *days = replies[0]
-        key = self.keys.counter_last(id).key
-        at = self.keys.counter_last.family.value_of(last, key, None)
-        return Numbers(int(total or 0), at, [int(one or 0) for one in days])
+        def read(replies: list[Reply]) -> Now:
+            total, today, at = replies[0]
+            return Now(int(total or 0), int(today or 0), last.bound.family.value_of(at, last.key, None))
+
+        return Operation(keys.counter_total.store, [command], read)
+
+    async def _past(self, id: str, day: Day) -> Past:
+        """What was counted on the days before, which does not change any more. A process asks once a day."""
+        known = self._days.get(id)
+        record = self._kept.get(id)
+        if known is not None and record is not None and known.is_of(record.value, day):
+            return known.past
+        keys = [self.keys.counter_daily(id, day.back(back)).key for back in range(1, _MONTH)]
+        [found] = await self.keys.counter_daily.store.run([("MGET", *keys)])
+        days = [int(one or 0) for one in found]
+        return Past(days[0], sum(days[: _WEEK - 1]), sum(days), day)
+
+    def _remember(self, record: CounterRecord, past: Past, now_ms: int) -> None:
+        """Those of a day that has just begun are not remembered: somebody may still count for the day before."""
+        if self._calendar.day(now_ms - _SETTLING_MS) == past.day:
+            self._days[record.id] = _Known(record, past)
+            if len(self._days) > KEPT:
+                self._days.popitem(last=False)
 
     def _belongings(self, record: CounterRecord) -> list[str]:
         keys, id = self.keys, record.id
@@ -188,31 +214,40 @@ class Counters(Service[CounterRecord]):
         return [self.keys.counter_visit(id, one).key for one in await self.keys.counter_visitors(id).members()]
 
 
-class Numbers:
-    """What a counter has counted: in all, and by day, today first."""
+class Now(NamedTuple):
+    """What a counter has counted in all and today, and when last."""
 
-    def __init__(self, total: int, last: datetime | None, days: list[int]) -> None:
-        self.total = total
-        self.last = last
-        self.days = days
-
-    def plus_one(self, at: datetime) -> Numbers:
-        return Numbers(self.total + 1, at, [self.days[0] + 1, *self.days[1:]])
+    total: int
+    today: int
+    last: datetime | None
 
 
-def _data(record: CounterRecord, numbers: Numbers, *, duplicate: bool | None = None) -> CounterData:
-    days = numbers.days
+class Past(NamedTuple):
+    """What it has counted before this day: on the day before, and in the week and the month that this day ends."""
+
+    yesterday: int
+    week: int
+    month: int
+    day: Day
+
+
+class _Known(NamedTuple):
+    record: CounterRecord
+    past: Past
+
+    def is_of(self, record: CounterRecord, day: Day) -> bool:
+        return self.past.day == day and self.record.created == record.created
+
+
+def _data(record: CounterRecord, now: Now, past: Past, *, duplicate: bool | None = None) -> CounterData:
     return CounterData(
         id=record.id,
         url=record.url,
-        total=numbers.total,
-        today=days[0],
-        yesterday=days[1],
-        week=sum(days[:_WEEK]),
-        month=sum(days),
-        lastVisit=iso(numbers.last),
+        total=now.total,
+        today=now.today,
+        yesterday=past.yesterday,
+        week=past.week + now.today,
+        month=past.month + now.today,
+        lastVisit=iso(now.last),
         duplicate=duplicate,
     )
-
-
-CounterType = Literal["total", "today", "yesterday", "week", "month"]

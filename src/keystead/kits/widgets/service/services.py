@@ -45,7 +45,7 @@ from keystead.stores import Step
 R = TypeVar("R", bound=WidgetRecord)
 
 ATTEMPTS: Final = 20
-_KEPT: Final = 10_000  # records that a process remembers, of each service
+KEPT: Final = 10_000  # records that a process remembers, of each service
 BATCH_CREATE_MAX: Final = 100
 BATCH_GET_MAX: Final = 1000
 _AT_ONCE: Final = 500  # keys that are deleted in one step
@@ -232,7 +232,7 @@ class Service(Generic[R]):
 
     def _keep(self, seen: Seen[R]) -> None:
         self._kept[seen.value.id] = seen
-        if len(self._kept) > _KEPT:
+        if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
     def _forget(self, id: str) -> None:
