@@ -5,5 +5,6 @@ from typing import Final
 # The module that declares each of them. `keystead doctor` and its like know them wherever they know all kits.
 OWN: Final = {
     "schedule": "keystead.parts.schedule.keys",
+    "outbox": "keystead.parts.outbox.keys",
     "demo": "keystead.server.demo_provider.keys",
 }

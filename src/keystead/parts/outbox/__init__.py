@@ -1,0 +1,21 @@
+"""Outbox, as a part: messages that are delivered although the receiver is down or the process is killed."""
+
+from keystead.parts.outbox.keys import GivenUp, OutboxKeys, QueueName, Trouble
+from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
+from keystead.parts.outbox.outbox import Outbox, QueueNow
+from keystead.parts.outbox.policy import OutboxPolicy
+from keystead.parts.outbox.turn import Counts
+
+__all__ = [
+    "Counts",
+    "DeliveryFailed",
+    "GivenUp",
+    "Outbox",
+    "OutboxKeys",
+    "OutboxMessage",
+    "OutboxPolicy",
+    "QueueName",
+    "QueueNow",
+    "Trouble",
+    "Undeliverable",
+]

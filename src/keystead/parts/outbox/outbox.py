@@ -1,0 +1,420 @@
+"""The outbox: what is added is delivered, by whichever process comes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, NamedTuple, NoReturn, Self
+
+from pydantic import ValidationError
+
+from keystead.errors import BadValue, CommandError, DoesNotFit, KeysteadError, Unreadable
+from keystead.parts.outbox.keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
+from keystead.parts.outbox.marks import ANNOUNCED_FOR_MS, Due, Mark, Marks
+from keystead.parts.outbox.policy import OutboxPolicy
+from keystead.parts.outbox.turn import Counts, Deliverer, Said, Send, Turn
+from keystead.schema import Operation
+from keystead.schema.key import number, truth
+from keystead.schema.operation import Compound
+from keystead.stores import Command, Reply, Step, required
+
+_log = logging.getLogger("keystead.outbox")
+
+_FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
+_LONGEST_TRY_MS: Final = 30_000
+_SPREAD_MS: Final = 50  # so that not all processes ask at the very same moment
+_NO_DEADLINE: Final = -1  # what PTTL replies then
+_CUT_TOGETHER: Final = 200
+_AFTER_TROUBLE_MS: Final = 3_600_000
+_MOST_ANNOUNCED: Final = 10_000
+
+
+@dataclass(frozen=True)
+class QueueNow:
+    """A queue as it stands.
+
+    waiting    how many messages wait
+    trouble    since when and why they are not delivered; None: they are, or none was tried yet
+    given_up   the last that were given up, the newest first
+    """
+
+    waiting: int
+    trouble: Trouble | None
+    given_up: Sequence[GivenUp]
+
+
+class _Looked(NamedTuple):
+    """What the store says of a queue that is marked."""
+
+    waiting: int
+    lease: bytes | None
+    lease_left_ms: int
+    next_ms: int  # when it may be tried again
+
+
+class Outbox:
+    """Messages that are delivered although their receiver is down, or this process is killed.
+
+        outbox = Outbox(OutboxKeys(store), send)
+        async with outbox:                                   # in every process; it delivers until the block ends
+            await outbox.announce("order", id)
+            await keys.atomically(keys.order(id).set(order), *outbox.add("order", id, {"event": "paid"}))
+
+    A queue is a topic and a name. **Its messages are sent in the order in which they were added, each at least once**,
+    by one process at a time, under a lease; queues do not wait for each other. `send` raises to say that a message was
+    not delivered: the queue then waits, as the policy says, and is tried again; where it raises Undeliverable, the
+    message is given up at once. A message is taken out after it was sent, so whatever dies, it is repeated and not
+    lost; its `id` stays the same, so that a receiver can know it again.
+
+    `send` obeys cancellation. A store that is away is waited for; the outbox never ends by itself. When it is stopped
+    it waits a little for what is under way, cancels it, and gives the leases back. Time is `keys.now_ms`; `wait` is for
+    tests. `on_outcome` is told the topic of each attempt, and how it went. Raises DoesNotFit for a store without
+    atomic steps.
+    """
+
+    def __init__(
+        self,
+        keys: OutboxKeys,
+        send: Send,
+        *,
+        policy: OutboxPolicy | None = None,
+        wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        on_outcome: Callable[[str, Said], None] = lambda topic, outcome: None,
+    ) -> None:
+        self._keys = keys
+        self._store = keys.queue.store
+        if self._store.guarantees.atomic not in ("any keys", "one slot"):
+            raise DoesNotFit(
+                f"the outbox does not fit {self._store.url}: a message is written in one atomic step with what it "
+                "tells of, which this store cannot make"
+            )
+        self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self._policy = policy or OutboxPolicy()
+        self._wait = wait
+        self._marks = Marks(keys)
+        self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
+        self._announced: dict[QueueName, int] = {}  # when, in a cluster; the earliest first
+        self._turns: dict[asyncio.Task[None], QueueName] = {}
+        self._woken = asyncio.Event()
+        self._away = 0
+        self._complained: set[QueueName] = set()
+        self._looping: asyncio.Task[NoReturn] | None = None
+
+    # --- adding ----------------------------------------------------------------------------------------------
+
+    async def announce(self, topic: str, name: str) -> None:
+        """Say that a message will be added to a queue; within a minute it is written, or may as well never be.
+
+        No round trip where one step can span any keys. In a cluster the mark by which processes find the queue lies in
+        another slot, and must be there before the message is.
+        """
+        queue = self._queue(topic, name)
+        if self._marks.in_one_step:
+            return
+        now_ms = self._keys.now_ms()
+        await self._marks.announce(queue, now_ms)
+        self._announced.pop(queue, None)
+        self._announced[queue] = now_ms
+        while (
+            len(self._announced) > _MOST_ANNOUNCED or next(iter(self._announced.values())) <= now_ms - ANNOUNCED_FOR_MS
+        ):
+            del self._announced[next(iter(self._announced))]
+
+    def add(self, topic: str, name: str, payload: dict[str, Any]) -> list[Operation[Any]]:
+        """The operations that add a message, to be put into one `atomically` with what it tells of.
+
+        Either both take effect or neither does. What runs here wakes up then, and delivers. In a cluster the keys
+        that it tells of have the hash tag `name`; and where the queue was not announced it is refused (BadValue), so
+        call `announce` before it on every store. Beyond `most_waiting` the oldest tenth of the queue is given up, but
+        for its first message, which may be under way; that costs two more round trips.
+        """
+        queue, now_ms = self._queue(topic, name), self._keys.now_ms()
+        if not self._marks.in_one_step and self._announced.get(queue, 0) <= now_ms - ANNOUNCED_FOR_MS:
+            raise BadValue(
+                f"a message is added to the queue {queue}, which was not announced within the last minute; write "
+                "`await outbox.announce(topic, name)` before the step that it is added in"
+            )
+        try:
+            message = StoredMessage(id=f"msg_{secrets.token_urlsafe(16)}", created_ms=now_ms, payload=payload)
+        except ValidationError:
+            # Its own words show the payload, which is nobody else's business.
+            raise BadValue(f"a message of the queue {queue} has a payload that is no JSON object") from None
+        key = self._keys.queue(*queue)
+        raw = key.bound.family.item.encode(message, key.key)
+        append: Operation[int] = Compound(
+            self._store,
+            [("RPUSH", key.key, raw)],
+            self._was_added,
+            follow=lambda replies: self._after_adding(queue, replies[0]),
+        )
+        return [append, self._marks.adding(queue, now_ms)] if self._marks.in_one_step else [append]
+
+    def drop(self, topic: str, name: str) -> list[Operation[Any]]:
+        """The operations that delete all that there is of a queue, to be put into the step that deletes its owner.
+
+        What is being sent at that moment is sent. In a cluster the queue loses its mark after the step; a crash
+        in between leaves a mark that is taken out when it is met.
+        """
+        queue = self._queue(topic, name)
+        families = (self._keys.queue, self._keys.lease, self._keys.trouble, self._keys.given_up)
+        delete: Command = ("DEL", *(family(*queue).key for family in families))
+        if self._marks.in_one_step:
+            return [Operation(self._store, [delete], truth), self._marks.removing(queue)]
+        return [Compound(self._store, [delete], truth, follow=lambda _: self._marks.remove(queue))]
+
+    async def state(self, topic: str, name: str) -> QueueNow:
+        """How a queue stands, for people. One round trip."""
+        queue = self._queue(topic, name)
+        waiting, trouble, given_up = await self._keys.run(
+            self._keys.queue(*queue).count(),
+            self._keys.trouble(*queue).get(),
+            self._keys.given_up(*queue).latest(KEPT_GIVEN_UP),
+        )
+        return QueueNow(waiting, trouble, [one.item for one in given_up])
+
+    def _queue(self, topic: str, name: str) -> QueueName:
+        self._keys.queue(topic, name)  # or raise what is wrong with them
+        return QueueName(topic, name)
+
+    def _was_added(self, replies: list[Reply]) -> int:
+        count = number(replies)
+        self._woken.set()
+        return count
+
+    def _after_adding(self, queue: QueueName, count: int) -> Awaitable[None] | None:
+        too_many = count > self._policy.most_waiting
+        return self._follow_up(queue, too_many) if too_many or not self._marks.in_one_step else None
+
+    async def _follow_up(self, queue: QueueName, too_many: bool) -> None:
+        if not self._marks.in_one_step:
+            # Somebody may have looked between the announcement and the message, and let the queue rest.
+            await self._marks.announce(queue, self._keys.now_ms())
+        if too_many:
+            await self._cut(queue)
+
+    async def _cut(self, queue: QueueName) -> None:
+        """Give up the oldest messages of a queue that is full, but for the first, which may be under way."""
+        key, most = self._keys.queue(*queue).key, self._policy.most_waiting
+        beyond, found = await self._store.run([("LLEN", key), ("LRANGE", key, 1, _CUT_TOGETHER)])
+        going: list[bytes] = found[: max(0, beyond - most + most // 10)]
+        if beyond <= most or not going:
+            return
+        entry = GivenUp(
+            at_ms=self._keys.now_ms(), why="too many", count=len(going), **self._first_of_them(queue, going[0])
+        )
+        # Of several who see the queue full, one takes the same messages out.
+        removals: list[Step] = [required(("LREM", key, 1, raw)) for raw in going]
+        if await self._store.atomically([*removals, *self._deliverer.given_up(queue, entry)]):
+            _log.warning("%s: %d of its messages were given up, too many", queue, len(going))
+
+    def _first_of_them(self, queue: QueueName, raw: bytes) -> dict[str, Any]:
+        try:
+            first = self._keys.queue.family.item.decode(raw, str(queue))
+        except Unreadable:
+            return {}
+        return {"id": first.id, "created_ms": first.created_ms}
+
+    # --- delivering ------------------------------------------------------------------------------------------
+
+    async def run(self) -> NoReturn:
+        """Look and deliver, until it is cancelled; then stop as the class says."""
+        try:
+            while True:
+                self._woken.clear()
+                await self._first_of(await self._round(), self._woken.wait())
+        finally:
+            await self._end_turns()
+
+    async def __aenter__(self) -> Self:
+        self._looping = asyncio.create_task(self.run(), name="keystead outbox")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._looping is not None:
+            self._looping.cancel()
+            await asyncio.wait({self._looping})
+            if not self._looping.cancelled() and (ended := self._looping.exception()) is not None:
+                _log.error("the outbox did not stop well", exc_info=ended)
+            self._looping = None
+
+    async def deliver_due(self) -> Counts:
+        """Deliver what is due, until nothing is; how it went. Raises StoreError where the store is away.
+
+        It may run beside the block: no queue is delivered twice at once.
+        """
+        counts = Counts()
+        own: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                if self._free > 0:
+                    due = await self._look(counts, own)
+                    if not own and not due.marks and due.all:
+                        return counts
+                if own or self._free <= 0:
+                    ended, _ = await asyncio.wait(own or {*self._turns}, return_when=asyncio.FIRST_COMPLETED)
+                    for task in ended & own:
+                        own.discard(task)
+                        task.result()
+        finally:
+            for task in own:
+                task.cancel()
+            await asyncio.gather(*own, return_exceptions=True)
+
+    @property
+    def _free(self) -> int:
+        return self._policy.at_once - len(self._turns)
+
+    async def _round(self) -> float:
+        """Begin what is due; how many seconds there is nothing more to do."""
+        look_every_ms = self._policy.look_every_ms
+        started: set[asyncio.Task[None]] = set()
+        try:
+            due = await self._look(Counts(), started) if self._free > 0 else None
+        except Exception as error:
+            due = None
+            self._is_away(error)
+        else:
+            if due is not None and not due.marks and not self._turns:
+                self._is_back()
+        for task in started:
+            task.add_done_callback(self._turn_ended)
+        spread = random.random()  # noqa: S311 - spreads processes apart
+        if self._away:
+            return min(_FIRST_TRY_MS << min(self._away - 1, 10), _LONGEST_TRY_MS) / 1000
+        if due is not None and not due.all and self._free > 0:
+            return 0
+        left_ms = look_every_ms if due is None or due.next_ms is None else due.next_ms - self._keys.now_ms()
+        if left_ms >= look_every_ms:
+            return look_every_ms * (1 - spread / 4) / 1000
+        return (max(0.0, left_ms) + spread * _SPREAD_MS) / 1000
+
+    def _turn_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._is_back()
+            self._woken.set()
+        elif isinstance(error, Exception):
+            self._is_away(error)
+
+    def _is_away(self, error: Exception) -> None:
+        self._away += 1
+        if self._away == 1:
+            known = isinstance(error, KeysteadError)
+            said = error if known else type(error).__name__
+            _log.warning("the outbox waits for its store: %s", said, exc_info=None if known else error)
+
+    def _is_back(self) -> None:
+        if self._away:
+            _log.info("the outbox goes on: its store is back")
+        self._away = 0
+
+    async def _look(self, counts: Counts, started: set[asyncio.Task[None]]) -> Due:
+        """Look at the queues whose time has come, and begin a turn for each that can be delivered.
+
+        Each mark that was seen is moved to when there may be something to do, so that nobody looks in vain again.
+        """
+        due = await self._marks.due(self._keys.now_ms(), self._free)
+        for mark, looked in zip(due.marks, await self._read(due.marks), strict=True):
+            if isinstance(looked, Exception):
+                await self._set_aside(mark, looked)
+                continue
+            self._complained.discard(mark.queue)
+            now_ms = self._keys.now_ms()
+            own = looked.lease == self._deliverer.lease
+            if not looked.waiting:
+                await self._marks.found_empty(mark, self._keys.queue(*mark.queue).key, now_ms)
+            elif looked.next_ms > now_ms:
+                await self._marks.move(mark, looked.next_ms)
+            elif looked.lease is not None and (not own or mark.queue in self._turns.values()):
+                left_ms = looked.lease_left_ms if looked.lease_left_ms > 0 else self._policy.lease_ms
+                await self._marks.move(mark, now_ms + left_ms)
+            elif self._free > 0 and mark.queue not in self._turns.values():
+                started.add(self._start(mark, counts, again=own))
+        return due
+
+    def _start(self, mark: Mark, counts: Counts, *, again: bool) -> asyncio.Task[None]:
+        turn = Turn(self._deliverer, mark, counts)
+        task = asyncio.create_task(turn.run(again=again), name=f"keystead outbox {mark.queue}")
+        self._turns[task] = mark.queue
+        task.add_done_callback(self._turns.pop)
+        return task
+
+    async def _read(self, marks: Sequence[Mark]) -> Sequence[_Looked | Exception]:
+        """What the store says of each queue; an error in the place of one that is not what it should be."""
+        if not marks:
+            return []
+        commands: list[Command] = []
+        for mark in marks:
+            lease = self._keys.lease(*mark.queue).key
+            commands += [
+                ("LLEN", self._keys.queue(*mark.queue).key),
+                ("GET", lease),
+                ("PTTL", lease),
+                ("GET", self._keys.trouble(*mark.queue).key),
+            ]
+        try:
+            replies: Sequence[Reply] = await self._store.run(commands)
+        except CommandError as error:
+            if error.replies is None:
+                raise
+            replies = error.replies
+        return [self._looked(mark, replies[4 * place : 4 * place + 4]) for place, mark in enumerate(marks)]
+
+    def _looked(self, mark: Mark, replies: Sequence[Reply]) -> _Looked | Exception:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                return reply
+        waiting, lease, left_ms, raw = replies
+        trouble = self._keys.trouble(*mark.queue)
+        try:
+            found: Trouble | None = trouble.bound.family.value_of(raw, trouble.key, None)
+        except Unreadable:
+            found = None  # it is tried at once, then; `keystead doctor` says what it is
+        # A wait that no policy asks for comes from a clock that was wrong.
+        longest_ms = self._keys.now_ms() + self._policy.longest_retry_ms
+        return _Looked(waiting, lease, left_ms, 0 if found is None or found.next_ms > longest_ms else found.next_ms)
+
+    async def _set_aside(self, mark: Mark, error: Exception) -> None:
+        """Leave a queue alone for a while that is not what it should be; it harms no other."""
+        if not isinstance(error, CommandError):
+            raise error
+        if mark.queue not in self._complained:
+            self._complained.add(mark.queue)
+            _log.error("%s is not delivered: %s", mark.queue, error)
+        await self._marks.move(mark, self._keys.now_ms() + _AFTER_TROUBLE_MS)
+
+    # --- stopping --------------------------------------------------------------------------------------------
+
+    async def _end_turns(self) -> None:
+        """Wait for what is under way, for a while; then cancel it."""
+        stop_within_s = self._policy.stop_within_ms / 1000
+        if self._turns:
+            await self._first_of(stop_within_s, asyncio.wait({*self._turns}))
+        for task in self._turns:
+            task.cancel()
+        if self._turns:
+            await self._first_of(stop_within_s / 2, asyncio.wait({*self._turns}))
+        for queue in self._turns.values():
+            _log.error(
+                "%s goes on although it was cancelled; another process delivers it when its lease is over", queue
+            )
+
+    async def _first_of(self, seconds: float, other: Awaitable[Any]) -> None:
+        tasks = {asyncio.ensure_future(self._wait(seconds)), asyncio.ensure_future(other)}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,101 @@
+"""How patiently an outbox delivers."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from keystead.errors import BadDeclaration
+from keystead.schema.lifetime import duration_ms, in_words
+
+LONGEST_LEASE: Final = "1d"
+_SPREAD: Final = 0.2  # of a wait, so that what failed together is not tried again together
+_MOST_DOUBLINGS: Final = 40
+
+
+@dataclass(frozen=True)
+class OutboxPolicy:
+    """How patiently an outbox delivers. Raises BadDeclaration for what makes no sense.
+
+    first_retry    how long a queue waits after its first failure; after each further one it waits twice as long
+    longest_retry  and never longer than this
+    give_up_after  a message is given up when it is so old and its receiver has failed for so long
+    most_waiting   how many messages a queue holds; beyond it, the oldest tenth is given up
+    at_once        how many queues one process delivers at the same time
+    send_within    how long one attempt may take
+    lease          for how long a queue is nobody else's without a sign of life: longer than one attempt
+    look_every     how long at most until a process sees what another one has added
+    stop_within    how long a stop waits for attempts under way; then they are cancelled, which may take half as long
+    """
+
+    first_retry: str = "10s"
+    longest_retry: str = "1h"
+    give_up_after: str = "24h"
+    most_waiting: int = 1_000
+    at_once: int = 8
+    send_within: str = "20s"
+    lease: str = "1m"
+    look_every: str = "2s"
+    stop_within: str = "5s"
+
+    def __post_init__(self) -> None:
+        durations = (
+            "first_retry",
+            "longest_retry",
+            "give_up_after",
+            "send_within",
+            "lease",
+            "look_every",
+            "stop_within",
+        )
+        for name in durations:
+            duration_ms(getattr(self, name), name)
+        for name in ("most_waiting", "at_once"):
+            count = getattr(self, name)
+            if type(count) is not int or count < 1:
+                raise BadDeclaration(f"{name} is a whole number from 1 on, not {count!r:.80}")
+        if self.longest_retry_ms < self.first_retry_ms:
+            raise BadDeclaration(
+                f"longest_retry ({self.longest_retry}) is shorter than first_retry ({self.first_retry})"
+            )
+        if not self.send_within_ms < self.lease_ms <= duration_ms(LONGEST_LEASE):
+            raise BadDeclaration(
+                f"a lease is longer than one attempt ({in_words(self.send_within_ms)}) and not longer than "
+                f"{in_words(duration_ms(LONGEST_LEASE))}, not {self.lease}"
+            )
+
+    @cached_property
+    def first_retry_ms(self) -> int:
+        return duration_ms(self.first_retry)
+
+    @cached_property
+    def longest_retry_ms(self) -> int:
+        return duration_ms(self.longest_retry)
+
+    @cached_property
+    def give_up_after_ms(self) -> int:
+        return duration_ms(self.give_up_after)
+
+    @cached_property
+    def send_within_ms(self) -> int:
+        return duration_ms(self.send_within)
+
+    @cached_property
+    def lease_ms(self) -> int:
+        return duration_ms(self.lease)
+
+    @cached_property
+    def look_every_ms(self) -> int:
+        return duration_ms(self.look_every)
+
+    @cached_property
+    def stop_within_ms(self) -> int:
+        return duration_ms(self.stop_within)
+
+    def wait_ms(self, failures: int, asked_ms: int | None = None) -> int:
+        """How long a queue waits after so many failures in a row: longer where its receiver asks so, within bounds."""
+        doubled = self.first_retry_ms << min(failures - 1, _MOST_DOUBLINGS)
+        spread = 1 - _SPREAD * random.random()  # noqa: S311 - spreads queues apart
+        return max(round(min(doubled, self.longest_retry_ms) * spread), min(asked_ms or 0, self.longest_retry_ms))

@@ -1,0 +1,400 @@
+"""Webhook, as a part: one signed HTTP POST to an address that a stranger chose, and never into one's own network.
+
+Signed by the Standard Webhooks scheme. The URL of a webhook is itself a secret with Discord, Slack and others: neither
+it nor any part of it stands in an error, in a log or in the text of an object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import hmac
+import logging
+import re
+import secrets
+import socket
+import ssl
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final, NamedTuple, TypeAlias
+
+import httpx2
+
+from keystead.errors import BadValue
+from keystead.parts.outbox import DeliveryFailed, Undeliverable
+
+__all__ = [
+    "BadWebhook",
+    "Resolve",
+    "Webhook",
+    "WebhookSender",
+    "check_url",
+    "is_public",
+    "new_secret",
+    "resolve",
+    "signature",
+    "verify",
+]
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+
+_PREFIX: Final = "whsec_"
+_SECRET_BYTES: Final = 32
+_FEWEST_SECRET_BYTES: Final = 16
+_TOLERANCE_S: Final = 5 * 60
+_LONGEST_TIME: Final = 12  # digits
+_MOST_SIGNATURES: Final = 10  # that one header may hold, while a secret is replaced
+_LONGEST_URL: Final = 2_048
+_LONGEST_NAME: Final = 253
+_MOST_ADDRESSES: Final = 4  # that are tried, of one name
+_HTTPS: Final = 443
+_LAST_PORT: Final = 65_535
+_FIRST_FREE_PORT: Final = 1_024  # below it live mail, shells and name servers, which nobody is to be made to talk to
+_TRY_LATER: Final = frozenset({429, 503})
+_LONGEST_ASKED_S: Final = 86_400
+
+# Names that lead nowhere public, wherever they are looked up.
+_OWN_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa")
+
+# What is no public address, by the registries of special purposes (IANA), and the one public address at which a cloud
+# (Azure) answers its own machines only. All other addresses of that kind lie within these.
+_NOT_PUBLIC_4: Final = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "168.63.129.16/32",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+        ),
+    )
+)
+_UNICAST_6: Final = IPv6Network("2000::/3")  # all that is given out
+_NOT_PUBLIC_6: Final = tuple(
+    map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"))
+)
+_NAT64: Final = IPv6Network("64:ff9b::/96")  # an address of IPv4 in its last 32 bits
+
+
+class BadWebhook(BadValue):
+    """A URL that no webhook can have. The sentence says why, and never shows the URL."""
+
+    code = "bad-webhook"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Where to send, and what to sign with. Both are secrets, and not shown."""
+
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# --- signatures ---------------------------------------------------------------------------------------------------
+
+
+def new_secret() -> str:
+    """A secret to sign with: `whsec_` and 256 bits in base64."""
+    return _PREFIX + b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
+    """What `webhook-signature` says of a message: `v1,` and an HMAC of its id, its time in seconds and its body.
+
+    Raises BadValue for a secret that is none.
+    """
+    signed = hmac.digest(_key(secret), b"%s.%d.%s" % (id.encode(), timestamp, body), sha256)
+    return f"v1,{b64encode(signed).decode()}"
+
+
+def verify(secret: str, id: str, timestamp: str, signatures: str, body: bytes, *, now_ms: int | None = None) -> bool:
+    """For a receiver: whether the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` fit this body.
+
+    False, too, where the time is more than five minutes from now: what was seen once cannot be sent again later. What
+    comes twice within them has the same id. A header may hold several signatures, while a secret is replaced. The
+    comparison takes the same time wherever they differ. Raises BadValue for a secret that is none.
+    """
+    is_time = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _LONGEST_TIME
+    moment_s = int(timestamp) if is_time else 0
+    expected = signature(secret, id, moment_s, body).encode()
+    now_s = (_now_ms() if now_ms is None else now_ms) // 1000
+    if not is_time or abs(now_s - moment_s) > _TOLERANCE_S:
+        return False
+    given = [one.encode() for one in signatures.split(" ")[:_MOST_SIGNATURES]]
+    return any([hmac.compare_digest(expected, one) for one in given])  # noqa: C419 - each of them is compared
+
+
+def _key(secret: str) -> bytes:
+    try:
+        key = b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) < _FEWEST_SECRET_BYTES:
+        raise BadValue("the secret of a webhook is whsec_ and at least 16 bytes in base64; make one with new_secret()")
+    return key
+
+
+# --- addresses ----------------------------------------------------------------------------------------------------
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the public Internet. What is no address is not."""
+    try:
+        read = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(read, IPv6Address):
+        if read.scope_id is not None:
+            return False  # a zone is a wire of this very machine
+        within = read.ipv4_mapped or (IPv4Address(int(read) & 0xFFFFFFFF) if read in _NAT64 else None)
+        if within is None:
+            return read in _UNICAST_6 and not any(read in network for network in _NOT_PUBLIC_6)
+        read = within
+    return not any(read in network for network in _NOT_PUBLIC_4)
+
+
+async def resolve(name: str, port: int) -> Sequence[str]:
+    """The addresses of a name, as this machine finds them. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def check_url(url: str, *, allow_private: bool = False) -> None:
+    """Refuse a URL that no webhook can have, when it is set. Raises BadWebhook with a sentence that says why.
+
+    It looks at the text only, and asks no name server: where a name leads is looked at each time that something is
+    sent. `allow_private` lets plain http, any port and addresses of one's own network through.
+    """
+    _target(url, allow_private)
+
+
+class _Target(NamedTuple):
+    """A URL that was taken apart."""
+
+    url: httpx2.URL
+    host: str  # a name, or an address without brackets
+    port: int
+
+    @property
+    def is_address(self) -> bool:
+        return _as_address(self.host) is not None
+
+
+def _target(url: str, allow_private: bool) -> _Target:
+    if not url or len(url) > _LONGEST_URL:
+        raise BadWebhook(f"a webhook is a URL such as https://example.com/hook, of at most {_LONGEST_URL:,} characters")
+    if "\\" in url or any(character.isspace() or not character.isprintable() for character in url):
+        raise BadWebhook("the URL of a webhook has no spaces, backslashes or control characters in it")
+    try:
+        read = httpx2.URL(url)
+        host, port = read.raw_host.decode("ascii"), read.port
+    except (httpx2.InvalidURL, ValueError, UnicodeError):  # their words show the URL
+        raise BadWebhook("this is no URL; write one such as https://example.com/hook") from None
+    if read.scheme not in (("https", "http") if allow_private else ("https",)):
+        raise BadWebhook("the URL of a webhook begins with https://")
+    if "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
+        raise BadWebhook("the URL of a webhook has no user name and no password in it")
+    if not host or len(host) > _LONGEST_NAME or "%" in host or any(not label for label in host.rstrip(".").split(".")):
+        raise BadWebhook("the URL of a webhook has the name of a host in it, as in https://example.com/hook")
+    if port is not None and not 0 < port <= _LAST_PORT:
+        raise BadWebhook("the URL of a webhook has a port that there is not")
+    target = _Target(read, host, port or (_HTTPS if read.scheme == "https" else 80))
+    if not allow_private:
+        _refuse_own(target)
+    return target
+
+
+def _refuse_own(target: _Target) -> None:
+    """Refuse what can be told from the text alone. It spares people a surprise; what is safe is decided on sending."""
+    name = target.host.rstrip(".")
+    if target.is_address:
+        if not is_public(target.host):
+            raise BadWebhook(
+                "a webhook leads to the public Internet, and this address is of a private or special network"
+            )
+    elif _is_number(name.rpartition(".")[2]):
+        raise BadWebhook("an address of IPv4 is written as four numbers with dots between them")
+    elif "." not in name or any(name == own or name.endswith(f".{own}") for own in _OWN_NAMES):
+        raise BadWebhook("a webhook leads to the public Internet, and this name is one of a private network")
+    if target.port != _HTTPS and target.port < _FIRST_FREE_PORT:
+        raise BadWebhook("the port of a webhook is 443, or 1024 and above")
+
+
+def _as_address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_number(label: str) -> bool:
+    """Whether a name whose last label is this is read as an address, as in 2130706433, 0x7f000001 or 127.1."""
+    return label.isdigit() or (label[:2] == "0x" and all(digit in "0123456789abcdef" for digit in label[2:]))
+
+
+# --- sending ------------------------------------------------------------------------------------------------------
+
+
+# Who looks for an error with DEBUG has the headers of all answers in the log, and a redirect repeats the URL there.
+_sending: ContextVar[bool] = ContextVar("a webhook is being sent", default=False)
+for _name in ("httpcore2.connection", "httpcore2.http11"):
+    logging.getLogger(_name).addFilter(lambda record: not _sending.get())
+
+
+class WebhookSender:
+    """Sends webhooks.
+
+    allow_private   whether they may lead to one's own network, and by plain http: for development and tests
+    timeout_s       within which all of it is over: the name, the connection, the answer
+    now_ms          the clock that signs
+    resolve         the addresses of a name
+    tls             whom to trust; without it, the certificate authorities that httpx2 trusts
+
+    **The name is resolved once, each of its addresses is looked at, and the connection is made to one of those**: a
+    name that leads elsewhere a moment later gains nothing by it. Where one address of several is not public, none is
+    used. The certificate is checked against the name. No redirect is followed, no proxy and no `.netrc` of the
+    environment is used, no connection is shared, and the body of the answer is not read.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool = False,
+        timeout_s: float = 5.0,
+        now_ms: Callable[[], int] = _now_ms,
+        resolve: Resolve = resolve,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allow_private = allow_private
+        self._timeout_s = timeout_s
+        self._now_ms = now_ms
+        self._resolve = resolve
+        self._given_tls = tls
+
+    async def send(self, webhook: Webhook, id: str, body: bytes) -> None:
+        """Post a body, which is JSON, to a webhook. It returns where the receiver answered with a status 2xx.
+
+        `id` is the same each time the same message is sent. Raises DeliveryFailed where it is worth another try, and
+        Undeliverable where it is not: the receiver says that it is gone (410), or the URL is none that is sent to.
+        """
+        timestamp = self._now_ms() // 1000
+        try:
+            target = _target(webhook.url, self._allow_private)
+            headers = {
+                "content-type": "application/json",
+                "user-agent": "keystead",
+                "accept-encoding": "identity",
+                "connection": "close",
+                "webhook-id": id,
+                "webhook-timestamp": str(timestamp),
+                "webhook-signature": signature(webhook.secret, id, timestamp, body),
+            }
+        except BadValue as error:
+            raise Undeliverable(str(error)) from None
+        try:
+            # The library's own limits are on each wait, and who sends a byte now and then never meets them.
+            async with asyncio.timeout(self._timeout_s):
+                addresses = await self._addresses(target)
+                status, asked_s = await self._post(target, addresses, headers, body)
+        # `from None`, here and below: the errors of libraries carry the request, and with it the URL.
+        except (TimeoutError, httpx2.TimeoutException):
+            raise DeliveryFailed(f"the receiver did not answer within {self._timeout_s:g} seconds") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise DeliveryFailed(f"the receiver cannot be reached ({type(error).__name__})") from None
+        _judge(status, asked_s)
+
+    async def _addresses(self, target: _Target) -> Sequence[str]:
+        """Where to connect to. All of them were looked at."""
+        if target.is_address:
+            return [target.host]
+        try:
+            found = await self._resolve(target.host, target.port)
+        except (OSError, UnicodeError):
+            raise DeliveryFailed("the name of the receiver is not found") from None
+        if not found:
+            raise DeliveryFailed("the name of the receiver is not found")
+        if not self._allow_private and not all(map(is_public, found)):
+            raise DeliveryFailed("the name of the receiver leads to an address of a private or special network")
+        return found[:_MOST_ADDRESSES]
+
+    async def _post(
+        self, target: _Target, addresses: Sequence[str], headers: dict[str, str], body: bytes
+    ) -> tuple[int, str]:
+        """The status of the answer, and what it says of when to come again."""
+        *others, last = addresses
+        share_s = self._timeout_s / len(addresses)
+        for address in others:
+            try:
+                return await self._post_to(address, target, headers, body, share_s)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue  # nothing was sent
+        return await self._post_to(last, target, headers, body, self._timeout_s)
+
+    async def _post_to(
+        self, address: str, target: _Target, headers: dict[str, str], body: bytes, connect_s: float
+    ) -> tuple[int, str]:
+        timeouts = httpx2.Timeout(self._timeout_s, connect=connect_s).as_dict()
+        extensions = {"timeout": timeouts} | ({} if target.is_address else {"sni_hostname": target.host.rstrip(".")})
+        request = httpx2.Request(
+            "POST",
+            target.url.copy_with(host=address, fragment=None),
+            headers={"host": target.url.netloc.decode("ascii"), **headers},
+            content=body,
+            extensions=extensions,
+        )
+        quiet = _sending.set(True)
+        try:
+            # A transport of its own: a client would write the URL to the log, and one that is shared would use a
+            # connection that was made for one name for another at the same address.
+            async with httpx2.AsyncHTTPTransport(verify=self._tls, trust_env=False) as transport:
+                answer = await transport.handle_async_request(request)
+                try:
+                    return answer.status_code, answer.headers.get("retry-after", "")
+                finally:
+                    await answer.aclose()
+        finally:
+            _sending.reset(quiet)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return self._given_tls or httpx2.create_ssl_context(trust_env=False)
+
+
+def _judge(status: int, asked: str) -> None:
+    if 200 <= status < 300:
+        return
+    if status == 410:
+        raise Undeliverable("the receiver says that it is gone for good (status 410)")
+    if 300 <= status < 400:
+        raise DeliveryFailed(f"the receiver answered with a redirect, which is not followed (status {status})")
+    raise DeliveryFailed(f"the receiver refused (status {status})", _asked_ms(status, asked))
+
+
+def _asked_ms(status: int, asked: str) -> int | None:
+    """How long the receiver asks for, in ms. Some write seconds with a fraction; a date is not read."""
+    whole, _, rest = asked.partition(".")
+    if status not in _TRY_LATER or not (whole + rest).isascii() or not (whole + rest).isdigit() or len(asked) > 12:
+        return None
+    return round(min(float(asked), _LONGEST_ASKED_S) * 1000)
