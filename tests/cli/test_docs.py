@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from keystead.cli.targets import NAMED
-from tests.serving import environment, keystead_command
+from tests import forking
+from tests.serving import environment
 
 PROGRAM = '''
 from keystead.schema import Counter, Keyspace, Value, after
@@ -35,16 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def docs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        keystead_command("docs", *arguments),
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    return forking.run(("docs", *arguments), folder, environment())
 
 
 def printed(result: subprocess.CompletedProcess[str]) -> str:
@@ -91,7 +83,10 @@ def test_the_same_data_is_printed_as_json(folder: Path) -> None:
     user, count = found["families"]
     assert (user["key"], user["pattern"], user["lifetime"]) == ("user:{uid}", "user:{uid:int}", "30 days")
     assert user["relations"] == ["Deleted with it: `count:{uid}`."]
-    assert count["operations"] == {"writes": ["increment", "decrement", "set", "consume"], "reads": ["get", "at_most"]}
+    assert count["operations"] == {
+        "writes": ["increment", "decrement", "set", "consume"],
+        "reads": ["get", "at_most", "holds"],
+    }
 
 
 def test_several_keyspaces_are_printed_as_json_too(folder: Path) -> None:

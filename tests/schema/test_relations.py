@@ -14,9 +14,11 @@ from keystead import (
     Counter,
     DoesNotFit,
     Hash,
+    KeyRing,
     Keyspace,
     List,
     OmittedIfNone,
+    Sealed,
     Set,
     SortedSet,
     Store,
@@ -482,3 +484,31 @@ async def test_a_touch_beside_a_delete_leaves_no_entry_behind(memory: Store) -> 
         await keys.record(f"s{n}").set(Session(uid="ann"))
         await asyncio.gather(keys.record(f"s{n}").touch(), keys.record(f"s{n}").delete())
     assert await keys.by_user("ann").members() == set()
+
+
+class Hooked(BaseModel):
+    url: str
+    hook: Sealed[str]
+    other: OmittedIfNone[Sealed[str]] = None
+
+
+class HookedKeys(Keyspace):
+    """Records that name what belongs to them in the clear, beside what is sealed."""
+
+    address = Value("url:{url:uri}", str, lifetime=FOREVER)
+    site = Value("site:{id}", Hooked, lifetime=FOREVER, owns=address)
+
+
+@pytest.mark.parametrize("is_sealed_well", [True, False])
+async def test_whoever_has_no_keys_deletes_what_a_record_with_sealed_fields_names_in_the_clear(
+    memory: Store, is_sealed_well: bool
+) -> None:
+    keys = HookedKeys(memory, seal=KeyRing({"2026": b"k" * 32}))
+    await keys.run(keys.site("1").set(Hooked(url="https://a", hook="secret")), keys.address("https://a").set("1"))
+    if not is_sealed_well:
+        await memory.run([("SET", "site:1", "{")])
+    others = HookedKeys(memory, needs_seal=False)
+    plan = await others.site("1").plan_delete()
+    assert await others.site("1").delete() is True
+    assert await keys.address("https://a").exists() is not is_sealed_well
+    assert bool(plan.notes) is not is_sealed_well

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from keystead.errors import BadArgument, BadKey, BadValue, StoreUnavailable, Unr
 from keystead.schema import listing
 from keystead.schema.operation import Compound, Deleting, Operation, taking
 from keystead.schema.relation import Relation
+from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, Step, Store, absent, field_holds, holds
 
 if TYPE_CHECKING:
@@ -302,17 +304,34 @@ async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
     relations = (*bound.family.listed_in, *bound.family.owns)
     if not any(relation.needs_value for relation in relations):
         return None
+    raw: Any = None
     try:
         raw = (await bound.store.run([bound.family.read_command(key)]))[0]
         value = bound.family.value_of(raw, key, bound.ring)
     except (Unreadable, WrongKind) as error:
-        known.notes.append(f"{error}; what it names in its value is not deleted with it")
-        return None
+        value = _plainly(raw) if bound.ring is None and bound.family.needs_ring else None
+        if value is None:
+            known.notes.append(f"{error}; what it names in its value is not deleted with it")
+            return None
     if isinstance(raw, bytes):
         known.guards.append((bound.store, holds(key, raw)))
     elif raw:
         known.guards += [(bound.store, field_holds(key, name, raw.get(name))) for name in _told_by(bound, relations)]
     return value
+
+
+def _plainly(raw: Any) -> dict[str, Any] | None:
+    """What stands in the clear in a record with sealed fields, for whoever has no keys: what it names is none of them.
+
+    None: that cannot be read either.
+    """
+    try:
+        found = json.loads(raw)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {name: one for name, one in found.items() if not (isinstance(one, str) and KeyRing.sealed_with(one))}
 
 
 def _told_by(bound: Bound[Any], relations: Iterable[Relation]) -> list[bytes]:

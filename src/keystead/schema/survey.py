@@ -128,6 +128,16 @@ async def survey(
     return found
 
 
+async def survey_of(keyspaces: Sequence[Keyspace], keys: Collection[str]) -> Survey:
+    """What is under these keys alone, each of them as a sample. Those that are not there are left out."""
+    found: list[FamilySurvey] = []
+    for place in by_store(keyspaces):
+        by_family = {bound.family: FamilySurvey(bound.family) for bound in place.bounds}
+        await _count(place, [key.encode() for key in keys], by_family, None, len(keys), Pace(_PAGE))
+        found += [one for one in by_family.values() if one.count]
+    return Survey(found)
+
+
 _QUARANTINE: Final = QuarantineKeys.families["quarantine"]
 _UNKNOWN_EXAMPLES: Final = 10
 

@@ -13,7 +13,7 @@ from keystead.schema.lifetime import Sliding
 # The verbs that change nothing. `use` touches and `live` prunes, but what they are for is to read.
 READS: Final = frozenset(
     {
-        *("exists", "remaining", "plan_delete", "get", "use", "has", "count", "at_most"),
+        *("exists", "remaining", "plan_delete", "get", "use", "has", "count", "at_most", "see", "holds"),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
     }

@@ -23,8 +23,10 @@ from keystead.kits.widgets.service.outcomes import (
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
 from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
 from keystead.parts.digest import digest, same
-from keystead.schema import Operation
+from keystead.schema import Bound, Operation
+from keystead.schema.key import nothing
 from keystead.schema.key import number as count_of
+from keystead.schema.kinds import SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import deadline_ms, moment
 
@@ -98,23 +100,23 @@ class Boards(Service[BbsRecord]):
 
         The edit token is what changes the message and takes it away. It is told once, and only its digest is kept.
         """
-        record = (await self._known(id)).value
-        written, edit_token = self._checked(record, message, author, icon, selects), secrets.token_urlsafe(24)
-        now_ms = self.site.now_ms()
-        new = BbsMessage(
-            id=_message_id(record.id, now_ms),
-            timestamp=moment(now_ms),
-            userHash=self._visitor_hash(record.id, visitor),
-            editDigest=digest(edit_token),
-            **written,
-        )
+        record = await self._allowing(id, message, author, icon, selects)
+        edit_token, now_ms = secrets.token_urlsafe(24), self.site.now_ms()
+        message_id = _message_id(record.id, now_ms)
 
         def step(seen: Seen[BbsRecord]) -> Sequence[Operation[Any]]:
             keys, board = self.keys, seen.value
-            mark = keys.bbs_post(board.id, self._visitor_hash(board.id, visitor))
+            user_hash = self._visitor_hash(board.id, visitor)
+            new = BbsMessage(
+                id=message_id,
+                timestamp=moment(now_ms),
+                userHash=user_hash,
+                editDigest=digest(edit_token),
+                **self._checked(board, message, author, icon, selects),
+            )
             told = {"messageId": new.id, "author": new.author, "message": new.message}
             return [
-                mark.add(moment(self.site.now_ms())),
+                keys.bbs_post(board.id, user_hash).add(moment(self.site.now_ms())),
                 keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
                 keys.bbs_version(board.id).increment(),
                 *self._hooks.told(self.name, board, "bbs.post", told),
@@ -125,7 +127,7 @@ class Boards(Service[BbsRecord]):
             self.site.count("widgets", "post", "too-soon")
             raise await self._too_soon(record.id, visitor)
         self.site.count("widgets", "post", "ok")
-        return Posted(await self.get(id), new.id, edit_token)
+        return Posted(await self.get(id), message_id, edit_token)
 
     async def get(self, id: Any, page: Any = 1, visitor: Visitor | None = None) -> BoardData:
         """A page of messages, the newest first. One round trip where this process knows the board, and two otherwise.
@@ -231,13 +233,24 @@ class Boards(Service[BbsRecord]):
             record = change.of(seen.value).model_copy(update={"settings": settings})
             most = settings.maxMessages or DEFAULT_MESSAGES
             messages = self.keys.bbs_messages(record.id)
-            cut: Operation[Any] = Operation(messages.bound.store, [("LTRIM", messages.key, 0, most - 1)], count_of)
+            cut: Operation[Any] = Operation(messages.bound.store, [("LTRIM", messages.key, 0, most - 1)], nothing)
             return [self._written(record), cut, self.keys.bbs_version(record.id).increment()]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
         return data.model_copy(update={"webhookSecret": change.secret})
 
     # --- one message -------------------------------------------------------------------------------------------
+
+    async def _allowing(self, id: Any, *given: Any) -> BbsRecord:
+        """The board, if it takes this message. One that this process remembers may have other settings by now."""
+        record = (await self._known(id)).value
+        try:
+            self._checked(record, *given)
+        except WidgetRefused:
+            self._forget(record.id)
+            record = (await self._known(id)).value
+            self._checked(record, *given)
+        return record
 
     def _checked(
         self, record: BbsRecord, message: Any, author: Any, icon: Any, selects: Sequence[Any]
@@ -298,7 +311,7 @@ class Boards(Service[BbsRecord]):
         messages = self.keys.bbs_messages(record.id)
         if changed is None:
             gone: Operation[Any] = Operation(messages.bound.store, [("LREM", messages.key, 1, raw)], count_of)
-            return [gone.required(), *self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})]
+            return [gone, *self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})]
         written = self._checked(
             record,
             changed.get("message", message.message),
@@ -336,8 +349,8 @@ class Boards(Service[BbsRecord]):
         keys, id = self.keys, record.id
         return [keys.bbs_messages(id).key, keys.bbs_version(id).key, keys.bbs_posters(id).key]
 
-    async def _marks(self, id: str) -> list[str]:
-        return [self.keys.bbs_post(id, one).key for one, _ in await self.keys.bbs_posters(id).lowest(10**9)]
+    def _marks(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
+        return self.keys.bbs_posters(id), self.keys.bbs_post
 
 
 def _data(message: BbsMessage) -> MessageData:

@@ -16,7 +16,8 @@ from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.services import ATTEMPTS, KEPT, UNSET, Service, Surroundings, contended, days_since
-from keystead.schema import Operation
+from keystead.schema import Bound, Operation
+from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import moment
 from keystead.stores import Reply
@@ -26,7 +27,7 @@ _WEEK: Final = 7
 _MONTH: Final = 30  # days, today among them
 
 # Places of the operations of a visit.
-_READ, _MARK, _HELD = range(3)
+_READ, _HELD, _MARK = range(3)
 
 _SETTLING_MS: Final = 60_000  # after midnight
 
@@ -77,9 +78,13 @@ class Counters(Service[CounterRecord]):
                 (seen, done), past = await asyncio.gather(self._guarded(id, limit, visitor, step), self._past(id, day))
             except BadValue:  # the day ended meanwhile
                 continue
-            limit = None  # it is counted
+            except _ToBeTold:
+                limit = None  # it is counted
+                continue
+            limit = None
             if done.stopped_at == _HELD and before is not None and before < LARGEST:  # others came between
                 continue
+            past = await self._past_of(seen.value, past)
             self._remember(seen.value, past, now_ms)
             now: Now = done.values[_READ] if done else done.before[_READ]
             if done:
@@ -96,13 +101,15 @@ class Counters(Service[CounterRecord]):
         total = keys.counter_total(id)
         told: list[Operation[Any]] = []
         held = total.at_most(LARGEST - 1)
+        if before is None and record.webhook is not None:
+            raise _ToBeTold
         if before is not None and before < LARGEST:
             counts = {"previousCount": before, "newCount": before + 1, "incrementBy": 1}
             told, held = self._hooks.told(self.name, record, "counter.increment", counts), self._is(total, before)
         return [
             self._now(id, day),
+            held,  # before the mark: a guard after a write makes the store keep a copy of what is written over
             keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date))).add(at, end_of_day=day.ends_ms),
-            held,
             total.increment(),
             keys.counter_daily(id, day.date).increment(),
             keys.counter_last(id).set(at),
@@ -117,6 +124,7 @@ class Counters(Service[CounterRecord]):
         (record, (now,)), past = await asyncio.gather(
             self._read(id, visitor, lambda: [self._now(id, day)]), self._past(id, day)
         )
+        past = await self._past_of(record, past)
         self._remember(record, past, now_ms)
         return _data(record, now, past)
 
@@ -193,6 +201,14 @@ class Counters(Service[CounterRecord]):
         days = [int(one or 0) for one in found]
         return Past(days[0], sum(days[: _WEEK - 1]), sum(days), day)
 
+    async def _past_of(self, record: CounterRecord, past: Past) -> Past:
+        """The same, asked for again where this process remembered it of a counter that was deleted since."""
+        known = self._days.get(record.id)
+        if known is None or known.record.created == record.created:
+            return past
+        del self._days[record.id]
+        return await self._past(record.id, past.day)
+
     def _remember(self, record: CounterRecord, past: Past, now_ms: int) -> None:
         """Those of a day that has just begun are not remembered: somebody may still count for the day before."""
         if self._calendar.day(now_ms - _SETTLING_MS) == past.day:
@@ -210,8 +226,12 @@ class Counters(Service[CounterRecord]):
             *(keys.counter_daily(id, day).key for day in days),
         ]
 
-    async def _marks(self, id: str) -> list[str]:
-        return [self.keys.counter_visit(id, one).key for one in await self.keys.counter_visitors(id).members()]
+    def _marks(self, id: str) -> tuple[SetKey[str], Bound[ValueKey[Any]]]:
+        return self.keys.counter_visitors(id), self.keys.counter_visit
+
+
+class _ToBeTold(Exception):
+    """The counter has got a webhook meanwhile, so the total must be read first."""
 
 
 class Now(NamedTuple):

@@ -12,7 +12,7 @@ from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.settings import WidgetSettings
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage, Undeliverable
-from keystead.parts.webhook import Sender, Webhook, WebhookRefused, check_url, new_secret
+from keystead.parts.webhook import BadWebhook, Webhook, WebhookSender, check_url, new_secret
 from keystead.schema import Operation
 from keystead.schema.times import moment
 
@@ -32,7 +32,9 @@ _SENTENCES: Final[Mapping[str, str]] = {
 class Hooks:
     """Tells events. `find` gives the record of a widget, by service and id: where its events go is not in a message."""
 
-    def __init__(self, keys: OutboxKeys, settings: WidgetSettings, site: Site, sender: Sender, find: Find) -> None:
+    def __init__(
+        self, keys: OutboxKeys, settings: WidgetSettings, site: Site, sender: WebhookSender, find: Find
+    ) -> None:
         self._settings = settings
         self._site = site
         self._sender = sender
@@ -47,7 +49,7 @@ class Hooks:
             raise wrong("webhookUrl", "webhookUrl is an address such as https://example.com/hook")
         try:
             check_url(url, allow_private=self._settings.private_webhooks)
-        except WebhookRefused as refused:
+        except BadWebhook as refused:
             raise wrong("webhookUrl", f"webhookUrl: {refused}") from None
         return Hook(url=url, secret=new_secret())
 

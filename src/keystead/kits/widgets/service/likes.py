@@ -13,8 +13,8 @@ from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, LikeData, Owner, Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
-from keystead.schema import Operation
-from keystead.schema.kinds import ValueKey
+from keystead.schema import Bound, Operation
+from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import moment
 
@@ -159,8 +159,8 @@ class Likes(Service[LikeRecord]):
         keys, id = self.keys, record.id
         return [keys.like_total(id).key, keys.like_last(id).key, keys.like_users(id).key]
 
-    async def _marks(self, id: str) -> list[str]:
-        return [self.keys.like_user(id, one).key for one in await self.keys.like_users(id).members()]
+    def _marks(self, id: str) -> tuple[SetKey[str], Bound[ValueKey[Any]]]:
+        return self.keys.like_users(id), self.keys.like_user
 
 
 def _icon(given: Any) -> Icon:

@@ -8,9 +8,10 @@ off. Every change of the scores moves the sequence that the fractions come from 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from math import floor
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from keystead.kits.widgets.models import RankingDetail, RankingEntry, RankingMeta, RankingRecord, SortOrder
 from keystead.kits.widgets.service.checks import refuse_spam, text, whole
@@ -18,8 +19,8 @@ from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
 from keystead.kits.widgets.service.refused import too_soon, wrong
 from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
-from keystead.schema import Operation
-from keystead.schema.kinds import SortedSetKey
+from keystead.schema import Bound, Operation
+from keystead.schema.kinds import SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import deadline_ms, moment
 
@@ -39,7 +40,7 @@ _STEPS: Final = 2**23
 _AT_ONCE: Final = 2000  # entries that are written with one command
 
 # Places of the operations of a submit.
-_MARK, _BETTER, _DETAILS, _ENTRIES = 1, 2, 7, 8
+_MARK, _DETAILS, _ENTRIES = 1, 7, 8
 
 
 class Rankings(Service[RankingRecord]):
@@ -80,55 +81,50 @@ class Rankings(Service[RankingRecord]):
 
         Two round trips, the second one atomic, and one that reads what is shown.
         """
-        shown, number = self._name(name), whole("score", score)
-        detail = _display(display_score)
-        member = _member(shown)
+        sent = _Sent(_member(self._name(name)), whole("score", score), _display(display_score))
         limit: str | None = "write"
         async with self._turn(id):
             for attempt in range(ATTEMPTS):
                 await self._known(id)
-                sequence = await self._sequence(id)
-                at = moment(self.site.now_ms())
-
-                def step(seen: Seen[RankingRecord], at: Any = at, sequence: int = sequence) -> Sequence[Operation[Any]]:
-                    record, keys = seen.value, self.keys
-                    scores = keys.ranking_scores(record.id)
-                    placed = _placed(number, sequence + 1, record.sortOrder)
-                    better = scores.raise_to if record.sortOrder == "desc" else scores.lower_to
-                    counter = keys.ranking_sequence(record.id)
-                    return [
-                        self._is(counter, sequence),
-                        keys.ranking_submit(record.id, self._visitor_hash(record.id, visitor)).add(at),
-                        better(member, placed).required(),
-                        _cut(scores, record),
-                        counter.increment(),
-                        keys.ranking_details(record.id).put(
-                            {member.unique_id: RankingDetail(displayScore=detail, at=at)}
-                        ),
-                        keys.ranking_last(record.id).set(at),
-                        keys.ranking_details(record.id).count(),
-                        scores.count(),
-                        *self._hooks.told(
-                            self.name,
-                            record,
-                            "ranking.submit",
-                            {"name": shown, "score": number, "displayScore": detail},
-                        ),
-                    ]
-
+                sequence, stands = await self._standing(id, sent.member)
+                step = partial(self._submitted, visitor, sent, sequence, stands)
                 seen, done = await self._guarded(id, limit, visitor, step)
                 limit = None  # it is counted
                 if done.stopped_at == _MARK:
                     raise await self._too_soon(id, visitor)
-                if done or done.stopped_at == _BETTER:
-                    self.site.count("widgets", "score", "better" if done else "not-better")
-                    if done and done.values[_DETAILS] > 2 * done.values[_ENTRIES] + 16:
-                        await self._drop_details(seen.value)
+                if done:
+                    improved = sent.improves(stands, seen.value)
+                    self.site.count("widgets", "score", "better" if improved else "not-better")
+                    if improved and done.values[_DETAILS] > 2 * done.values[_ENTRIES] + 16:
+                        await self._drop_details(seen)
                     data = await self.get(id)
-                    rank = await self._rank(seen.value, member)
-                    return data.model_copy(update={"improved": bool(done), "rank": rank})
+                    rank = await self._rank(seen.value, sent.member)
+                    return data.model_copy(update={"improved": improved, "rank": rank})
                 await apart(attempt)
         raise contended()
+
+    def _submitted(
+        self, visitor: Visitor, sent: _Sent, sequence: int, stands: float | None, seen: Seen[RankingRecord]
+    ) -> Sequence[Operation[Any]]:
+        """What stands is what was read: every change of the scores moves the sequence on."""
+        record, keys, at = seen.value, self.keys, moment(self.site.now_ms())
+        id, scores, counter = record.id, keys.ranking_scores(record.id), keys.ranking_sequence(record.id)
+        mark = keys.ranking_submit(id, self._visitor_hash(id, visitor))
+        if not sent.improves(stands, record):
+            return [self._is(counter, sequence), mark.holds(None)]
+        told = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
+        return [
+            self._is(counter, sequence),
+            mark.add(at),
+            scores.put({sent.member: _placed(sent.score, sequence + 1, record.sortOrder)}),
+            _cut(scores, record),
+            counter.increment(),
+            keys.ranking_details(id).put({sent.member.unique_id: RankingDetail(displayScore=sent.display, at=at)}),
+            keys.ranking_last(id).set(at),
+            keys.ranking_details(id).count(),
+            scores.count(),
+            *self._hooks.told(self.name, record, "ranking.submit", told),
+        ]
 
     async def get(self, id: Any, limit: Any = SHOWN, visitor: Visitor | None = None) -> RankingData:
         """The best, in order. Two round trips."""
@@ -262,6 +258,16 @@ class Rankings(Service[RankingRecord]):
         refuse_spam(self.settings, "name", shown)
         return shown
 
+    async def _standing(self, id: str, member: RankingEntry) -> tuple[int, float | None]:
+        """How many scores were sent, and what stands for a name. One round trip, but for once in eight million."""
+        counter, scores = self.keys.ranking_sequence(id), self.keys.ranking_scores(id)
+        number, stands = await self.keys.run(counter.get(), scores.score(member))
+        if number < _STEPS - 1:
+            return number, stands
+        await self._sequence(id)
+        number, stands = await self.keys.run(counter.get(), scores.score(member))
+        return number, stands
+
     async def _sequence(self, id: str) -> int:
         """How many scores were sent. Before it is used up, those that stand are numbered from one again."""
         number = await self.keys.ranking_sequence(id).get()
@@ -297,17 +303,18 @@ class Rankings(Service[RankingRecord]):
         left_ms = 1000 if sent is None else deadline_ms(sent) + COOLDOWN_S * 1000 - self.site.now_ms()
         return too_soon(max(1, -(-left_ms // 1000)), "you have just sent a score")
 
-    async def _drop_details(self, record: RankingRecord) -> None:
+    async def _drop_details(self, record: Seen[RankingRecord]) -> None:
         """Take out what is left of entries that were cut off. An entry that came back meanwhile keeps its own."""
-        id = record.id
+        id = record.value.id
         scores, details = self.keys.ranking_scores(id), self.keys.ranking_details(id)
+        counter = self.keys.ranking_sequence(id)
+        number = await counter.get()  # before the entries: whatever comes after this is noticed
         entries, kept = await self.keys.run(scores.lowest(MAX_ENTRIES), details.get())
         there = {member.unique_id for member, _ in entries}
-        number = await self.keys.ranking_sequence(id).get()
         gone = [one for one in kept or {} if one not in there]
+        guards = [self._records(id).holds(record), self._is(counter, number)]
         for at in range(0, len(gone), _AT_ONCE):
-            counter = self.keys.ranking_sequence(id)
-            if not await self.keys.atomically(self._is(counter, number), details.remove(*gone[at : at + _AT_ONCE])):
+            if not await self.keys.atomically(*guards, details.remove(*gone[at : at + _AT_ONCE])):
                 return  # a score came meanwhile; the next one tries again
 
     def _belongings(self, record: RankingRecord) -> list[str]:
@@ -322,9 +329,22 @@ class Rankings(Service[RankingRecord]):
         )
         return [family(id).key for family in families]
 
-    async def _marks(self, id: str) -> list[str]:
-        listed = await self.keys.ranking_submitters(id).lowest(10**9)
-        return [self.keys.ranking_submit(id, one).key for one, _ in listed]
+    def _marks(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
+        return self.keys.ranking_submitters(id), self.keys.ranking_submit
+
+
+class _Sent(NamedTuple):
+    """A score that was sent."""
+
+    member: RankingEntry
+    score: int
+    display: str | None
+
+    def improves(self, stands: float | None, record: RankingRecord) -> bool:
+        """Whether it is better than what stands for this name. Whoever came first keeps the place."""
+        if stands is None:
+            return True
+        return self.score > floor(stands) if record.sortOrder == "desc" else self.score < floor(stands)
 
 
 def _member(name: str) -> RankingEntry:

@@ -37,7 +37,7 @@ from keystead.parts.limit import FixedWindow, client_of
 from keystead.parts.passwords import PasswordsBusy, hashed, matches
 from keystead.schema import Bound, Done, Operation
 from keystead.schema.key import nothing
-from keystead.schema.kinds import CounterKey, SortedSetKey, ValueKey
+from keystead.schema.kinds import CounterKey, SetKey, SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import moment
 from keystead.stores import Step
@@ -116,8 +116,8 @@ class Service(Generic[R]):
         """The keys that belong to a widget, but for marks, its owner and the record itself."""
         raise NotImplementedError
 
-    async def _marks(self, id: str) -> list[str]:
-        """The keys of the marks of its visitors."""
+    def _marks(self, id: str) -> tuple[SetKey[str] | SortedSetKey[str], Bound[ValueKey[Any]]]:
+        """Who has a mark now, and the family of the marks."""
         raise NotImplementedError
 
     # --- creating ----------------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ class Service(Generic[R]):
                     await self._finish(there)
                     continue
                 await self._check(there.value.id, keeping.token)
-                if mapped is None:  # a cluster was interrupted between the two
-                    await self.keys.run(mapped_key.set(there.value.id), self._listed(there.value))
-                return there.value, False
+                if (mapped is not None and mapped.value == there.value.id) or await self._found_again(there, mapped):
+                    return there.value, False
+                continue
             record = make({"id": free, "url": url, "created": moment(self.site.now_ms()), "webhook": hook})
             own = [
                 self._written(record, "NX").required(),
@@ -179,10 +179,18 @@ class Service(Generic[R]):
                 )
             else:
                 # An entry and an address that lead nowhere do no harm, and the next to come puts them right.
-                await self._listed(record)
                 if not await self.keys.atomically(mapped_key.holds(mapped), mapped_key.set(record.id)):
                     continue
+                # Two may make one for this page under two ids. Each lets the address lead to their own before they look
+                # for the other's record, and writes their own before they look at the address: one of them notices.
+                if mapped is not None and await self._has(mapped.value, url):
+                    await mapped_key.compare_and_set(record.id, mapped.value)
+                    continue
+                await self._listed(record)
                 done = await self.keys.atomically(*own)
+                if done and await mapped_key.get() != record.id:
+                    await self._undo(record)
+                    continue
             if done:
                 self.site.count("widgets", f"{self.name}-created", "ok")
                 return record, True
@@ -198,6 +206,32 @@ class Service(Generic[R]):
         if wanted is not None:
             raise wrong("id", "this id is taken; choose another, or leave it out")
         raise contended()  # eight pages with the same eight digits: there is no such thing
+
+    async def _found_again(self, there: Seen[R], mapped: Seen[str] | None) -> bool:
+        """Let the address and the index lead to a record that is there. False: it is not, any more.
+
+        Others may have made it just now, or a cluster was interrupted between the two.
+        """
+        record, address = there.value, self._urls(there.value.url)
+        leads: list[Operation[Any]] = [address.holds(mapped), address.set(record.id)]
+        if self._in_one_step:
+            still = self._records(record.id).holds(there)
+            return bool(await self.keys.atomically(still, *leads, self._listed(record)))
+        await self._listed(record)
+        await self.keys.atomically(*leads)
+        # Where it was deleted meanwhile, the next to come puts right what leads nowhere.
+        return await self._see(record.id) == there
+
+    async def _has(self, id: str, url: str) -> bool:
+        """Whether there is a record of this id, and it is of this page."""
+        seen = await self._see(id)
+        return seen is not None and seen.value.url == url
+
+    async def _undo(self, record: R) -> None:
+        """Take back what was just made, and is nobody's."""
+        seen = await self._see(record.id)
+        if seen is not None and seen.value == record:
+            await self._end(seen)
 
     def _listed(self, record: R) -> Operation[Any]:
         return self.index.put({record.id: round(record.created.timestamp() * 1000)})
@@ -362,7 +396,12 @@ class Service(Generic[R]):
 
     async def delete(self, owner: Owner, *, visitor: Visitor) -> Deleted:
         """It is gone for everybody at once, and everything of it when this returns. Raises WidgetRefused."""
-        seen = await self._owned(owner, visitor)
+        try:
+            seen = await self._owned(owner, visitor)
+        except WidgetRefused as refused:
+            if refused.reason == "NOT_FOUND":
+                await self._finish_what_was_begun(owner)
+            raise
         await self._end(seen)
         self.site.count("widgets", f"{self.name}-deleted", "ok")
         return Deleted(id=seen.value.id, message=f"the {self.word} and all that belonged to it is deleted")
@@ -379,6 +418,8 @@ class Service(Generic[R]):
             else:
                 await noted  # before: a note of what is not ending is taken back by the clean-up
             done = await self.keys.atomically(*steps)
+            if done and not self._in_one_step:
+                await noted  # and after: the clean-up may have come between
             self._forget(id)
             again = await self._see(id)
             if again is None or again.value.created != created:
@@ -392,12 +433,23 @@ class Service(Generic[R]):
     async def finish(self, id: str) -> bool:
         """Finish what was begun to be deleted. False: it is not being deleted."""
         seen = await self._see(id)
+        if seen is not None and seen.value.ending is not None:
+            await self._finish(seen)
+        await self._unnoted(id)
+        return seen is not None and seen.value.ending is not None
+
+    async def _finish_what_was_begun(self, owner: Owner) -> None:
+        id = owner.id if owner.url is None else await self._urls(owner.url).get()
+        if id is not None:
+            await self.finish(id)
+
+    async def _unnoted(self, id: str) -> None:
+        """Take back the note of a delete, unless another one has begun meanwhile."""
         name = WidgetName(self.name, id)
-        if seen is None or seen.value.ending is None:
-            return False
-        await self._finish(seen)
         await self.keys.ending().remove(name)
-        return True
+        seen = await self._see(id)
+        if seen is not None and seen.value.ending is not None:
+            await self.keys.ending().add(name)
 
     async def _finish(self, seen: Seen[R]) -> None:
         """Delete all that belongs to a record that is ending, and then the record.
@@ -407,10 +459,13 @@ class Service(Generic[R]):
         """
         record = seen.value
         id, guard = record.id, self._records(record.id)
-        belongings = [*await self._marks(id), *self._belongings(record), self._owners(id).key]
-        for keys in _chunks(belongings, _AT_ONCE):
-            gone = Operation(self._records.store, [("DEL", *keys)], nothing)
-            if not await self.keys.atomically(guard.holds(seen), gone):
+        marked, marks = self._marks(id)
+        for some in _chunks(await _all_of(marked), _AT_ONCE):
+            gone = self._gone_keys([marks(id, one).key for one in some])
+            if not await self.keys.atomically(guard.holds(seen), gone, marked.remove(*some)):
+                return
+        for keys in _chunks([*self._belongings(record), self._owners(id).key], _AT_ONCE):
+            if not await self.keys.atomically(guard.holds(seen), self._gone_keys(keys)):
                 return
         name = WidgetName(self.name, id)
         unlisted, unnoted = self.index.remove(id), self.keys.ending().remove(name)
@@ -425,8 +480,15 @@ class Service(Generic[R]):
         await unlisted
         if address:
             await self.keys.atomically(*address)
-        await self.keys.atomically(guard.holds(seen), *dropped, _gone(guard))
-        await unnoted
+        if not await self.keys.atomically(guard.holds(seen), *dropped, _gone(guard)):
+            # Somebody else was faster, and what was taken out just now may be of one that was made since.
+            there = await self._see(id)
+            if there is not None and there.value.ending is None:
+                await self._found_again(there, await self._urls(there.value.url).see())
+        await self._unnoted(id)
+
+    def _gone_keys(self, keys: list[str]) -> Operation[None]:
+        return Operation(self._records.store, [("DEL", *keys)], nothing)
 
     # --- visitors ----------------------------------------------------------------------------------------------
 
@@ -532,6 +594,12 @@ def days_since(record: WidgetRecord, now_ms: int) -> Iterable[Any]:
     while day <= last:
         yield day
         day += timedelta(days=1)
+
+
+async def _all_of(marked: SetKey[str] | SortedSetKey[str]) -> list[str]:
+    if isinstance(marked, SetKey):
+        return list(await marked.members())
+    return [one for one, _ in await marked.lowest(10**9)]
 
 
 def _chunks(keys: list[str], size: int) -> Iterable[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from keystead.errors import BadDeclaration
@@ -16,12 +16,13 @@ from keystead.kits.widgets.service.days import Calendar
 from keystead.kits.widgets.service.hooks import Hooks
 from keystead.kits.widgets.service.likes import Likes
 from keystead.kits.widgets.service.rankings import Rankings
+from keystead.kits.widgets.service.refused import WidgetRefused
 from keystead.kits.widgets.service.services import Service, Surroundings
 from keystead.kits.widgets.service.settings import LIMITS, WidgetSettings
 from keystead.parts.limit import FixedWindow
 from keystead.parts.outbox import OutboxKeys
 from keystead.parts.schedule import Job, Run
-from keystead.parts.webhook import Sender
+from keystead.parts.webhook import WebhookSender
 
 _CLEAN_UP: Final = "*/5 * * * *"
 
@@ -29,7 +30,7 @@ _CLEAN_UP: Final = "*/5 * * * *"
 class Widgets:
     """Counters, like buttons, rankings and boards."""
 
-    def __init__(self, keys: WidgetKeys, settings: WidgetSettings, site: Site, sender: Sender) -> None:
+    def __init__(self, keys: WidgetKeys, settings: WidgetSettings, site: Site, sender: WebhookSender) -> None:
         if keys.ring is None:
             raise BadDeclaration("the widgets kit seals webhooks, so it needs keys: WidgetKeys(store, seal=…)")
         self.keys = keys
@@ -63,9 +64,11 @@ class Widgets:
         finished = 0
         for name in await self.keys.ending().members():
             service = self.services.get(name.service)
-            if service is not None and await service.finish(name.id):
-                finished += 1
-            await self.keys.ending().remove(name)
+            if service is None:
+                await self.keys.ending().remove(name)
+                continue
+            with suppress(WidgetRefused):  # one that cannot be read keeps no other waiting
+                finished += await service.finish(name.id)
         return finished
 
     async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
@@ -79,7 +82,7 @@ class Widgets:
 @asynccontextmanager
 async def open_widgets(keys: WidgetKeys, settings: WidgetSettings, site: Site) -> AsyncIterator[Widgets]:
     """The service, which delivers events meanwhile."""
-    async with Sender(allow_private=settings.private_webhooks, now_ms=site.now_ms) as sender:
-        widgets = Widgets(keys, settings, site, sender)
-        async with widgets.hooks.outbox:
-            yield widgets
+    sender = WebhookSender(allow_private=settings.private_webhooks, now_ms=site.now_ms)
+    widgets = Widgets(keys, settings, site, sender)
+    async with widgets.hooks.outbox:
+        yield widgets
