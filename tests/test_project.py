@@ -169,6 +169,8 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         "keystead/server/pages/static/start.css",
         "keystead/schema/docs/pages/document.html",
         "keystead/schema/docs/pages/style.css",
+        "keystead/kits/widgets/components/visit.js",
+        "keystead/kits/widgets/pages/gallery.html",
     } <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 

@@ -50,20 +50,20 @@ def delete(
 
       keystead delete counter_daily example-a1b2c3d4 2026-02-23 --keys widgets --dry-run
 
-      keystead delete counter example-a1b2c3d4 --keys widgets --yes --json
+      keystead delete counter example-a1b2c3d4 --yes --json
     """
     refuse_without_terminal(yes, dry_run)
     classes = keyspaces(keys)
     chosen = family_named(family, classes)
     if chosen.kind == "channel":
         leave(f"{chosen.place} is a Channel: nothing is kept there that could be deleted", ASKED_WRONGLY)
-    placeholders = _placeholders(chosen, values or [])
+    placeholders = values_of(chosen, values or [])
 
     async def work() -> int:
         with stoppable(lambda: _STOPPED) as paused:
             async with bound(classes, store) as bound_keys:
                 owner = next(one for one in bound_keys if chosen in one.families.values())
-                key = _key(owner.bound(chosen), placeholders)
+                key = key_of(owner.bound(chosen), placeholders)
                 plan = await key.plan_delete()
                 existed = bool(await key.exists())
                 if not as_json:
@@ -85,7 +85,7 @@ def delete(
     run(work)
 
 
-def _placeholders(family: Family[Any], texts: list[str]) -> dict[str, Any]:
+def values_of(family: Family[Any], texts: list[str]) -> dict[str, Any]:
     """The values of the placeholders that were written as text. Leaves with exit code 2 where they do not fit."""
     pattern = family.pattern
     has_tail = pattern.text.endswith("]")
@@ -98,7 +98,8 @@ def _placeholders(family: Family[Any], texts: list[str]) -> dict[str, Any]:
         leave(f"{pattern.text}: {error}", ASKED_WRONGLY)
 
 
-def _key(bound_family: Any, placeholders: dict[str, Any]) -> Any:
+def key_of(bound_family: Any, placeholders: dict[str, Any]) -> Any:
+    """The key itself. Leaves with exit code 2 where it is none."""
     try:
         return bound_family(**placeholders)
     except BadKey as error:

@@ -1,9 +1,10 @@
-"""`keystead show`: what is in a store, by family."""
+"""`keystead show`: what is in a store, by family; or one key, with all that belongs to it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -12,30 +13,37 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from keystead.cli.delete import key_of, values_of
+from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Keys, Stores, bound, family_named, keyspaces, run
 from keystead.cli.words import counted
+from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.belonging import name_of
+from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys
 from keystead.schema.doctor.deadlines import roughly
-from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey
+from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey, survey_of
 
 _FAMILY_HELP = (
     "A family to be shown in detail: counter, or WidgetKeys.counter; quarantine is what the doctor set aside."
 )
+_VALUES_HELP = "The values of its placeholders, for one key with all that belongs to it."
 _SAMPLES_HELP = "How many keys of each family are shown with their values, sealed fields hidden."
 
 _UNBROKEN = 200
 _LONGEST = 500  # characters of a value that are shown to people
 
 FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
+Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
 Samples = Annotated[int, typer.Option("--samples", metavar="NUMBER", min=0, help=_SAMPLES_HELP)]
 
 
 def show(
     family: FamilyName = None,
+    values: Values = None,
     keys: Keys = None,
     store: Stores = None,
     samples: Samples = 3,
@@ -44,7 +52,8 @@ def show(
     """Show what is in a store by family: how many keys, how large, how long they have left, and samples.
 
     It scans while the application runs and blocks nobody. Sizes are those of keys and values as they were written;
-    "about" says that not all values were read. Nothing sealed is opened.
+    "about" says that not all values were read. Nothing sealed is opened. With the values of its placeholders one key is
+    shown, with all that belongs to it; the exit code is 1 when there is no such key.
 
     [bold]Examples[/bold]
 
@@ -52,10 +61,16 @@ def show(
 
       keystead show session --keys myapp.keys --samples 10
 
+      keystead show counter example-a1b2c3d4
+
       keystead show quarantine --json
     """
     classes = keyspaces(keys)
-    wanted = None if family is None else {family_named(family, [*classes, QuarantineKeys])}
+    chosen = None if family is None else family_named(family, [*classes, QuarantineKeys])
+    if chosen is not None and values:
+        _show_one(chosen, values, classes, store, as_json)
+        return
+    wanted = None if chosen is None else {chosen}
     said = _Said()
 
     async def work() -> int:
@@ -77,6 +92,50 @@ def show(
     run(work)
 
 
+def _show_one(
+    family: Family[Any], texts: list[str], classes: list[type[Keyspace]], store: list[str] | None, as_json: bool
+) -> None:
+    """One key, and all that a delete of it would take with it."""
+    if family.kind == "channel":
+        leave(f"{family.place} is a Channel: nothing is kept there that could be shown", ASKED_WRONGLY)
+    placeholders = values_of(family, texts)
+
+    async def work() -> int:
+        with stoppable(lambda: "stopped; nothing was changed"):
+            async with bound([*classes, QuarantineKeys], store) as bound_keys:
+                owner = next(one for one in bound_keys if family in one.families.values())
+                key = key_of(owner.bound(family), placeholders)
+                plan = await key.plan_delete()
+                found = await survey_of(bound_keys, plan.keys)
+                exists = bool(await key.exists())
+        if as_json:
+            listed = [asdict(step) for step in _listings(plan)]
+            typer.echo(json.dumps(found.as_json() | {"listed": listed}, indent=2, ensure_ascii=False, default=str))
+        else:
+            _print_one(found, plan)
+        if not exists:
+            typer.echo(f"there is no {key.key}", err=True)
+        return 0 if exists else FAILED
+
+    run(work)
+
+
+def _print_one(found: Survey, plan: Plan) -> None:
+    console = _console()
+    for one in found.families:
+        console.print(Text(name_of(one.family), "bold"))
+        _print_samples(console, one)
+    for step in _listings(plan):
+        console.print(_indented(Text(f"{step.member} is named in {step.key}", "dim"), 2), soft_wrap=True)
+    for note in plan.notes:
+        console.print(Text(note), soft_wrap=True)
+
+
+def _listings(plan: Plan) -> list[PlannedStep]:
+    """Where it is named by what does not go with it."""
+    return [step for step in plan.steps if step.member is not None and step.key not in plan.keys]
+
+
 class _Said:
     examined = 0
 
@@ -84,10 +143,15 @@ class _Said:
         return f"stopped after {counted(self.examined, 'key')}; nothing was changed"
 
 
-def _print(found: Survey, detailed: bool) -> None:
+def _console() -> Console:
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = _UNBROKEN
+    return console
+
+
+def _print(found: Survey, detailed: bool) -> None:
+    console = _console()
     if detailed:
         for one in found.families:
             _print_family(console, one)
@@ -128,6 +192,7 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
         ("value", family.value_shape),
         ("lifetime", family.lifetime.describe()),
         ("doc", family.doc),
+        ("owns", ", ".join(relation.target.name for relation in family.owns)),
         ("keys", f"{one.count:,}"),
         ("bytes", _bytes(one)),
         ("TTL", ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count) or "none left"),

@@ -16,6 +16,7 @@ KITS: Final = {
 ROUTED: Final = {
     "login": "keystead.kits.login",
     "sharing": "keystead.kits.sharing",
+    "widgets": "keystead.kits.widgets",
 }
 
 __all__ = ["KITS", "ROUTED"]

@@ -51,6 +51,8 @@ class Kit:
                  written with dots: {"DISCORD_CLIENT_ID": "providers.discord.client_id"}
     missing      what production needs and these settings lack, one sentence each
     bodies       paths that take larger bodies than others, with the number of bytes that each takes
+    shared       paths that pages of other sites may use, each with the origins that may, as in https://example.com; `*`
+                 is any, none at all leaves it to this site. A path that ends in a slash stands for all below it
     service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
     jobs         what it runs by itself, of its open service
     """
@@ -65,13 +67,14 @@ class Kit:
     missing: Callable[[Any], Sequence[str]] = lambda _: ()
     examples: Sequence[Example] = ()
     bodies: Callable[[Any], Mapping[str, int]] = lambda settings: {}
+    shared: Callable[[Any], Mapping[str, Sequence[str]]] = lambda settings: {}
     jobs: Callable[[Any], Sequence[Job]] = lambda service: ()
 
 
 def service_of(name: str) -> Callable[[Request], Any]:
     """A FastAPI dependency: the open service of a kit."""
 
-    def service(request: Request) -> Any:
+    async def service(request: Request) -> Any:  # what is not async, FastAPI runs in another thread
         return request.app.state.kits[name]
 
     return service

@@ -24,7 +24,7 @@ from keystead.server.errors import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problems
 from keystead.server.jobs import jobs_of, scheduled
 from keystead.server.kits import load_kits, opened_kits, opened_stores
-from keystead.server.middleware import BodyLimit, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
+from keystead.server.middleware import BodyLimit, Cors, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
 from keystead.server.routes import KitHealth, plain_routes, templates_by_endpoint
 from keystead.server.settings import Settings, is_loopback, leads_to_loopback
 from keystead.server.start_page import render_start_page
@@ -52,8 +52,11 @@ def create_app(
     """
     running = load_kits(settings) if kits is None else list(kits)
     bodies: dict[str, int] = {}
+    shared: dict[str, Sequence[str]] = {}
     for kit in running:
-        bodies |= kit.bodies(settings.of(kit))  # or raise what is wrong with its table
+        own = settings.of(kit)  # or raise what is wrong with its table
+        bodies |= kit.bodies(own)
+        shared |= kit.shared(own)
     # Imported here, by whoever answers requests: see the module.
     from keystead.server.metrics import Metrics
 
@@ -86,6 +89,7 @@ def create_app(
             Middleware(Record, metrics=metrics),
             Middleware(Forwarded, allow=settings.forwarded_allow),
             Middleware(SecurityHeaders),
+            Middleware(Cors, shared=shared),
             Middleware(Guard),
             Middleware(Head),
             Middleware(TimeLimit, seconds=settings.request_timeout / 1000),

@@ -3,6 +3,7 @@
 `Record`           the request id, a line in the log, the metrics
 `Forwarded`        who really asks, where a trusted proxy says so
 `SecurityHeaders`  headers that every answer carries
+`Cors`             which paths pages of other sites may use
 `Guard`            an answer where a route failed in a way that nobody expected
 `Head`             HEAD is GET without the body
 `TimeLimit`        no request takes for ever
@@ -10,6 +11,7 @@
 """
 
 from keystead.server.middleware.body_limit import BodyLimit
+from keystead.server.middleware.cors import Cors
 from keystead.server.middleware.forwarded import Forwarded
 from keystead.server.middleware.guard import Guard
 from keystead.server.middleware.head import Head
@@ -17,4 +19,14 @@ from keystead.server.middleware.record import Record
 from keystead.server.middleware.security_headers import SECURITY_HEADERS, SecurityHeaders
 from keystead.server.middleware.time_limit import TimeLimit
 
-__all__ = ["SECURITY_HEADERS", "BodyLimit", "Forwarded", "Guard", "Head", "Record", "SecurityHeaders", "TimeLimit"]
+__all__ = [
+    "SECURITY_HEADERS",
+    "BodyLimit",
+    "Cors",
+    "Forwarded",
+    "Guard",
+    "Head",
+    "Record",
+    "SecurityHeaders",
+    "TimeLimit",
+]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from keystead.kits.widgets.service.refused import wrong
-from keystead.kits.widgets.service.settings import WidgetSettings
+from keystead.kits.widgets.service.settings import WidgetSettings, folded_text
 
 LARGEST: Final = 999_999_999
 URL_MAX: Final = 2048
@@ -18,7 +18,8 @@ TOKEN_MAX: Final = 16
 ID_MAX: Final = 128
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_LINK = re.compile(r"https?://|www\.", re.IGNORECASE)
+_BLANK: Final = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe0e\ufe0f"  # marks and letters that show nothing
+_LINK = re.compile(r"https?://|www\.")
 
 
 def checked_url(url: Any) -> str:
@@ -88,7 +89,7 @@ def _text(field: str, given: Any, least: int, most: int, *, lines: bool) -> str:
     if not isinstance(given, str) or len(given) > 4 * most + 1000 or _has_half(given):
         raise wrong(field, said)
     trimmed = unicodedata.normalize("NFC", given).replace("\r\n", "\n").strip()
-    if not least <= len(trimmed) <= most:
+    if not least <= len(trimmed) <= most or (trimmed and not any(map(_can_be_seen, trimmed))):
         raise wrong(field, said)
     if any(_is_control(char) and not (lines and char in "\n\t") for char in trimmed):
         raise wrong(field, f"{field} holds characters that cannot be shown")
@@ -98,18 +99,24 @@ def _text(field: str, given: Any, least: int, most: int, *, lines: bool) -> str:
 def refuse_spam(settings: WidgetSettings, field: str, *texts: str) -> None:
     """What the settings do not let through: links, characters in a row, words."""
     joined = "\n".join(texts)
-    if not settings.allow_links and _LINK.search(joined):
+    folded = folded_text(joined)
+    if not settings.allow_links and _LINK.search(folded):
         raise wrong(field, "links are not let through here")
     if settings.max_repeats and re.search(r"(\S)\1{" + str(settings.max_repeats) + "}", joined):
         raise wrong(field, f"no character may stand more than {settings.max_repeats} times in a row here")
-    folded = unicodedata.normalize("NFKC", joined).casefold()
     if any(word in folded for word in settings.banned_words):
         raise wrong(field, "this holds a word that is not let through here")
 
 
 def _is_control(char: str) -> bool:
-    """Control characters, and those that turn the direction of the text around them; joiners of emoji are let in."""
-    return unicodedata.category(char) == "Cc" or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+    """What ends a line, and what turns the direction of the text around it; joiners of emoji are let in."""
+    turns = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+    return unicodedata.category(char) in ("Cc", "Zl", "Zp") or char in turns
+
+
+def _can_be_seen(char: str) -> bool:
+    """A name of joiners and spaces alone would look like none."""
+    return unicodedata.category(char)[0] not in "CZ" and char not in _BLANK
 
 
 def _has_half(text: str) -> bool:

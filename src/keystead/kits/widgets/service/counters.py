@@ -15,7 +15,16 @@ from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import ATTEMPTS, KEPT, UNSET, Service, Surroundings, contended, days_since
+from keystead.kits.widgets.service.services import (
+    ATTEMPTS,
+    KEPT,
+    UNSET,
+    Service,
+    Surroundings,
+    apart,
+    contended,
+    days_since,
+)
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen
@@ -66,7 +75,7 @@ class Counters(Service[CounterRecord]):
 
     async def _increment(self, id: str, visitor: Visitor) -> CounterData:
         limit: str | None = "write"
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             before: int | None = None
             if (await self._known(id)).value.webhook is not None:
                 before = await self.keys.counter_total(id).get()
@@ -83,6 +92,7 @@ class Counters(Service[CounterRecord]):
                 continue
             limit = None
             if done.stopped_at == _HELD and before is not None and before < LARGEST:  # others came between
+                await apart(attempt)
                 continue
             past = await self._past_of(seen.value, past)
             self._remember(seen.value, past, now_ms)

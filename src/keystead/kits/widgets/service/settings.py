@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 30}
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
+
+
+def folded_text(text: str) -> str:
+    """A text by what it says: without case, wide and other forms of letters, and what cannot be seen between them."""
+    return "".join(
+        char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf"
+    ).casefold()
 
 
 class WidgetSettings(BaseModel):
@@ -76,7 +84,7 @@ class WidgetSettings(BaseModel):
     def _are_words(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if any(not one.strip() for one in given):
             raise ValueError("a word that is empty would stand in every message")
-        return tuple(one.casefold() for one in given)
+        return tuple(map(folded_text, given))
 
     @field_validator("limits")
     @classmethod

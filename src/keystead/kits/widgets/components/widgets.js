@@ -1,0 +1,17 @@
+// The widgets as custom elements: <keystead-counter id="example-a1b2c3d4" theme="dark"></keystead-counter>.
+// Each has its old name too, so that pages which were written for that go on.
+import { BoardElement } from "./board-element.js";
+import { CounterElement } from "./counter-element.js";
+import { LikeElement } from "./like-element.js";
+import { RankingElement } from "./ranking-element.js";
+
+const ELEMENTS = { counter: CounterElement, like: LikeElement, ranking: RankingElement, bbs: BoardElement };
+
+for (const [name, element] of Object.entries(ELEMENTS)) {
+  // A class can have one name only. A page may hold two scripts that bring the same name: the first one stays.
+  for (const full of [`keystead-${name}`, `nostalgic-${name}`]) {
+    if (!customElements.get(full)) customElements.define(full, class extends element {});
+  }
+}
+
+export { BoardElement, CounterElement, LikeElement, RankingElement };

@@ -1,0 +1,315 @@
+"""Widgets as pictures: SVG for a plain `<img>` and for a README. Pure functions, text in and text out.
+
+A picture runs nothing and loads nothing. Text that people wrote is shown as text: escaped, without the characters that
+XML cannot hold or that turn the words around them, each piece on its own so that right-to-left text stays in its place.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from itertools import islice
+from typing import Final, NamedTuple
+
+from keystead.kits.widgets.themes import BADGE, ICONS, Theme, theme_named
+
+DEFAULT_THEME: Final = "dark"
+
+RANKING_LINES: Final = 5
+BOARD_LINES: Final = 3
+
+_DIGIT_PX: Final = 12
+_DIGITS_FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_LIST_PX: Final = 320
+_LINE_PX: Final = 30
+_CLUSTER_MAX: Final = 12  # code points that are read as one character; the longest emoji in use have 10
+_ISOLATED: Final = "\u2068{}\u2069"  # its direction is its own, and turns nothing beside it
+_JOINERS: Final = frozenset("\u200c\u200d")  # of emoji, and of Persian and Indic letters
+
+
+class RankingLine(NamedTuple):
+    """A line of a ranking: `score` as it is shown."""
+
+    rank: int
+    name: str
+    score: str
+
+
+class BoardLine(NamedTuple):
+    """A message of a board."""
+
+    author: str
+    message: str
+
+
+def counter(value: int, *, theme: str = DEFAULT_THEME, digits: int | None = None) -> str:
+    """A number in a frame, 12 px a digit and 30 px high; with `digits`, zeros fill it up to as many.
+
+    A number that is longer than `digits` is shown whole. The theme `github` is a badge. Raises UnknownTheme.
+    """
+    shown = str(value) if digits is None else str(value).zfill(digits)
+    if theme == BADGE:
+        return _badge("visitors", shown)
+    look = theme_named(theme)
+    width, height = _DIGIT_PX * len(shown) + 20, 30
+    text = (
+        f'<text x="{width / 2:g}" y="22" text-anchor="middle" font-family="{_DIGITS_FONT}" font-size="20" '
+        f'font-weight="bold" textLength="{_DIGIT_PX * len(shown)}" lengthAdjust="spacingAndGlyphs"{_paint(look)}>'
+        f"{shown}</text>"
+    )
+    return _picture(look, width, height, f"Visits: {value}", text)
+
+
+def like(value: int, *, theme: str = DEFAULT_THEME, icon: str = "heart", liked: bool = False) -> str:
+    """An icon and a number, 120 by 40 px; filled where whoever looks likes it. Raises UnknownTheme."""
+    look = theme_named(theme)
+    fill = look.like if liked else "none"
+    drawn = (
+        f'<path transform="translate(14 8)" d="{ICONS.get(icon, ICONS["heart"])}" fill="{fill}" '
+        f'stroke="{look.like}" stroke-width="1.8" stroke-linejoin="round"/>'
+    )
+    shown = str(value)
+    squeezed = ' textLength="66" lengthAdjust="spacingAndGlyphs"' if len(shown) > 6 else ""
+    text = (
+        f'<text x="78" y="26" text-anchor="middle" font-family="{_font(look)}" font-size="17" font-weight="bold" '
+        f'fill="{look.ink}"{squeezed}>{shown}</text>'
+    )
+    return _picture(look, 120, 40, f"Likes: {value}", drawn, text)
+
+
+def ranking(title: str | None, lines: Iterable[RankingLine], *, theme: str = DEFAULT_THEME) -> str:
+    """The first five lines of a ranking. Raises UnknownTheme."""
+    look = theme_named(theme)
+    shown = list(islice(lines, RANKING_LINES))
+    heading = _cut(title or "", 30) or "Ranking"
+    rows: list[str] = []
+    for number, line in enumerate(shown):
+        top = 44 + number * _LINE_PX
+        score = _cut(line.score, 16)
+        rows.append(
+            _divided(look, number, top)
+            + _text(look, 36, top + 20, str(line.rank), anchor="end", weight="bold", colour=look.accent)
+            + _text(look, 48, top + 20, _cut(line.name, (26 if _is_wide(look) else 30) - _columns(score)))
+            + _text(look, _LIST_PX - 14, top + 20, score, anchor="end", weight="bold")
+        )
+    told = "; ".join(f"{line.rank}. {_cut(line.name, 30)}, {_cut(line.score, 16)}" for line in shown)
+    return _list_picture(look, heading, rows, told or "No entries yet")
+
+
+def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_THEME) -> str:
+    """The first three messages of a board, one line each. Raises UnknownTheme."""
+    look = theme_named(theme)
+    shown = list(islice(lines, BOARD_LINES))
+    heading = _cut(title or "", 30) or "BBS"
+    rows: list[str] = []
+    for number, line in enumerate(shown):
+        top = 44 + number * _LINE_PX * 1.5
+        rows.append(
+            _divided(look, number, top)
+            + _text(look, 14, top + 18, _cut(line.author, 30), size=12, weight="bold", colour=look.accent)
+            + _text(look, 14, top + 37, _cut(line.message, 32 if _is_wide(look) else 38))
+        )
+    told = "; ".join(f"{_cut(line.author, 30)}: {_cut(line.message, 38)}" for line in shown)
+    return _list_picture(look, heading, rows, told or "No messages yet", _LINE_PX * 1.5)
+
+
+def error(text: str = "Error") -> str:
+    """What an `<img>` shows where the picture that it asks for cannot be drawn."""
+    shown = _cut(text, 40) or "Error"
+    width = round(7.5 * _columns(shown)) + 24
+    return (
+        f"{_opened(width, 30, shown)}"
+        f'<rect x="0.5" y="0.5" width="{width - 1}" height="29" rx="6" fill="#fdeceb" stroke="#b42318"/>'
+        f'<text x="{width / 2:g}" y="20" text-anchor="middle" font-family="{_SANS}" font-size="13" font-weight="bold" '
+        f'fill="#912018">{_written(shown)}</text></svg>'
+    )
+
+
+# --- drawing ------------------------------------------------------------------------------------------------------
+
+_SANS: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+def _opened(width: float, height: float, title: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}" role="img" direction="ltr"><title>{_written(title)}</title>'
+    )
+
+
+def _picture(look: Theme, width: float, height: float, title: str, *parts: str) -> str:
+    """A frame, its background, and what stands in it."""
+    inset = look.frame / 2
+    box = (
+        f'x="{inset:g}" y="{inset:g}" width="{width - look.frame:g}" height="{height - look.frame:g}" '
+        f'rx="{min(look.radius, height / 2):g}"'
+    )
+    defined = _gradient(look) + _pattern(look)
+    return "".join(
+        (
+            _opened(width, height, title),
+            f"<defs>{defined}</defs>" if defined else "",
+            f'<rect {box} fill="{f"url(#{look.name}-fade)" if look.background_end else look.background}"/>',
+            f'<rect {box} fill="url(#{look.name}-pattern)"/>' if look.pattern != "none" else "",
+            *parts,
+            f'<rect {box} fill="none" stroke="{look.border}" stroke-width="{look.frame}"/>',
+            "</svg>",
+        )
+    )
+
+
+def _list_picture(look: Theme, heading: str, rows: Sequence[str], told: str, row_px: float = _LINE_PX) -> str:
+    empty = _text(look, 14, 64, told, colour=look.muted)
+    height = 44 + max(len(rows) * row_px, _LINE_PX) + 8
+    parts = (
+        _text(look, 14, 28, heading, size=16, weight="bold"),
+        _divided(look, 1, 44),
+        *(rows or (empty,)),
+    )
+    return _picture(look, _LIST_PX, height, f"{heading}: {told}", *parts)
+
+
+def _divided(look: Theme, number: int, top: float) -> str:
+    """A line between two rows."""
+    return f'<path d="M{look.frame} {top - 0.5:g}h{_LIST_PX - 2 * look.frame}" stroke="{look.line}"/>' if number else ""
+
+
+def _text(
+    look: Theme,
+    x: float,
+    y: float,
+    words: str,
+    *,
+    size: int = 14,
+    anchor: str = "start",
+    weight: str = "normal",
+    colour: str | None = None,
+) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-family="{_font(look)}" font-size="{size}" '
+        f'font-weight="{weight}" fill="{colour or look.ink}">{_written(words)}</text>'
+    )
+
+
+def _paint(look: Theme) -> str:
+    outline = f' stroke="{look.border}" stroke-width="2" stroke-linejoin="round" paint-order="stroke"'
+    return f' fill="{look.text}"{outline if look.outlined else ""}'
+
+
+def _gradient(look: Theme) -> str:
+    if look.background_end is None:
+        return ""
+    return (
+        f'<linearGradient id="{look.name}-fade" x2="0" y2="1">'
+        f'<stop stop-color="{look.background}"/><stop offset="1" stop-color="{look.background_end}"/></linearGradient>'
+    )
+
+
+def _pattern(look: Theme) -> str:
+    drawn = {
+        "none": "",
+        "scanlines": f'<pattern id="{look.name}-pattern" width="4" height="4" patternUnits="userSpaceOnUse">'
+        '<path d="M0 3h4" stroke="#000000" stroke-opacity="0.3" stroke-width="2"/></pattern>',
+        "dots": f'<pattern id="{look.name}-pattern" width="14" height="14" patternUnits="userSpaceOnUse">'
+        '<circle cx="4" cy="4" r="2" fill="#ffffff"/><circle cx="11" cy="11" r="2" fill="#ffffff"/></pattern>',
+        "gingham": f'<pattern id="{look.name}-pattern" width="16" height="16" patternUnits="userSpaceOnUse">'
+        f'<path d="M0 4h16M4 0v16" stroke="{look.border}" stroke-opacity="0.07" stroke-width="8"/></pattern>',
+    }
+    return drawn[look.pattern]
+
+
+def _is_wide(look: Theme) -> bool:
+    """Whether the letters of its font take more room than those of others."""
+    return look.font.endswith("monospace")
+
+
+def _font(look: Theme) -> str:
+    return look.font.replace('"', "'")
+
+
+def _badge(label: str, value: str) -> str:
+    """A badge in the form that READMEs are used to: a grey label, and a value on colour."""
+    left, right = round(6.2 * len(label)) + 10, round(7 * len(value)) + 10
+    width = left + right
+
+    def words(text: str, middle: float, long: float) -> str:
+        place = f'text-anchor="middle" textLength="{long:g}" lengthAdjust="spacingAndGlyphs"'
+        return (
+            f'<text x="{middle:g}" y="15" fill="#010101" fill-opacity="0.3" {place}>{text}</text>'
+            f'<text x="{middle:g}" y="14" {place}>{text}</text>'
+        )
+
+    return (
+        f"{_opened(width, 20, f'{label}: {value}')}"
+        '<defs><linearGradient id="shine" x2="0" y2="1"><stop stop-color="#bbbbbb" stop-opacity="0.1"/>'
+        '<stop offset="1" stop-opacity="0.1"/></linearGradient>'
+        f'<clipPath id="round"><rect width="{width}" height="20" rx="3"/></clipPath></defs>'
+        f'<g clip-path="url(#round)"><rect width="{left}" height="20" fill="#555555"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="#0969c8"/>'
+        f'<rect width="{width}" height="20" fill="url(#shine)"/></g>'
+        '<g fill="#ffffff" font-family="Verdana, Geneva, \'DejaVu Sans\', sans-serif" font-size="11">'
+        f"{words(label, left / 2, left - 10)}{words(value, left + right / 2, right - 10)}</g></svg>"
+    )
+
+
+# --- text that people wrote ---------------------------------------------------------------------------------------
+
+
+def _written(text: str) -> str:
+    """As it stands in the picture: cleaned, escaped, and with a direction of its own where it needs one."""
+    clean = _clean(text)
+    turned = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in clean)
+    return escape(_ISOLATED.format(clean) if turned else clean)
+
+
+def _clean(text: str) -> str:
+    """One line, without what XML cannot hold and without what turns, hides or overpaints the words around it."""
+    kept = "".join(letter for letter in text.replace("\n", " ").replace("\t", " ") if _is_shown(letter))
+    return "".join(_clusters(" ".join(kept.split())))
+
+
+def _is_shown(letter: str) -> bool:
+    if letter in _JOINERS or "\U000e0020" <= letter <= "\U000e007f":  # the latter spell the flags of regions
+        return True
+    return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _cut(text: str, columns: int) -> str:
+    """As much as fits, in whole characters as people see them; East Asian ones and emoji take two columns."""
+    clean = _clean(text)
+    if _columns(clean) <= columns:
+        return clean
+    kept, used = "", 0
+    for cluster in _clusters(clean):
+        used += _columns(cluster)
+        if used > columns - 1:
+            break
+        kept += cluster
+    return f"{kept.rstrip()}…"
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(cluster[0]) in "WF" else 1 for cluster in _clusters(text))
+
+
+def _clusters(text: str) -> Iterator[str]:
+    """What people see as one character: a letter with its marks, an emoji with its parts, the two halves of a flag."""
+    cluster = ""
+    for letter in text:
+        if cluster and not (_belongs(cluster, letter)):
+            yield cluster
+            cluster = ""
+        if len(cluster) < _CLUSTER_MAX:  # marks piled without end would paint over their neighbours
+            cluster += letter
+    if cluster:
+        yield cluster
+
+
+def _belongs(cluster: str, letter: str) -> bool:
+    if letter in _JOINERS or unicodedata.category(letter) in ("Mn", "Me", "Mc"):
+        return True
+    if "\U0001f3fb" <= letter <= "\U0001f3ff" or "\U000e0020" <= letter <= "\U000e007f":  # skin tones, tags
+        return True
+    is_half = "\U0001f1e6" <= letter <= "\U0001f1ff"
+    return cluster.endswith("\u200d") or (is_half and len(cluster) == 1 and "\U0001f1e6" <= cluster <= "\U0001f1ff")

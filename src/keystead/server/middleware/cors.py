@@ -1,0 +1,65 @@
+"""Which paths pages of other sites may use, and which sites those are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Secrets come in headers and bodies that a page sends on purpose; never in cookies, which a browser sends by itself.
+ALLOWED_HEADERS: Final = ("authorization", "content-type", "x-owner-token", "x-edit-token")
+TOLD_HEADERS: Final = ("retry-after", "x-request-id")
+_METHODS: Final = ("GET", "HEAD", "POST")
+_MAX_AGE_S: Final = 7200  # browsers remember a preflight for two hours at most
+
+
+class Cors:
+    """Lets pages of the named origins use the named paths, without cookies; all other paths stay this site's own.
+
+    A path that ends in a slash stands for all that is below it. `*` is any origin, and no origin at all leaves a path
+    this site's own. Errors carry the same headers as successes, so that a page can read why it was refused; this
+    stands outside of whatever answers them.
+    """
+
+    def __init__(self, app: ASGIApp, shared: Mapping[str, Sequence[str]]) -> None:
+        self._app = app
+        by_path = {
+            path: CORSMiddleware(
+                app,
+                allow_origins=origins,
+                allow_methods=_METHODS,
+                allow_headers=ALLOWED_HEADERS,
+                expose_headers=TOLD_HEADERS,
+                max_age=_MAX_AGE_S,
+            )
+            for path, origins in shared.items()
+            if origins
+        }
+        self._exact = {path: inner for path, inner in by_path.items() if not path.endswith("/")}
+        self._below = {path: inner for path, inner in by_path.items() if path.endswith("/")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._found(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        path, inner = found
+        if scope["method"] == "OPTIONS":  # no route answers it, so none leaves its name for the log
+            scope["keystead.template"] = path
+
+        async def send_with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # Pictures and scripts are fetched without asking who may: this lets other sites show them.
+                MutableHeaders(scope=message)["cross-origin-resource-policy"] = "cross-origin"
+            await send(message)
+
+        await inner(scope, receive, send_with_policy)
+
+    def _found(self, path: str) -> tuple[str, ASGIApp] | None:
+        exact = self._exact.get(path)
+        if exact is not None:
+            return path, exact
+        return next((found for found in self._below.items() if path.startswith(found[0])), None)

@@ -1,0 +1,95 @@
+"""What a visit costs: one round trip to a real Redis, with the limit, whether it counts or not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from keystead import connect
+from keystead.kits.widgets.service import LIMITS, Visitor
+from keystead.testing.servers import Server
+from tests.kits.sharing.visiting import Clock
+from tests.kits.widgets.opened import ME, TOKEN, URL, service_on, somebody
+from tests.stores.redis.proxy import Proxy
+
+pytestmark = pytest.mark.usefixtures("quick_hash")
+
+
+class Counting(Proxy):
+    """Counts how often something was sent, and how often something came back."""
+
+    def __init__(self, server_port: int) -> None:
+        super().__init__(server_port)
+        self.sent = 0
+        self.came = 0
+
+    def forget(self) -> None:
+        self.sent = self.came = 0
+
+    def _passing_requests(self, data: bytes) -> bytes | None:
+        self.sent += 1
+        return super()._passing_requests(data)
+
+    def _passing_replies(self, data: bytes) -> bytes | None:
+        self.came += 1
+        return super()._passing_replies(data)
+
+
+@pytest.fixture
+async def proxy(redis_server: Server) -> AsyncIterator[Counting]:
+    redis_server.ask("FLUSHALL")
+    async with Counting(redis_server.port) as opened:
+        yield opened
+
+
+async def test_a_visit_to_a_known_counter_is_one_round_trip(proxy: Counting) -> None:
+    """Also where it is no new one, or beyond the limit, and whoever asks for the numbers."""
+    async with connect(proxy.url) as store:
+        widgets = service_on(store, Clock(), limits=LIMITS | {"write": 50})
+        id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
+        await widgets.counters.increment(id, somebody(1))
+        for visitor, duplicate in ((somebody(2), False), (somebody(2), True), (somebody(1), True)):
+            proxy.forget()
+            assert (await widgets.counters.increment(id, visitor)).duplicate is duplicate
+            assert (proxy.sent, proxy.came) == (1, 1)
+        proxy.forget()
+        assert (await widgets.counters.get(id, somebody(3))).total == 2
+        assert (proxy.sent, proxy.came) == (1, 1)
+        crowd = [Visitor("192.0.2.1", f"browser {one}") for one in range(60)]
+        proxy.forget()
+        answers = await asyncio.gather(*(widgets.counters.increment(id, one) for one in crowd), return_exceptions=True)
+        assert sum(isinstance(one, Exception) for one in answers) == 10
+        assert proxy.sent < 20  # those who come in one moment leave together
+
+
+async def test_a_visit_to_a_counter_that_this_process_meets_for_the_first_time_is_two(proxy: Counting) -> None:
+    async with connect(proxy.url) as store:
+        id = (await service_on(store).counters.create(URL, TOKEN, visitor=ME)).id
+        await service_on(store).counters.increment(id, somebody(1))
+        widgets = service_on(store, limits=LIMITS)
+        proxy.forget()
+        await widgets.counters.increment(id, somebody(2))
+        assert (proxy.sent, proxy.came) == (2, 2)
+
+
+async def test_what_the_others_cost(proxy: Counting) -> None:
+    async with connect(proxy.url) as store:
+        widgets = service_on(store, limits=LIMITS)
+        like = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
+        board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
+        ranking = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
+        for one in (1, 2):  # the first time the store learns its scripts
+            proxy.forget()
+            await widgets.likes.toggle(like, somebody(one))
+            toggled = proxy.sent
+            proxy.forget()
+            await widgets.rankings.submit(ranking, somebody(one), f"n{one}", one)
+            submitted = proxy.sent
+            proxy.forget()
+            await widgets.boards.post(board, somebody(one), "hello")
+            posted = proxy.sent
+        assert (toggled, submitted, posted) == (3, 5, 2)
+        for read in (widgets.likes.get(like, ME), widgets.boards.get(board, 1, ME), widgets.rankings.get(ranking)):
+            proxy.forget()
+            await read
+            assert proxy.sent <= 2

@@ -1,0 +1,87 @@
+"""The six themes: what was handed down about them, that they can be read, and that components get the same data."""
+
+import json
+import re
+from dataclasses import fields
+
+import pytest
+
+from keystead.kits.widgets.themes import ICONS, THEMES, Theme, UnknownTheme, as_module, theme_named
+
+COLOURS = [
+    *("background", "text", "border", "surface", "ink", "muted", "line", "field", "accent", "on_accent", "like", "bad"),
+]
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def grounds(theme: Theme) -> list[str]:
+    return [theme.background, theme.background_end or theme.background, theme.surface]
+
+
+def test_there_are_the_six_themes_that_pages_name() -> None:
+    assert list(THEMES) == ["light", "dark", "retro", "kawaii", "mom", "final"]
+
+
+@pytest.mark.parametrize(
+    ("name", "background", "text", "border"),
+    [
+        ("light", "#ffffff", "#000000", "#000000"),
+        ("dark", "#1a1a1a", "#ffffff", "#ffffff"),
+        ("kawaii", "#e0f7fa", "#ff69b4", "#9c27b0"),
+    ],
+)
+def test_the_colours_that_pages_know_are_kept(name: str, background: str, text: str, border: str) -> None:
+    theme = THEMES[name]
+    assert (theme.background, theme.text, theme.border) == (background, text, border)
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_every_colour_is_written_in_one_way(theme: Theme) -> None:
+    for name in COLOURS:
+        assert re.fullmatch(r"#[0-9a-f]{6}", getattr(theme, name)), name
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_what_is_read_stands_out_from_every_ground_of_its_theme(theme: Theme) -> None:
+    for ground in grounds(theme):
+        for name in ("ink", "muted", "accent", "bad"):
+            assert contrast(getattr(theme, name), ground) >= 4.5, (name, ground)
+    assert contrast(theme.on_accent, theme.accent) >= 4.5
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_what_can_be_pressed_or_filled_in_stands_out_from_every_ground(theme: Theme) -> None:
+    for ground in grounds(theme):
+        assert contrast(theme.field, ground) >= 3, ("field", ground)
+        assert contrast(theme.like, ground) >= 3, ("like", ground)
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_digits_can_be_read_by_themselves_or_by_their_outline(theme: Theme) -> None:
+    seen = theme.border if theme.outlined else theme.text
+    assert contrast(seen, theme.background) >= 4.5
+
+
+def test_a_theme_that_is_none_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(UnknownTheme, match="light, dark, retro, kawaii, mom, final"):
+        theme_named("neon")
+
+
+def test_components_get_the_same_themes_and_icons_as_the_pictures() -> None:
+    found = dict(re.findall(r"export const (\w+) = (\{.*?\n\});", as_module(), re.DOTALL))
+    themes, icons = json.loads(found["THEMES"]), json.loads(found["ICONS"])
+    assert icons == ICONS
+    assert list(themes) == list(THEMES)
+    assert themes["final"]["backgroundEnd"] == THEMES["final"].background_end
+    assert all(len(theme) == len(fields(Theme)) for theme in themes.values())
+    assert all("_" not in key for theme in themes.values() for key in theme)
