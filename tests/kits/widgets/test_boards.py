@@ -240,4 +240,4 @@ async def test_without_icons_and_selects_none_are_taken(memory: Store) -> None:
     assert await refused(widgets.boards.post(id, ME, "hello", None, None, ["Asia"])) == "VALIDATION_ERROR"
     posted = await widgets.boards.post(id, ME, "hello", "", "", ["", None, ""])
     assert posted.data.messages[0].model_dump(exclude_none=True).keys().isdisjoint({"icon", "selects"})
-    assert posted.data.messages[0].author == "名無しさん"
+    assert posted.data.messages[0].author == "Anonymous"

@@ -74,7 +74,7 @@ async def test_what_people_write_comes_back_as_it_was(widgets: Widgets, kept: Ke
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME, title=said)).id
     [message] = (await widgets.boards.post(board, ME, said, said if len(said) <= 20 else None)).data.messages
     assert message.message == said
-    assert message.author == (said if len(said) <= 20 else "名無しさん")
+    assert message.author == (said if len(said) <= 20 else "Anonymous")
 
 
 @pytest.mark.parametrize("said", REFUSED, ids=lambda said: ascii(said)[:20])

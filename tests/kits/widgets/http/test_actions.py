@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from keystead.kits.widgets.service.nicknames import nickname
 from tests.kits.sharing.visiting import Clock
 from tests.kits.widgets.http.visiting import (
     BBS,
@@ -88,6 +89,16 @@ async def test_the_action_of_a_post_can_stand_in_the_address(visitor: Visitor, p
     other = await visitor.http.post(f"{path}?action=get", json={"action": "delete", "id": id, "token": TOKEN})
     assert refused(other) == (400, "VALIDATION_ERROR")
     assert data(await visitor.get(path, "get", id=id))["id"] == id
+
+
+@each_path
+async def test_only_its_owner_is_told_where_its_events_go(visitor: Visitor, path: str) -> None:
+    hook = "https://hooks.example.com/secret"
+    created = data(await visitor.post(path, "create", url=URL, token=TOKEN, webhookUrl=hook))
+    assert "webhookUrl" not in (await visitor.get(path, "get", id=created["id"])).text
+    assert data(await visitor.post(path, "get", url=URL, token=TOKEN))["webhookUrl"] == hook
+    assert data(await visitor.get(path, "get", OWNER, id=created["id"], format="json"))["webhookUrl"] == hook
+    assert refused(await visitor.post(path, "get", id=created["id"], token="another-token")) == (403, "UNAUTHORIZED")
 
 
 # --- counters -----------------------------------------------------------------------------------------------------
@@ -224,6 +235,14 @@ async def test_a_visitor_submits_once_a_minute(site: Running, visitor: Visitor) 
     assert soon.headers["retry-after"] == str(soon.json()["retryAfter"])
     shown = data(await visitor.get(RANKING, "get", id=id))["entries"]
     assert shown == [{"rank": 1, "name": "Ann", "score": 1, "displayScore": "one"}]
+
+
+async def test_whoever_gives_no_name_is_called_by_a_nickname(visitor: Visitor) -> None:
+    id = await visitor.create(RANKING)
+    told = data(await visitor.post(RANKING, "submit", id=id, score=5))
+    assert re.fullmatch(r"([A-Z][a-z]+){2}[0-9]{3}", told["entries"][0]["name"])
+    assert (told["rank"], told["improved"]) == (1, True)
+    assert nickname("00000000000002a1") == nickname("00000000000002a1") == "BravePanda002"
 
 
 async def test_an_owner_puts_a_ranking_right(site: Running, visitor: Visitor) -> None:

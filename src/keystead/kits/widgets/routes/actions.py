@@ -115,6 +115,11 @@ def _one(method: str, *needs: Parameter, takes: tuple[Parameter, ...] = ()) -> t
     return (Part(method, needs, takes),)
 
 
+def _seen(*takes: Parameter) -> tuple[Part, ...]:
+    """What everybody sees; and for its owner, who shows the token, also where events are sent."""
+    return (_owner("get_as_owner", *takes, when=(p.TOKEN,)), Part("get", (p.ID,), takes))
+
+
 def _posted(posted: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"data": posted.data, "messageId": posted.message_id, "editToken": posted.edit_token}
 
@@ -172,7 +177,14 @@ VISIT: Final = Service(
             default="image",
             display=True,
         ),
-        Action("get", "Its numbers.", _one("get", p.ID), view=COUNTER, looks=_COUNTER_LOOKS, plain=_SHOWN),
+        Action(
+            "get",
+            "Its numbers; for its owner also where events are sent.",
+            _seen(),
+            view=COUNTER,
+            looks=_COUNTER_LOOKS,
+            plain=_SHOWN,
+        ),
         Action(
             "set",
             "Set the total. The numbers of days stay. For its owner.",
@@ -214,8 +226,8 @@ LIKES: Final = Service(
         Action("toggle", "Like the page, or take it back, for today.", _one("toggle", p.ID), writes=True),
         Action(
             "get",
-            "Its total, and whether whoever asks likes it today.",
-            _one("get", p.ID),
+            "Its total, and whether whoever asks likes it today; for its owner also where events are sent.",
+            _seen(),
             view=LIKE,
             looks=(p.THEME,),
             zero=True,
@@ -264,8 +276,9 @@ RANKINGS: Final = Service(
         ),
         Action(
             "submit",
-            "Send a score. One that is no better than what the name has changes nothing. Once in 60 seconds.",
-            _one("submit", p.ID, p.NAME, p.SCORE, takes=(p.DISPLAY_SCORE,)),
+            "Send a score. One that is no better than what the name has changes nothing. Without a name, the visitor gets "
+            "one. Once in 60 seconds.",
+            _one("submit", p.ID, p.SCORE, takes=(p.NAME, p.DISPLAY_SCORE)),
             writes=True,
         ),
         Action(
@@ -285,7 +298,13 @@ RANKINGS: Final = Service(
             (_owner("update_settings", *_RANKING_SETTINGS),),
             writes=True,
         ),
-        Action("get", "The best entries.", _one("get", p.ID, takes=(p.LIMIT,)), view=RANKING, looks=(p.THEME,)),
+        Action(
+            "get",
+            "The best entries; for its owner also where events are sent.",
+            _seen(p.LIMIT),
+            view=RANKING,
+            looks=(p.THEME,),
+        ),
         Action(
             "display",
             "Show it. JSON is the data alone; text is a line an entry; a picture has the best five.",
@@ -332,8 +351,8 @@ BOARDS: Final = Service(
         ),
         Action(
             "get",
-            "A page of its messages, the newest first.",
-            _one("get", p.ID, takes=(p.PAGE,)),
+            "A page of its messages, the newest first; for its owner also where events are sent.",
+            _seen(p.PAGE),
             view=BOARD,
             looks=(p.THEME,),
         ),

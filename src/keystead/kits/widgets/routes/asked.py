@@ -214,7 +214,7 @@ def _refuse_others(action: Action, part: Part, names: Iterable[str]) -> None:
     """Of an action that stands for several, what does not belong to the one that is asked for."""
     if len(action.parts) == 1:
         return
-    taken = named(part.parameters)
+    taken = named((*part.parameters, *action.looks, *((p.FORMAT,) if action.view else ())))
     for name in names:
         if name not in taken:
             asked_by = f" with {part.when[0].name}" if part.when else ""

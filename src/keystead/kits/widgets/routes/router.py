@@ -70,7 +70,7 @@ async def _answered(service: Service, request: Request, widgets: Widgets) -> Res
 
 async def _outcome(what: Asked, service: Any, visitor: Visitor) -> Any:
     action, is_plain = what.action, what.format != "json"
-    part = action.plain if is_plain and action.plain else what.part
+    part = action.plain if is_plain and action.plain and not what.part.owner else what.part
     try:
         return await _called(part, what, service, visitor)
     except WidgetRefused as refused:

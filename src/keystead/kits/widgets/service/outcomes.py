@@ -49,6 +49,7 @@ class CounterData(BaseModel):
     month: int
     lastVisit: str | None = None
     duplicate: bool | None = None  # of an increment: this visitor was counted today already
+    webhookUrl: str | None = None  # for its owner alone: where events are told
     webhookSecret: str | None = None  # of new settings: what events are signed with; told once
 
 
@@ -59,6 +60,7 @@ class LikeData(BaseModel):
     userLiked: bool
     icon: Icon = "heart"
     lastLike: str | None = None
+    webhookUrl: str | None = None  # for its owner alone: where events are told
     webhookSecret: str | None = None  # of new settings: what events are signed with; told once
 
 
@@ -81,6 +83,7 @@ class RankingData(BaseModel):
     lastSubmit: str | None = None
     improved: bool | None = None  # of a submit: whether it was better than what stood there
     rank: int | None = None  # of a submit: where the name stands now
+    webhookUrl: str | None = None  # for its owner alone: where events are told
     webhookSecret: str | None = None  # of new settings: what events are signed with; told once
 
 
@@ -122,6 +125,7 @@ class BoardData(BaseModel):
     settings: BoardSettings
     lastMessage: str | None = None
     currentUserHash: str | None = None  # whoever asks, as their messages name them
+    webhookUrl: str | None = None  # for its owner alone: where events are told
     webhookSecret: str | None = None  # of new settings: what events are signed with; told once
 
 

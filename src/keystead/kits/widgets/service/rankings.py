@@ -14,8 +14,9 @@ from math import floor
 from typing import Any, Final, NamedTuple, get_args
 
 from keystead.kits.widgets.models import RankingDetail, RankingEntry, RankingMeta, RankingRecord, SortOrder
-from keystead.kits.widgets.service.checks import refuse_spam, text, whole
+from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, whole
 from keystead.kits.widgets.service.days import iso
+from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
 from keystead.kits.widgets.service.refused import too_soon, wrong
 from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
@@ -76,12 +77,16 @@ class Rankings(Service[RankingRecord]):
             first=lambda new: [self.keys.ranking_meta(new).set(meta)],
         )
 
-    async def submit(self, id: Any, visitor: Visitor, name: Any, score: Any, display_score: Any = None) -> RankingData:
+    async def submit(
+        self, id: Any, visitor: Visitor, name: Any = UNSET, score: Any = None, display_score: Any = None
+    ) -> RankingData:
         """Send a score. It stands if the name has none or a worse one; then the visitor waits 60 seconds for the next.
+        Whoever gives no name is called by a nickname.
 
         Two round trips, the second one atomic, and one that reads what is shown.
         """
-        sent = _Sent(_member(self._name(name)), whole("score", score), _display(display_score))
+        called = nickname(self._visitor_hash(checked_id(id), visitor)) if name is UNSET else self._name(name)
+        sent = _Sent(_member(called), whole("score", score), _display(display_score))
         limit: str | None = "write"
         async with self._turn(id):
             for attempt in range(ATTEMPTS):

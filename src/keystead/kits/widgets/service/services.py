@@ -23,6 +23,8 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from pydantic import BaseModel
+
 from keystead.errors import Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.widgets.keys import WidgetKeys
@@ -111,6 +113,10 @@ class Service(Generic[R]):
         self.index = index()
 
     # --- what each of the four says for itself -----------------------------------------------------------------
+
+    async def get(self, id: Any, *shown: Any, **more: Any) -> Any:
+        """What everybody sees of it. Raises WidgetRefused where there is no such widget."""
+        raise NotImplementedError
 
     def _belongings(self, record: R) -> list[str]:
         """The keys that belong to a widget, but for marks, its owner and the record itself."""
@@ -345,6 +351,12 @@ class Service(Generic[R]):
             raise unknown(self.word)
         await self._check(id, owner.token)
         return seen
+
+    async def get_as_owner(self, owner: Owner, *, visitor: Visitor, **shown: Any) -> Any:
+        """What everybody sees of it, and what only its owner may know: where its events are told."""
+        record = (await self._owned(owner, visitor)).value
+        data: BaseModel = await self.get(record.id, **shown)
+        return data.model_copy(update={"webhookUrl": None if record.webhook is None else record.webhook.url})
 
     async def _check(self, id: str, token: str) -> None:
         kept = await self._owners(id).get()

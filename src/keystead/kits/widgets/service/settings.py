@@ -47,7 +47,7 @@ class WidgetSettings(BaseModel):
         4, ge=0, le=1000, description="How often a character may stand in a row; 0: any number of times."
     )
     default_author: str = Field(
-        "名無しさん", min_length=1, max_length=20, description="Who has written a message without a name."
+        "Anonymous", min_length=1, max_length=20, description="Who has written a message without a name."
     )
     webhooks: bool = Field(True, description="Whether owners can have events sent to an address of theirs.")
     private_webhooks: bool = Field(
