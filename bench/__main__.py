@@ -29,6 +29,7 @@ class Subject(StrEnum):
     doctor = "doctor"
     sessions = "sessions"
     backup = "backup"
+    widgets = "widgets"
     all = "all"
 
 
@@ -80,6 +81,12 @@ async def _backup(folder: Path, progress: Progress, quick: bool, keys: int | Non
     return await on_backup.run(folder, progress, quick=quick, keys=keys)
 
 
+async def _widgets(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_widgets
+
+    return await on_widgets.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -90,6 +97,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.doctor: _doctor,
     Subject.sessions: _sessions,
     Subject.backup: _backup,
+    Subject.widgets: _widgets,
 }
 
 
@@ -123,6 +131,7 @@ def main(
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
     sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
+    widgets: a million counters against few, and GET /api/visit beside routes written by hand.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.

@@ -1,7 +1,9 @@
 """Requests, as fast as they are answered: `python -m bench.load CONNECTIONS`, a process of its own.
 
-For each line `{"port": …, "requests": …, "cookies": […]}` it sends so many `GET /me` on that many connections, each
-with the next of the cookies, and prints in how many seconds all were answered. Connections stay open from line to line.
+For each line `{"port": …, "requests": …, "asks": […], "holds": …}` it sends so many requests on that many connections,
+each the next of those that are asked, and prints in how many seconds all were answered. What is asked begins with `GET
+/…` and goes on with header lines; `{number}` in it is another number each time. Each answer has to hold a text.
+Connections stay open from line to line.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ ANSWER_MAX_BYTES = 10_000
 class Turn:
     """The requests that are still to be sent and answered."""
 
-    def __init__(self, requests: Iterator[bytes], count: int) -> None:
+    def __init__(self, requests: Iterator[bytes], count: int, holds: bytes) -> None:
         self._requests = requests
         self._unsent = self._unanswered = count
+        self.holds = holds
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def next(self) -> bytes | None:
@@ -49,7 +52,7 @@ class Client(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._write = transport.write
         self._buffer = b""
-        self._length = 0  # of an answer; each is as long as the one before
+        self._length = 0  # of an answer; most are as long as the one before
 
     def begin(self, turn: Turn) -> None:
         self.turn = turn
@@ -63,7 +66,7 @@ class Client(asyncio.Protocol):
         if len(data) != self._length and not self._is_whole(data):
             self._buffer = data
             return
-        if not data.startswith(b"HTTP/1.1 200 ") or b'{"name":"' not in data:
+        if not data.startswith(b"HTTP/1.1 200 ") or self.turn.holds not in data:
             self.turn.fail(f"an answer begins with {data[:200]!r}")
             return
         self._buffer, self._length = b"", len(data)
@@ -85,22 +88,31 @@ class Client(asyncio.Protocol):
 
 async def serve(connections: int) -> None:
     loop = asyncio.get_running_loop()
-    opened: dict[int, tuple[list[Client], Iterator[bytes]]] = {}
+    opened: dict[int, list[Client]] = {}
+    numbers = itertools.count()
     while line := await asyncio.to_thread(sys.stdin.readline):
         asked = json.loads(line)
         port = asked["port"]
         if port not in opened:
-            head = f"GET /me HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: application/json\r\nCookie: "
-            texts = [f"{head}{cookie}\r\n\r\n".encode() for cookie in asked["cookies"]]
             pairs = [await loop.create_connection(Client, "127.0.0.1", port) for _ in range(connections)]
-            opened[port] = [client for _, client in pairs], itertools.cycle(texts)
-        clients, requests = opened[port]
-        turn = Turn(requests, asked["requests"])
+            opened[port] = [client for _, client in pairs]
+        count = asked["requests"]
+        turn = Turn(iter(_texts(asked["asks"], port, count, numbers)), count, asked["holds"].encode())
         began = time.perf_counter()
-        for client in clients:
+        for client in opened[port]:
             client.begin(turn)
         await turn.done
         print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
+
+
+def _texts(asks: list[str], port: int, count: int, numbers: Iterator[int]) -> list[bytes]:
+    """All requests of a turn, made before it begins: what making them costs is no matter of a server."""
+    texts = []
+    for ask in itertools.islice(itertools.cycle(asks), count):
+        first, *headers = ask.replace("{number}", str(next(numbers))).split("\n")
+        lines = (f"{first} HTTP/1.1", f"Host: 127.0.0.1:{port}", *headers, "", "")
+        texts.append("\r\n".join(lines).encode())
+    return texts
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ VALUE = random.Random(1).randbytes(300)
 
 Operation: TypeAlias = Callable[[str], Awaitable[object]]  # on this key
 Play: TypeAlias = Callable[[int], Awaitable[None]]  # plays that many operations, a multiple of TASKS
+Tidy: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Advance(Protocol):
@@ -37,10 +38,11 @@ class Progress(Protocol):
 class Effort(NamedTuple):
     rounds: int
     turn_s: float
+    stage_rounds: int  # of stages, whose turns are shorter
 
 
-FULL = Effort(rounds=15, turn_s=0.25)
-QUICK = Effort(rounds=3, turn_s=0.02)
+FULL = Effort(rounds=15, turn_s=0.25, stage_rounds=60)
+QUICK = Effort(rounds=3, turn_s=0.02, stage_rounds=2)
 
 
 # --- what is measured, and what comes out ------------------------------------------------------------------
@@ -79,6 +81,21 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """One of several things that are done one after the other in each round, by us and by another.
+
+    What one stage leaves is what the next one finds: so what is made can be taken away again, each with its own time,
+    and a store is as full after a round as before.
+    """
+
+    name: str
+    ours: Play
+    theirs: Play
+    operations: int  # of a turn
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """One thing to do, done by us and by others in turn."""
 
@@ -87,7 +104,7 @@ class Match:
     peers: Sequence[Peer]
 
 
-Unit: TypeAlias = Literal["times as fast", "times the time", "ms", "s", "MB", "a second"]
+Unit: TypeAlias = Literal["times as fast", "times the time", "ms", "s", "MB", "a second", "round trips"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +155,32 @@ async def _rounds(contenders: Sequence[Contender], effort: Effort, advance: Adva
             times[place].append(took / operations[place])
             advance()
     return times
+
+
+async def compare_stages(
+    subject: str, stages: Sequence[Stage], against: str, effort: Effort, progress: Progress, tidy: Tidy | None = None
+) -> list[Row]:
+    """Play all stages in each round; a row for each stage, by how many times the time of the other one we take.
+
+    The first round is the warm-up. `tidy` puts things back after all stages of a side, and is not timed.
+    """
+    times: list[tuple[list[float], list[float]]] = [([], []) for _ in stages]
+    with progress.activity(
+        f"{subject} · {', '.join(stage.name for stage in stages)}", effort.stage_rounds + 1
+    ) as advance:
+        for number in range(effort.stage_rounds + 1):
+            for side in (0, 1) if number % 2 else (1, 0):
+                await asyncio.sleep(0.005)
+                gc.collect()
+                for stage, taken in zip(stages, times, strict=True):
+                    took = await _timed((stage.ours, stage.theirs)[side], stage.operations)
+                    if number:
+                        taken[side].append(took / stage.operations)
+                if tidy is not None:
+                    await tidy()
+            advance()
+    peers = [Peer(Contender(against, stage.theirs), "times the time", stage.target) for stage in stages]
+    return [_row(subject, stage.name, peer, *taken) for stage, peer, taken in zip(stages, peers, times, strict=True)]
 
 
 async def _timed(play: Play, operations: int) -> float:

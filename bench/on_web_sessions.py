@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import random
-import socket
 import statistics
-import sys
-import sysconfig
-import time
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx2
 
+from bench import serving
 from bench.measure import (
     Contender,
     Effort,
@@ -45,10 +40,7 @@ from keystead.parts.sessions.token import new_token
 from keystead.stores import Command, Store, connect
 from keystead.testing import servers
 
-ROOT = Path(__file__).parents[1]
-CONNECTIONS = 64
 SIGNED_IN = 1_000
-TURN_S, TURN_S_QUICK = 1.0, 0.05
 KEEPS = Target("at least", 0.8)
 
 # Each application with sessions, the same one without, and what is said of it.
@@ -72,26 +64,21 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 
 
 async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
-    turn_s = TURN_S_QUICK if quick else TURN_S
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(servers.redis())
-        first, rest = _cores()
+        first, rest = serving.cores()
         os.sched_setaffinity(redis.pid, rest)
-        ports = {app: await stack.enter_async_context(_served(app, redis.url, first)) for app in APPS}
-        cookies = {app: await _signed_in(port, 50 if quick else SIGNED_IN) for app, port in ports.items()}
-        client = await stack.enter_async_context(_load(rest))
+        asked = {}
+        for app in APPS:
+            environment = {"BENCH_APP": app, "BENCH_REDIS": redis.url}
+            port = await stack.enter_async_context(serving.served("bench.session_apps:make", environment, first))
+            cookies = await _signed_in(port, 50 if quick else SIGNED_IN)
+            asks = [f"GET /me\nAccept: application/json\nCookie: {cookie}" for cookie in cookies]
+            asked[app] = serving.Asked(port, asks, holds='{"name":"')
+        client = await stack.enter_async_context(serving.client(rest))
+        turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
         with progress.activity("sessions · throughput", (effort.rounds + 1) * len(APPS)) as advance:
-            requests = {}
-            for app, port in ports.items():  # the warm-up says how many requests fill a turn
-                took = await _loaded(client, port, 2_000, cookies[app])
-                requests[app] = max(CONNECTIONS, round(2_000 * turn_s / took))
-                advance()
-            times: dict[str, list[float]] = {app: [] for app in APPS}
-            for number in range(effort.rounds):
-                for app in (*APPS[number % len(APPS) :], *APPS[: number % len(APPS)]):
-                    took = await _loaded(client, ports[app], requests[app], cookies[app])
-                    times[app].append(took / requests[app])
-                    advance()
+            times = await serving.rounds(client, asked, effort.rounds, turn_s, advance)
     return [_kept(times, app, plain, name) for app, (plain, name) in PAIRS.items()]
 
 
@@ -101,7 +88,7 @@ def _kept(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(
         subject="sessions",
-        name=f"{CONNECTIONS} connections, {name}",
+        name=f"{serving.CONNECTIONS} connections, {name}",
         value=statistics.median(ratios),
         unit="times as fast",
         target=KEEPS if app == "starlette-keystead" else None,
@@ -110,46 +97,6 @@ def _kept(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row
         theirs_us=statistics.median(times[plain]) * 1e6,
         spread=(low, high),
     )
-
-
-def _cores() -> tuple[set[int], set[int]]:
-    """The core of the servers, and those of everything else; the same one where there is only one."""
-    cores = sorted(os.sched_getaffinity(0))
-    return {cores[0]}, set(cores[1:] or cores)
-
-
-@asynccontextmanager
-async def _served(app: str, redis_url: str, cores: set[int]) -> AsyncIterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    granian = Path(sysconfig.get_path("scripts")) / "granian"
-    process = await asyncio.create_subprocess_exec(
-        *(str(granian), "--interface", "asgi", "--factory", "--workers", "1", "--no-access-log"),
-        *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), "bench.session_apps:make"),
-        cwd=ROOT,
-        env={**os.environ, "BENCH_APP": app, "BENCH_REDIS": redis_url},
-    )
-    os.sched_setaffinity(process.pid, cores)  # before it starts its worker, which inherits that
-    try:
-        deadline = time.monotonic() + 30
-        while not _listens(port):
-            if process.returncode is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{app} did not start")
-            await asyncio.sleep(0.05)
-        yield port
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 async def _signed_in(port: int, count: int) -> list[str]:
@@ -163,30 +110,6 @@ async def _signed_in(port: int, count: int) -> list[str]:
             cookies.append(answer.headers["set-cookie"].partition(";")[0])
             client.cookies.clear()
     return cookies
-
-
-@asynccontextmanager
-async def _load(cores: set[int]) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.load", str(CONNECTIONS)), cwd=ROOT, stdin=PIPE, stdout=PIPE
-    )
-    os.sched_setaffinity(process.pid, cores)
-    try:
-        yield process
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def _loaded(client: Process, port: int, requests: int, cookies: list[str]) -> float:
-    """Seconds until so many requests were answered."""
-    assert client.stdin is not None
-    assert client.stdout is not None
-    client.stdin.write(json.dumps({"port": port, "requests": requests, "cookies": cookies}).encode() + b"\n")
-    line = await client.stdout.readline()
-    if not line:
-        raise RuntimeError("the client that loads the servers has ended")
-    return float(json.loads(line)["seconds"])
 
 
 # --- a million sessions ------------------------------------------------------------------------------------

@@ -65,6 +65,11 @@ class Keystead:
         self.url = f"http://127.0.0.1:{self.port}"
 
     @property
+    def folder(self) -> Path:
+        """Where it was started."""
+        return self.output.parent
+
+    @property
     def said(self) -> str:
         return self.output.read_text()
 
@@ -84,9 +89,13 @@ def keystead_command(*arguments: str) -> list[str]:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without any setting of the machine that the test runs on."""
+    """The environment without any setting of the machine that the test runs on.
+
+    No process keeps what it compiled: of a module that a test writes twice in one second, the first would be run again.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("KEYSTEAD_")}
-    return {**own, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "120", **(extra or {})}
+    fixed = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "COLUMNS": "120"}
+    return {**own, **fixed, **(extra or {})}
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """The key document as a page, in a real browser: opened from a file, on a desk and on a phone."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from keystead.schema import Counter, Keyspace, Sealed, Set, Value, after, link, never, sliding
 from keystead.schema.docs import html, html_index
-from tests.browser.test_start_page import CONTRAST
+from tests.browser.tabs import DESKTOP, tab
+from tests.browser.test_start_page import CONTRAST, OPEN_ALL
 
-DESKTOP = (1280, 800)
 PHONE = (375, 812)
 
 LONG = "a-rather-long-domain:with-an-entity-of-many-letters"
@@ -56,29 +58,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@asynccontextmanager
 async def opened(
     browser: Browser, folder: Path, size: tuple[int, int], scheme: str = "light", file: str = "page-keys.html"
-) -> tuple[Page, list[str]]:
+) -> AsyncIterator[tuple[Page, list[str]]]:
     """The page with all of it shown, and a list of all that went wrong on the way. There is no network."""
-    page = await browser.new_page(
-        viewport={"width": size[0], "height": size[1]},
-        color_scheme="dark" if scheme == "dark" else "light",
-        offline=True,
-    )
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
-    page.on(
-        "request",
-        lambda request: (
-            None if request.url.startswith(("data:", folder.as_uri())) else wrong.append(f"outside: {request.url}")
-        ),
-    )
-    await page.goto((folder / file).as_uri())
-    for details in await page.locator("details").all():
-        await details.locator("summary").click()
-    return page, wrong
+    async with tab(browser, size, scheme) as used:
+        await used.page.context.set_offline(True)
+        wrong: list[str] = []
+        used.on("console", lambda message: wrong.append(f"console: {message.text}"))
+        used.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        used.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        used.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(("data:", folder.as_uri())) else wrong.append(f"outside: {request.url}")
+            ),
+        )
+        await used.page.goto((folder / file).as_uri())
+        await used.page.evaluate(OPEN_ALL)
+        yield used.page, wrong
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -86,29 +85,31 @@ async def opened(
 async def test_the_document_renders_whole_from_a_file_and_loads_nothing(
     browser: Browser, folder: Path, size: tuple[int, int], scheme: str
 ) -> None:
-    page, wrong = await opened(browser, folder, size, scheme)
-    assert await page.get_by_role("heading", level=1).inner_text() == "Page keys"
-    for row in await page.locator("table.keys tbody tr").all():
-        for cell in await row.locator("th, td:not(:empty)").all():
-            assert await cell.is_visible()
-    assert await page.locator("article.family").count() == len(PageKeys.families)
-    assert wrong == []
+    async with opened(browser, folder, size, scheme) as (page, wrong):
+        assert await page.get_by_role("heading", level=1).inner_text() == "Page keys"
+        for row in await page.locator("table.keys tbody tr").all():
+            for cell in await row.locator("th, td:not(:empty)").all():
+                assert await cell.is_visible()
+        assert await page.locator("article.family").count() == len(PageKeys.families)
+        assert wrong == []
 
 
 @pytest.mark.parametrize("file", ["page-keys.html", "index.html"])
 @pytest.mark.parametrize("width", [320, 375, 768, 1024, 1280])
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, folder: Path, width: int, file: str) -> None:
-    page, _ = await opened(browser, folder, (width, 800), file=file)
-    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    async with opened(browser, folder, (width, 800), file=file) as (page, _):
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CUT = """() => [...document.querySelectorAll('main td, main th, main dd, main p, main h3')]
+    .filter((e) => e.checkVisibility() && e.getBoundingClientRect().left >= 0 && e.scrollWidth > e.clientWidth + 1)
+    .map((e) => e.textContent.trim())"""
 
 
 @pytest.mark.parametrize("width", [320, 1100, 1280])
 async def test_no_text_is_cut_off_or_lies_on_another(browser: Browser, folder: Path, width: int) -> None:
-    page, _ = await opened(browser, folder, (width, 800))
-    cut = """() => [...document.querySelectorAll('main td, main th, main dd, main p, main h3')]
-        .filter((e) => e.checkVisibility() && e.getBoundingClientRect().left >= 0 && e.scrollWidth > e.clientWidth + 1)
-        .map((e) => e.textContent.trim())"""
-    assert await page.evaluate(cut) == []
+    async with opened(browser, folder, (width, 800)) as (page, _):
+        assert await page.evaluate(CUT) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -116,15 +117,15 @@ async def test_no_text_is_cut_off_or_lies_on_another(browser: Browser, folder: P
 async def test_all_text_can_be_read_against_its_background(
     browser: Browser, folder: Path, size: tuple[int, int], scheme: str
 ) -> None:
-    page, _ = await opened(browser, folder, size, scheme)
-    assert await page.evaluate(CONTRAST) == []
+    async with opened(browser, folder, size, scheme) as (page, _):
+        assert await page.evaluate(CONTRAST) == []
 
 
 async def test_dark_mode_is_dark_and_light_mode_is_light(browser: Browser, folder: Path) -> None:
     shown = {}
     for scheme in ("light", "dark"):
-        page, _ = await opened(browser, folder, DESKTOP, scheme)
-        shown[scheme] = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        async with opened(browser, folder, DESKTOP, scheme) as (page, _):
+            shown[scheme] = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert shown == {"light": "rgb(246, 247, 245)", "dark": "rgb(15, 21, 20)"}
 
 
@@ -133,47 +134,50 @@ async def test_on_a_desk_the_keys_are_a_table_and_on_a_phone_cards_that_name_eac
 ) -> None:
     label = "getComputedStyle(document.querySelector('td[data-label=Lifetime]'), '::before').content"
     display = "getComputedStyle(document.querySelector('table.keys tbody tr')).display"
-    page, _ = await opened(browser, folder, DESKTOP)
-    assert (await page.evaluate(display), await page.evaluate(label)) == ("table-row", "none")
-    page, _ = await opened(browser, folder, PHONE)
-    assert (await page.evaluate(display), await page.evaluate(label)) == ("block", '"Lifetime"')
+    async with opened(browser, folder, DESKTOP) as (page, _):
+        assert (await page.evaluate(display), await page.evaluate(label)) == ("table-row", "none")
+    async with opened(browser, folder, PHONE) as (page, _):
+        assert (await page.evaluate(display), await page.evaluate(label)) == ("block", '"Lifetime"')
 
 
 async def test_a_key_in_the_table_leads_to_its_section(browser: Browser, folder: Path) -> None:
-    page, _ = await opened(browser, folder, PHONE)
-    await page.locator("table.keys tbody tr").nth(1).get_by_role("link").click()
-    assert page.url.endswith("#session")
-    assert await page.locator("article#session h3").evaluate("e => e.getBoundingClientRect().top < innerHeight / 2")
+    async with opened(browser, folder, PHONE) as (page, _):
+        await page.locator("table.keys tbody tr").nth(1).get_by_role("link").click()
+        assert page.url.endswith("#session")
+        assert await page.locator("article#session h3").evaluate("e => e.getBoundingClientRect().top < innerHeight / 2")
 
 
 async def test_the_index_leads_to_a_document_and_to_a_key_in_it(browser: Browser, folder: Path) -> None:
-    page, wrong = await opened(browser, folder, PHONE, file="index.html")
-    await page.get_by_role("link", name="count:{session_identifier}").click()
-    assert page.url.endswith("/page-keys.html#count")
-    assert await page.get_by_role("heading", level=1).inner_text() == "Page keys"
-    assert wrong == []
+    async with opened(browser, folder, PHONE, file="index.html") as (page, wrong):
+        await page.get_by_role("link", name="count:{session_identifier}").click()
+        assert page.url.endswith("/page-keys.html#count")
+        assert await page.get_by_role("heading", level=1).inner_text() == "Page keys"
+        assert wrong == []
 
 
 async def test_the_picture_shows_each_relation_and_its_text_fits_the_boxes(browser: Browser, folder: Path) -> None:
-    page, _ = await opened(browser, folder, DESKTOP)
-    assert await page.locator(".picture path[marker-end]").count() == 3
-    overhanging = """() => [...document.querySelectorAll('.picture a')].flatMap((a) => {
-        const box = a.querySelector('rect').getBoundingClientRect();
-        return [...a.querySelectorAll('text')].filter((text) => {
-          const own = text.getBoundingClientRect();
-          return own.right > box.right || own.left < box.left || own.bottom > box.bottom || own.top < box.top;
-        }).map((text) => text.textContent);
-      })"""
-    assert await page.locator(".picture rect").count() == 4
-    assert await page.evaluate(overhanging) == []
+    async with opened(browser, folder, DESKTOP) as (page, _):
+        assert await page.locator(".picture path[marker-end]").count() == 3
+        overhanging = """() => [...document.querySelectorAll('.picture a')].flatMap((a) => {
+            const box = a.querySelector('rect').getBoundingClientRect();
+            return [...a.querySelectorAll('text')].filter((text) => {
+              const own = text.getBoundingClientRect();
+              return own.right > box.right || own.left < box.left || own.bottom > box.bottom || own.top < box.top;
+            }).map((text) => text.textContent);
+          })"""
+        assert await page.locator(".picture rect").count() == 4
+        assert await page.evaluate(overhanging) == []
 
 
 async def test_on_a_phone_the_picture_scrolls_in_its_own_frame_and_stands_there_in_words(
     browser: Browser, folder: Path
 ) -> None:
-    page, _ = await opened(browser, folder, PHONE)
-    picture = page.locator(".picture")
-    assert await picture.evaluate("e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'")
-    words = await page.locator("details li").all_inner_texts()
-    assert f"{LONG}:{{user_identifier}}:sessions lists {LONG}:{{user_identifier}}:{{session_identifier}}" in words
-    assert len(words) == 3
+    async with opened(browser, folder, PHONE) as (page, _):
+        picture = page.locator(".picture")
+        assert await picture.evaluate("e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === 'auto'")
+        for is_open in (False, True):
+            await page.locator("details summary").click()
+            assert await page.locator("details li").first.is_visible() == is_open
+        words = await page.locator("details li").all_inner_texts()
+        assert f"{LONG}:{{user_identifier}}:sessions lists {LONG}:{{user_identifier}}:{{session_identifier}}" in words
+        assert len(words) == 3

@@ -18,10 +18,10 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Download, FilePayload, Page, Route, expect
 
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
+from tests.browser.tabs import DESKTOP, PHONE, tab
 from tests.browser.test_start_page import CONTRAST
 from tests.serving import Keystead, keystead_serving, program
 
-DESKTOP, PHONE = (1280, 800), (390, 844)
 HOSTILE = "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>"
 ISSUE_KEY = "the-issue-key-of-this-test"
 BYTES = bytes(range(256)) * 1000
@@ -107,29 +107,26 @@ class Person:
 async def somebody(
     browser: Browser, server: Keystead, size: tuple[int, int] = DESKTOP, scheme: str = "light", **more: Any
 ) -> AsyncIterator[Person]:
-    context = await browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if scheme == "dark" else "light", **more
-    )
-    person = Person(server, context, await context.new_page())
-    page, wrong = person.page, person.wrong
-    # A page that refuses something is answered with the status of it, and a browser says so in its console.
-    page.on(
-        "console",
-        lambda message: (
-            None if "responded with a status of" in message.text else wrong.append(f"console: {message.text}")
-        ),
-    )
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on(
-        "request",
-        lambda request: None if request.url.startswith(f"{server.url}/") else wrong.append(f"outside: {request.url}"),
-    )
-    page.on("response", lambda answer: person.refusals.append(answer.status) if answer.status >= 400 else None)
-    try:
+    async with tab(browser, size, scheme, **more) as used:
+        person = Person(server, used.page.context, used.page)
+        wrong = person.wrong
+        # A page that refuses something is answered with the status of it, and a browser says so in its console.
+        used.on(
+            "console",
+            lambda message: (
+                None if "responded with a status of" in message.text else wrong.append(f"console: {message.text}")
+            ),
+        )
+        used.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        used.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(f"{server.url}/") else wrong.append(f"outside: {request.url}")
+            ),
+        )
+        used.on("response", lambda answer: person.refusals.append(answer.status) if answer.status >= 400 else None)
         yield person
         assert person.wrong == []
-    finally:
-        await context.close()
 
 
 async def issued(server: Keystead, name: str = "report.pdf", password: str | None = None, **wanted: Any) -> Any:
@@ -293,7 +290,7 @@ async def test_a_page_that_is_left_open_counts_down_and_looks_again_when_the_tim
     browser: Browser, server: Keystead
 ) -> None:
     link = await issued(server, validUntil=int(time.time() * 1000) + 3_600_000)
-    async with somebody(browser, server) as receiver:
+    async with somebody(browser, server, timezone_id="UTC") as receiver:
         await receiver.page.clock.install()
         await receiver.visit(link["shareUrl"])
         await receiver.page.clock.fast_forward("40:00")
@@ -400,18 +397,21 @@ async def test_a_file_that_is_too_large_or_empty_is_known_before_it_is_sent(brow
 
 
 async def test_the_bar_follows_the_upload_and_cancelling_ends_it(browser: Browser, server: Keystead) -> None:
-    async with somebody(browser, server) as sender:
+    async with somebody(browser, server, timezone_id="UTC") as sender:
         await sender.visit("/share")
         await sender.choose("slow.bin", b"x" * 2_000_000)
         await sender.page.get_by_label("A line for whoever opens the link").fill("kept")
-        await throttled(sender, 1_000_000)
+        await throttled(sender, 200_000)
         await sender.press("Upload and get the link")
         bar = sender.page.get_by_role("progressbar", name="Uploading slow.bin")
         await expect(sender.page.get_by_role("heading", level=2)).to_be_focused()
-        parts = set()
-        while (part := await bar.evaluate("bar => bar.value")) < 0.4:
-            parts.add(part)
-        assert len(parts) > 1
+        parts: set[float] = set()
+        while len(parts) < 3:
+            parts.add(await bar.evaluate("bar => bar.value"))
+        assert max(parts) < 1
+        await throttled(sender, 1_000_000)
+        while await bar.evaluate("bar => bar.value") < 0.4:
+            pass
         assert " of 2 MB" in await sender.page.locator("#amount").inner_text()
         await expect(sender.page.get_by_role("status").filter(has_text="25 per cent uploaded")).to_have_count(1)
         await sender.press("Cancel")

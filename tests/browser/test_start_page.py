@@ -1,15 +1,17 @@
 """The start page in a real browser."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
 
+from tests.browser.tabs import DESKTOP, PHONE, tab
 from tests.serving import Keystead, keystead_serving
 
-DESKTOP = (1280, 800)
-PHONE = (390, 844)
+# A click for each group of commands; that a person can click on one is a test of its own.
+OPEN_ALL = "document.querySelectorAll('details:not([open]) > summary').forEach((summary) => summary.click())"
 
 
 @pytest.fixture(scope="module")
@@ -18,30 +20,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
         yield running
 
 
+@asynccontextmanager
 async def opened(
     browser: Browser, server: Keystead, size: tuple[int, int], scheme: str, path: str = ""
-) -> tuple[Page, list[str]]:
+) -> AsyncIterator[tuple[Page, list[str]]]:
     """The start page, or another, with every command shown, and a list of all that went wrong on the way."""
-    page = await browser.new_page(
-        viewport={"width": size[0], "height": size[1]},
-        color_scheme="dark" if scheme == "dark" else "light",
-    )
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
-    page.on(
-        "request",
-        lambda request: (
-            None if request.url.startswith((f"{server.url}/", "data:")) else wrong.append(f"outside: {request.url}")
-        ),
-    )
-    page.on("response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if not answer.ok else None)
-    await page.goto(f"{server.url}{path}", wait_until="networkidle")
-    for group in await page.locator("details").all():
-        if await group.get_attribute("open") is None:
-            await group.locator("summary").click()
-    return page, wrong
+    async with tab(browser, size, scheme) as used:
+        wrong: list[str] = []
+        used.on("console", lambda message: wrong.append(f"console: {message.text}"))
+        used.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        used.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        used.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith((f"{server.url}/", "data:")) else wrong.append(f"outside: {request.url}")
+            ),
+        )
+        used.on("response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if not answer.ok else None)
+        await used.page.goto(f"{server.url}{path}")
+        await used.page.evaluate(OPEN_ALL)
+        yield used.page, wrong
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -49,60 +47,69 @@ async def opened(
 async def test_the_start_page_renders_whole_and_loads_nothing_from_elsewhere(
     browser: Browser, server: Keystead, size: tuple[int, int], scheme: str
 ) -> None:
-    page, wrong = await opened(browser, server, size, scheme)
-    assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
-    assert await page.locator("table.guarantees tbody tr").count() > 3
-    assert await page.locator("details[open]").count() == await page.locator("details").count() > 3
-    assert wrong == []
+    async with opened(browser, server, size, scheme) as (page, wrong):
+        assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
+        assert await page.locator("table.guarantees tbody tr").count() > 3
+        assert await page.locator("details[open]").count() == await page.locator("details").count() > 3
+        await page.wait_for_load_state("networkidle")
+        assert wrong == []
+
+
+async def test_a_click_opens_and_closes_a_group_of_commands(browser: Browser, server: Keystead) -> None:
+    async with opened(browser, server, PHONE, "light") as (page, _):
+        group = page.locator("details").last
+        for is_open in (False, True):
+            await group.locator("summary").click()
+            assert await group.locator("code").first.is_visible() == is_open
 
 
 async def test_one_click_selects_a_whole_example(browser: Browser, server: Keystead) -> None:
-    page, _ = await opened(browser, server, DESKTOP, "light")
-    example = page.get_by_label("Shell example")
-    await example.locator("code").click()
-    assert await page.evaluate("getSelection().toString().trim()") == await example.inner_text()
+    async with opened(browser, server, DESKTOP, "light") as (page, _):
+        example = page.get_by_label("Shell example")
+        await example.locator("code").click()
+        assert await page.evaluate("getSelection().toString().trim()") == await example.inner_text()
 
 
 async def test_on_a_phone_a_guarantee_stands_out_from_its_label(browser: Browser, server: Keystead) -> None:
-    page, _ = await opened(browser, server, PHONE, "light")
-    row = page.locator("table.guarantees tbody tr").first
-    look = "element => [parseFloat(getComputedStyle(element).fontSize), +getComputedStyle(element).fontWeight]"
-    label_size, label_weight = await row.locator("th").evaluate(look)
-    value_size, value_weight = await row.locator(".value").evaluate(look)
-    assert value_size > label_size
-    assert value_weight > label_weight
+    async with opened(browser, server, PHONE, "light") as (page, _):
+        row = page.locator("table.guarantees tbody tr").first
+        look = "element => [parseFloat(getComputedStyle(element).fontSize), +getComputedStyle(element).fontWeight]"
+        label_size, label_weight = await row.locator("th").evaluate(look)
+        value_size, value_weight = await row.locator(".value").evaluate(look)
+        assert value_size > label_size
+        assert value_weight > label_weight
 
 
 @pytest.mark.parametrize("width", [320, 1280])
 async def test_a_page_that_is_not_there_leads_back_home(browser: Browser, server: Keystead, width: int) -> None:
-    page = await browser.new_page(viewport={"width": width, "height": 800})
-    await page.goto(f"{server.url}/no-such-page")
-    assert await page.evaluate("document.documentElement.scrollWidth") <= width
-    await page.get_by_role("link", name="Back to the start page").click()
-    assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
+    async with tab(browser, (width, 800)) as used:
+        await used.page.goto(f"{server.url}/no-such-page")
+        assert await used.page.evaluate("document.documentElement.scrollWidth") <= width
+        await used.page.get_by_role("link", name="Back to the start page").click()
+        assert await used.page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, server: Keystead, width: int) -> None:
-    page, _ = await opened(browser, server, (width, 800), "light")
-    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    async with opened(browser, server, (width, 800), "light") as (page, _):
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 async def test_each_kit_shows_examples_that_lead_somewhere(browser: Browser, server: Keystead) -> None:
-    page, _ = await opened(browser, server, DESKTOP, "light")
-    examples = page.locator(".kit .examples a")
-    paths = [await link.get_attribute("href") for link in await examples.all()]
-    assert paths
-    for path in paths:
-        answer = await page.request.get(f"{server.url}{path}")
-        assert answer.status in (200, 401), path
+    async with opened(browser, server, DESKTOP, "light") as (page, _):
+        examples = page.locator(".kit .examples a")
+        paths = [await link.get_attribute("href") for link in await examples.all()]
+        assert paths
+        for path in paths:
+            answer = await page.request.get(f"{server.url}{path}")
+            assert answer.status in (200, 401), path
 
 
 async def test_a_server_without_kits_says_how_to_start_one(browser: Browser, tmp_path: Path) -> None:
     with keystead_serving(tmp_path, None, "--kits", "") as server:
-        page, wrong = await opened(browser, server, PHONE, "light")
-        assert "No kit runs." in await page.locator("main").inner_text()
-        assert wrong == []
+        async with opened(browser, server, PHONE, "light") as (page, wrong):
+            assert "No kit runs." in await page.locator("main").inner_text()
+            assert wrong == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -110,16 +117,16 @@ async def test_a_server_without_kits_says_how_to_start_one(browser: Browser, tmp
 async def test_the_api_page_works_without_the_internet(
     browser: Browser, server: Keystead, size: tuple[int, int], scheme: str
 ) -> None:
-    page, wrong = await opened(browser, server, size, scheme, "/docs")
-    await page.locator("#operations-server-healthz").wait_for()
-    await page.locator("#operations-server-healthz .opblock-summary-control").click()
-    await page.get_by_role("button", name="Try it out").click()
-    await page.get_by_role("button", name="Execute").click()
-    answered = page.locator("#operations-server-healthz .live-responses-table .response-col_status")
-    await answered.first.wait_for()
-    assert "200" in await answered.last.inner_text()
-    assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
-    assert wrong == []
+    async with opened(browser, server, size, scheme, "/docs") as (page, wrong):
+        await page.locator("#operations-server-healthz").wait_for()
+        await page.locator("#operations-server-healthz .opblock-summary-control").click()
+        await page.get_by_role("button", name="Try it out").click()
+        await page.get_by_role("button", name="Execute").click()
+        answered = page.locator("#operations-server-healthz .live-responses-table .response-col_status")
+        await answered.first.wait_for()
+        assert "200" in await answered.last.inner_text()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert wrong == []
 
 
 CONTRAST = """() => {
@@ -150,5 +157,5 @@ CONTRAST = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_all_text_can_be_read_against_its_background(browser: Browser, server: Keystead, scheme: str) -> None:
-    page, _ = await opened(browser, server, DESKTOP, scheme)
-    assert await page.evaluate(CONTRAST) == []
+    async with opened(browser, server, DESKTOP, scheme) as (page, _):
+        assert await page.evaluate(CONTRAST) == []

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving import environment, keystead_command
+from tests import forking
+from tests.serving import environment
 
 GOOD = '''
 from keystead.schema import Counter, Keyspace, Value, after
@@ -48,15 +49,7 @@ def declare(folder: Path, program: str, name: str = "keys") -> None:
 
 
 def check(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        keystead_command("check", *arguments),
-        cwd=folder,
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return forking.run(("check", *arguments), folder, environment(settings))
 
 
 def report(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:

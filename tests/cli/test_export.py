@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from keystead.cli.targets import NAMED
-from tests.serving import environment, keystead_command
+from tests import forking
+from tests.serving import environment
 
 PROGRAM = '''
 from keystead.schema import Counter, Keyspace, Value, after
@@ -39,16 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def export(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        keystead_command("export", *arguments),
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    return forking.run(("export", *arguments), folder, environment())
 
 
 def printed(result: subprocess.CompletedProcess[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from keystead import connect
+from tests import forking
 from tests.cli.program import assert_one_sentence
 from tests.serving import environment, keystead_command, wait_until
 
@@ -39,18 +40,12 @@ class House:
 
         asyncio.run(work())
 
-    def command(self, *arguments: str) -> dict[str, Any]:
-        extra = {"KEYSTEAD_STORE": self.url, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-        return {
-            "args": keystead_command("jobs", arguments[0], *KITS, *arguments[1:]),
-            "cwd": self.folder,
-            "env": environment(extra),
-            "stdin": subprocess.DEVNULL,
-            "text": True,
-        }
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment({"KEYSTEAD_STORE": self.url, "PYTHONPATH": str(ROOT), "COLUMNS": "200"})
 
     def jobs(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(**self.command(*arguments), capture_output=True, timeout=60, check=False)
+        return forking.run(("jobs", arguments[0], *KITS, *arguments[1:]), self.folder, self.environment)
 
     def told(self, *arguments: str) -> Any:
         """What a command says to programs."""
@@ -61,7 +56,13 @@ class House:
         """A process that runs the job that goes on for ever."""
         diary = self.folder / "diary.txt"
         process = subprocess.Popen(
-            **self.command("run", "chores.brood"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            keystead_command("jobs", "run", *KITS, "chores.brood"),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         try:
             wait_until(lambda: diary.exists() and "brood" in diary.read_text(), "the job was begun")
@@ -169,7 +170,6 @@ def test_kits_without_jobs_are_said(house: House) -> None:
 
 def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(house: House) -> None:
     house.told("run", "chores.sweep")
-    extra = {"KEYSTEAD_STORE": house.url}
 
     async def sign_in() -> None:
         from keystead.server.demo_provider.keys import DemoCode, DemoKeys
@@ -178,10 +178,7 @@ def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(hous
             await DemoKeys(store).code("c" * 43).set(DemoCode(redirect_uri="http://127.0.0.1/", challenge="x"))
 
     asyncio.run(sign_in())
-    asked = keystead_command("doctor", "--json")
-    result = subprocess.run(
-        asked, cwd=house.folder, env=environment(extra), capture_output=True, text=True, check=False
-    )
+    result = forking.run(("doctor", "--json"), house.folder, environment({"KEYSTEAD_STORE": house.url}))
     found = json.loads(result.stdout)
     assert (result.returncode, found["findings"], found["examined"]) == (0, 0, 3)
 

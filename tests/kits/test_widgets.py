@@ -1,11 +1,12 @@
-"""The key document of the widgets kit: counter, like, ranking and BBS."""
+"""The key document of the widgets kit: counter, like, ranking and BBS. What the service does with it is in widgets/."""
 
+import json
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
-from keystead import Store
+from keystead import BadKey, BadValue, KeyRing, Store
 from keystead.kits.widgets import (
     BbsMessage,
     BbsRecord,
@@ -17,7 +18,8 @@ from keystead.kits.widgets import (
     RankingRecord,
     WidgetKeys,
 )
-from tests.kits.conftest import SLACK_MS, Raw, lifetimes, rows, rows_of
+from keystead.kits.widgets.models import BbsSelect, Hook, RankingDetail
+from tests.kits.conftest import SLACK_MS, Raw, lifetimes, rows, rows_of, without_seals
 from tests.kits.writes import each_write
 
 DOCUMENT = {
@@ -48,12 +50,28 @@ DOCUMENT = {
     "bbs:{id}:owner": "Value",
     "bbs:{id}:post:{user_hash}": "Value",
 }
+# What the document has no rows for: what it repeats in its records, who has marks, and what the service itself needs.
+ADDED = {
+    "counter:{id}:last": "Value",
+    "counter:{id}:visitors": "Set",
+    "like:{id}:last": "Value",
+    "like:{id}:users": "Set",
+    "ranking:{id}:details": "Hash",
+    "ranking:{id}:sequence": "Counter",
+    "ranking:{id}:last": "Value",
+    "ranking:{id}:submitters": "SortedSet",
+    "bbs:{id}:version": "Counter",
+    "bbs:{id}:posters": "SortedSet",
+    "widgets:ending": "Set",
+    "widgets:requests:{name}:{window}:{client}": "Counter",
+}
 ID, URL = "example-a1b2c3d4", "https://example.com"
 CREATED = datetime(2025, 8, 1, 12, 30, 15, 250_000, tzinfo=UTC)
 CREATED_MS = 1754051415250
 SEEN = datetime(2025, 8, 2, 8, tzinfo=UTC)
 USER = "9f86d081884c7d65"
-OWNER = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+OWNER = "scrypt.00112233445566778899aabbccddeeff.2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+TODAY = {"counter_visit", "counter_visitors", "like_user", "like_users"}  # what lives until the day ends
 MESSAGE = BbsMessage(id="m1", timestamp=SEEN, author="Ann", message="Hello", userHash=USER)
 
 
@@ -68,41 +86,64 @@ class Service(NamedTuple):
 SERVICES = [
     Service(
         "counter",
-        CounterRecord(id=ID, url=URL, created=CREATED, owner=OWNER),
+        CounterRecord(id=ID, url=URL, created=CREATED),
         {
             "counter_total": ((), 7),
+            "counter_last": ((), SEEN),
             "counter_daily": ((date(2025, 8, 2),), 3),
             "counter_owner": ((), OWNER),
             "counter_visit": ((USER,), SEEN),
+            "counter_visitors": ((), USER),
         },
     ),
     Service(
         "like",
-        LikeRecord(id=ID, url=URL, created=CREATED, owner=OWNER),
-        {"like_total": ((), 7), "like_user": ((USER,), True), "like_owner": ((), OWNER)},
+        LikeRecord(id=ID, url=URL, created=CREATED),
+        {
+            "like_total": ((), 7),
+            "like_last": ((), SEEN),
+            "like_user": ((USER,), True),
+            "like_users": ((), USER),
+            "like_owner": ((), OWNER),
+        },
     ),
     Service(
         "ranking",
-        RankingRecord(id=ID, url=URL, created=CREATED, maxEntries=10, owner=OWNER),
+        RankingRecord(id=ID, url=URL, created=CREATED, maxEntries=10),
         {
             "ranking_scores": ((), RankingEntry("Ann", "u1")),
+            "ranking_details": ((), {"u1": RankingDetail(displayScore="1:02", at=SEEN)}),
+            "ranking_sequence": ((), 1),
+            "ranking_last": ((), SEEN),
             "ranking_owner": ((), OWNER),
             "ranking_meta": ((), RankingMeta(title="Best")),
             "ranking_submit": ((USER,), SEEN),
+            "ranking_submitters": ((), USER),
         },
     ),
     Service(
         "bbs",
-        BbsRecord(id=ID, url=URL, created=CREATED, owner=OWNER),
-        {"bbs_messages": ((), MESSAGE), "bbs_owner": ((), OWNER), "bbs_post": ((USER,), SEEN)},
+        BbsRecord(id=ID, url=URL, created=CREATED),
+        {
+            "bbs_messages": ((), MESSAGE),
+            "bbs_version": ((), 1),
+            "bbs_owner": ((), OWNER),
+            "bbs_post": ((USER,), SEEN),
+            "bbs_posters": ((), USER),
+        },
     ),
 ]
 each_service = pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 
 
 @pytest.fixture
-def keys(store: Store) -> WidgetKeys:
-    return WidgetKeys(store)
+def keys(store: Store, ring: KeyRing) -> WidgetKeys:
+    return WidgetKeys(store, seal=ring)
+
+
+def until(name: str) -> dict[str, datetime]:
+    """What a write of this family must be told: when the day ends, where it lives so long."""
+    return {"end_of_day": datetime.now(UTC) + timedelta(hours=6)} if name in TODAY else {}
 
 
 async def make(keys: WidgetKeys, service: Service, id_: str = ID, url: str = URL) -> None:
@@ -118,21 +159,29 @@ async def make(keys: WidgetKeys, service: Service, id_: str = ID, url: str = URL
                 await key.put({value: 100})
             case "List":
                 await key.prepend(value)
+            case "Set":
+                await key.add(value, **until(name))
             case _:
-                await key.set(value)
+                await key.set(value, **until(name))
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(WidgetKeys) == rows(DOCUMENT)
+    assert rows_of(WidgetKeys) == rows(DOCUMENT | ADDED)
 
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
     ending = {name: said for name, said in lifetimes(WidgetKeys).items() if not said.startswith("never ends: ")}
+    of_the_day = "until `end_of_day`, at most 1 day 2 hours"  # the day on which clocks go back has 25 hours
     assert ending == {
-        "counter_visit": "end of the day (UTC)",
-        "like_user": "end of the day (UTC)",
+        "counter_visit": of_the_day,
+        "counter_visitors": of_the_day,
+        "like_user": of_the_day,
+        "like_users": of_the_day,
         "ranking_submit": "1 minute",
+        "ranking_submitters": "1 minute after the last use; touched at most once in 1 second",
         "bbs_post": "10 seconds",
+        "bbs_posters": "10 seconds after the last use; touched at most once in 1 second",
+        "requests": "2 minutes",
     }
 
 
@@ -177,29 +226,26 @@ async def test_keys_are_written_as_in_the_document(
     assert getattr(keys, service)(*values).key == key
 
 
+@pytest.mark.parametrize("id_", ["a:b", "a b", "", "ä", "a/b"])
+async def test_an_id_is_a_token_so_that_no_two_keys_can_be_the_same(keys: WidgetKeys, id_: str) -> None:
+    with pytest.raises(BadKey):
+        keys.counter(id_)
+
+
+COMMON = '"id":"example-a1b2c3d4","url":"https://example.com","created":"2025-08-01T12:30:15.250Z"'
+
+
 @pytest.mark.parametrize(
     ("record", "stored"),
     [
+        pytest.param(CounterRecord(id=ID, url=URL, created=CREATED), f'{{{COMMON},"service":"counter"}}'),
+        pytest.param(LikeRecord(id=ID, url=URL, created=CREATED), f'{{{COMMON},"service":"like"}}'),
         pytest.param(
-            CounterRecord(id=ID, url=URL, created=CREATED, lastVisit=SEEN, totalCount=7, owner=OWNER),
-            '{"service":"counter","id":"example-a1b2c3d4","url":"https://example.com",'
-            '"created":"2025-08-01T12:30:15.250Z","lastVisit":"2025-08-02T08:00:00.000Z","totalCount":7,'
-            f'"owner":"{OWNER}"}}',
+            LikeRecord(id=ID, url=URL, created=CREATED, icon="star"), f'{{{COMMON},"service":"like","icon":"star"}}'
         ),
         pytest.param(
-            CounterRecord(id=ID, url=URL, created=CREATED),
-            '{"service":"counter","id":"example-a1b2c3d4","url":"https://example.com",'
-            '"created":"2025-08-01T12:30:15.250Z","lastVisit":null,"totalCount":0,"owner":null}',
-        ),
-        pytest.param(
-            LikeRecord(id=ID, url=URL, created=CREATED, lastLike=SEEN, totalLikes=7),
-            '{"service":"like","id":"example-a1b2c3d4","url":"https://example.com",'
-            '"created":"2025-08-01T12:30:15.250Z","lastLike":"2025-08-02T08:00:00.000Z","totalLikes":7,"owner":null}',
-        ),
-        pytest.param(
-            RankingRecord(id=ID, url=URL, created=CREATED, totalEntries=2, maxEntries=10),
-            '{"service":"ranking","id":"example-a1b2c3d4","url":"https://example.com",'
-            '"created":"2025-08-01T12:30:15.250Z","lastSubmit":null,"totalEntries":2,"maxEntries":10,"owner":null}',
+            RankingRecord(id=ID, url=URL, created=CREATED, maxEntries=10, sortOrder="asc"),
+            f'{{{COMMON},"service":"ranking","maxEntries":10,"sortOrder":"asc"}}',
         ),
         pytest.param(
             BbsRecord(
@@ -207,40 +253,56 @@ async def test_keys_are_written_as_in_the_document(
                 url=URL,
                 created=CREATED,
                 settings=BbsSettings(
-                    title="BBS", maxMessages=100, messagesPerPage=10, icons=["😀"], selects=[{"label": "Mood"}]
+                    title="BBS",
+                    maxMessages=100,
+                    messagesPerPage=10,
+                    icons=["😀"],
+                    selects=[BbsSelect(label="mood", options=["good", "bad"])],
                 ),
             ),
-            '{"service":"bbs","id":"example-a1b2c3d4","url":"https://example.com",'
-            '"created":"2025-08-01T12:30:15.250Z","lastMessage":null,"totalMessages":0,"settings":{"title":"BBS",'
-            '"maxMessages":100,"messagesPerPage":10,"icons":["😀"],"selects":[{"label":"Mood"}]},"owner":null}',
+            f'{{{COMMON},"service":"bbs","settings":{{"title":"BBS","maxMessages":100,"messagesPerPage":10,'
+            '"icons":["😀"],"selects":[{"label":"mood","options":["good","bad"]}]}}',
+        ),
+        pytest.param(BbsRecord(id=ID, url=URL, created=CREATED), f'{{{COMMON},"service":"bbs","settings":{{}}}}'),
+        pytest.param(
+            CounterRecord(id=ID, url=URL, created=CREATED, webhook=Hook(url="https://a.example", secret="whsec_x")),
+            f'{{{COMMON},"webhook":{{"url":"*","secret":"*"}},"service":"counter"}}',
         ),
         pytest.param(
-            BbsRecord(id=ID, url=URL, created=CREATED),
-            '{"service":"bbs","id":"example-a1b2c3d4","url":"https://example.com",'
-            '"created":"2025-08-01T12:30:15.250Z","lastMessage":null,"totalMessages":0,"settings":{},"owner":null}',
+            CounterRecord(id=ID, url=URL, created=CREATED, ending="x"), f'{{{COMMON},"ending":"x","service":"counter"}}'
         ),
     ],
     ids=lambda given: getattr(given, "service", None),
 )
 async def test_records_are_stored_as_in_the_document(keys: WidgetKeys, raw: Raw, record: Any, stored: str) -> None:
+    """But for what stands under keys of its own: totals, the last use, and the owner."""
     key = getattr(keys, record.service)(ID)
     await key.set(record)
-    assert (await raw.ask("GET", f"{record.service}:{ID}")).decode() == stored
+    assert json.loads(without_seals(await raw.ask("GET", f"{record.service}:{ID}"))) == json.loads(stored)
     assert await raw.ask("ZRANGE", f"{record.service}s:index", 0, -1, "WITHSCORES") == [[ID.encode(), CREATED_MS]]
     assert await key.get() == record
+
+
+def test_nothing_stands_twice() -> None:
+    """What stands once cannot disagree with itself."""
+    twice = {"totalCount", "totalLikes", "totalEntries", "totalMessages", "lastVisit", "lastLike", "lastSubmit"}
+    for record in (CounterRecord, LikeRecord, RankingRecord, BbsRecord):
+        assert record.model_fields.keys().isdisjoint(twice | {"lastMessage", "owner"})
 
 
 async def test_totals_and_marks_are_stored_as_in_the_document(keys: WidgetKeys, raw: Raw) -> None:
     await keys.counter_total(ID).increment()
     await keys.counter_daily(ID, date(2025, 8, 2)).increment(3)
     await keys.counter_owner(ID).set(OWNER)
-    await keys.counter_visit(ID, USER).set(SEEN)
-    await keys.like_user(ID, USER).set(True)
+    await keys.counter_visit(ID, USER).set(SEEN, **until("counter_visit"))
+    await keys.like_user(ID, USER).set(True, **until("like_user"))
     assert await raw.ask("GET", f"counter:{ID}:total") == b"1"
     assert await raw.ask("GET", f"counter:{ID}:daily:2025-08-02") == b"3"
     assert await raw.ask("GET", f"counter:{ID}:owner") == OWNER.encode()
     assert await raw.ask("GET", f"counter:{ID}:visit:{USER}") == b"2025-08-02T08:00:00.000Z"
     assert await raw.ask("GET", f"like:{ID}:users:{USER}") == b"true"
+    assert await raw.ask("SMEMBERS", f"counter:{ID}:visitors") == {USER.encode()}
+    assert await raw.ask("SMEMBERS", f"like:{ID}:users") == {USER.encode()}
     await keys.like_user(ID, USER).replace(False)
     assert await raw.ask("GET", f"like:{ID}:users:{USER}") == b"false"
 
@@ -282,11 +344,11 @@ async def test_messages_are_stored_as_in_the_document_with_the_newest_first(keys
 async def test_after_each_write_what_has_no_deadline_has_none_and_a_pause_has_its_seconds(
     keys: WidgetKeys, raw: Raw, service: Service
 ) -> None:
-    pauses = {"ranking_submit": "60s", "bbs_post": "10s"}
+    pauses = {"ranking_submit": "60s", "ranking_submitters": "60s", "bbs_post": "10s", "bbs_posters": "10s"}
     written = {service.name: ((), service.record)} | service.others
     for name, (values, value) in written.items():
         key = getattr(keys, name)(ID, *values)
-        if name not in ("counter_visit", "like_user"):
+        if name not in TODAY:
             async for verb in each_write(key, value):
                 assert await raw.lives(key.key, pauses.get(name)), (name, verb)
     async for verb in each_write(getattr(keys, f"{service.name}_url")(URL), ID):
@@ -295,25 +357,37 @@ async def test_after_each_write_what_has_no_deadline_has_none_and_a_pause_has_it
 
 
 @pytest.mark.parametrize(("name", "value"), [("counter_visit", SEEN), ("like_user", True)])
-@pytest.mark.parametrize("clock", ["00:00:00.000", "12:00:00.000", "23:59:59.000", "23:59:59.999"])
-async def test_a_mark_of_the_day_lives_until_midnight_utc_and_is_never_refused(
-    store: Store, raw: Raw, name: str, value: Any, clock: str
+@pytest.mark.parametrize("left_ms", [25 * 3_600_000, 1_000, 1])
+async def test_a_mark_of_the_day_and_the_set_that_names_it_live_until_the_end_that_they_are_told(
+    store: Store, raw: Raw, ring: KeyRing, name: str, value: Any, left_ms: int
 ) -> None:
-    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
-    now = datetime.fromisoformat(f"{tomorrow}T{clock}+00:00")
-    midnight = datetime.combine(tomorrow + timedelta(days=1), datetime.min.time(), UTC)
-    keys = WidgetKeys(store, now_ms=lambda: round(now.timestamp() * 1000))
+    """Also where the day has 25 hours, and where a millisecond of it is left."""
+    midnight = datetime.combine(datetime.now(UTC).date() + timedelta(days=3), datetime.min.time(), UTC)
+    now_ms = round(midnight.timestamp() * 1000) - left_ms
+    keys = WidgetKeys(store, seal=ring, now_ms=lambda: now_ms)
     key = getattr(keys, name)(ID, USER)
-    async for verb in each_write(key, value):
-        left = timedelta(milliseconds=await raw.left_ms(key.key))
-        late = datetime.now(UTC) + left - midnight
-        assert abs(late) < timedelta(milliseconds=SLACK_MS), verb
+    named = {"counter_visit": f"counter:{ID}:visitors", "like_user": f"like:{ID}:users"}[name]
+    async for verb in each_write(key, value, end_of_day=midnight):
+        for one in (key.key, named):
+            late = datetime.now(UTC) + timedelta(milliseconds=await raw.left_ms(one)) - midnight
+            assert abs(late) < timedelta(milliseconds=SLACK_MS), (one, verb)
+
+
+@pytest.mark.parametrize("name", ["counter_visit", "like_user"])
+async def test_a_mark_of_a_day_that_is_over_or_too_far_away_is_refused(keys: WidgetKeys, raw: Raw, name: str) -> None:
+    key, value = getattr(keys, name)(ID, USER), SEEN if name == "counter_visit" else True
+    for end in (datetime.now(UTC) - timedelta(seconds=1), datetime.now(UTC) + timedelta(hours=27)):
+        with pytest.raises(BadValue, match="end_of_day"):
+            await key.add(value, end_of_day=end)
+    with pytest.raises(BadValue, match="end_of_day"):
+        await key.add(value)
+    assert await raw.keys() == set()
 
 
 async def test_a_visitor_is_counted_once_a_day_in_one_step(keys: WidgetKeys, raw: Raw) -> None:
     for _ in range(3):
         await keys.atomically(
-            keys.counter_visit(ID, USER).add(SEEN).required(),
+            keys.counter_visit(ID, USER).add(SEEN, **until("counter_visit")).required(),
             keys.counter_total(ID).increment(),
             keys.counter_daily(ID, date(2025, 8, 2)).increment(),
         )
@@ -333,7 +407,7 @@ async def test_deleting_a_service_leaves_nothing_of_the_documents_checklist(
     for number in range(3):
         for name, (values, value) in service.others.items():
             if values == (USER,):
-                await getattr(keys, name)(ID, f"{USER}{number}").set(value)
+                await getattr(keys, name)(ID, f"{USER}{number}").set(value, **until(name))
     made = await raw.keys() - before
     assert {f"url:{service.name}:https%3A%2F%2Fexample.com", f"{service.name}:{ID}"} <= made
     assert await raw.ask("ZCARD", f"{service.name}s:index") == 2

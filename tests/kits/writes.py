@@ -16,7 +16,7 @@ async def each_write(key: Any, value: Any, **until: Any) -> AsyncIterator[str]:
         case HashKey():
             ways = _hash(key, value)
         case SetKey():
-            ways = {"add": lambda: [key.add(value)]}
+            ways = {"add": lambda: [key.add(value, **until)]}
         case SortedSetKey():
             ways = _sorted_set(key, value)
         case ListKey():

@@ -10,8 +10,9 @@ from pathlib import Path
 from keystead import KeyRing
 from keystead.server.secrets import add_seal_key, new_seal_key
 from keystead.server.settings import SECRETS_FILE
+from tests import forking
 from tests.server.test_serve import run_keystead
-from tests.serving import environment, free_port, keystead_command, keystead_serving, wait_until
+from tests.serving import environment, free_port, keystead_serving, wait_until
 
 ROOT = Path(__file__).parents[2]
 NOTES = ("--kits", "tests.server.notes:KIT")
@@ -72,15 +73,9 @@ def test_two_servers_that_start_at_once_share_one_key(tmp_path: Path) -> None:
     try:
         for number in range(2):
             with (tmp_path / f"output{number}.txt").open("w") as stream:
-                processes.append(
-                    subprocess.Popen(
-                        keystead_command("serve", "--port", str(free_port()), *NOTES),
-                        cwd=tmp_path,
-                        env=environment({"PYTHONPATH": str(ROOT)}),
-                        stdout=stream,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
+                asked = ("serve", "--port", str(free_port()), *NOTES)
+                env = environment({"PYTHONPATH": str(ROOT)})
+                processes.append(forking.start(asked, tmp_path, env, stream, stream))
         said = [tmp_path / f"output{number}.txt" for number in range(2)]
         wait_until(lambda: all("is running" in one.read_text() for one in said), "both run", 60)
         assert sum("has made a key" in one.read_text() for one in said) == 1

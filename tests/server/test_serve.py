@@ -15,10 +15,12 @@ import pytest
 
 import keystead
 from keystead.stores.commands import TABLE
+from tests import forking
 from tests.serving import (
     Keystead,
     environment,
     free_port,
+    installed_keystead_serving,
     keystead_command,
     keystead_serving,
     listens,
@@ -27,8 +29,15 @@ from tests.serving import (
 )
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
+    """For tests that only ask it something."""
+    with installed_keystead_serving(tmp_path_factory.mktemp("serving")) as running:
+        yield running
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Keystead]:
+def own_server(tmp_path: Path) -> Iterator[Keystead]:
     with keystead_serving(tmp_path) as running:
         yield running
 
@@ -38,10 +47,15 @@ def get(server: Keystead, path: str) -> httpx2.Response:
 
 
 def run_keystead(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return forking.run(arguments, folder, environment(settings))
+
+
+def run_installed_keystead(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Started as a user starts it, from the program that was installed."""
     return subprocess.run(
         keystead_command(*arguments),
         cwd=folder,
-        env=environment(settings),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=30,
@@ -56,15 +70,13 @@ def assert_one_sentence(result: subprocess.CompletedProcess[str]) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_without_settings_it_runs_on_an_embedded_database_in_the_current_folder(
-    server: Keystead, tmp_path: Path
-) -> None:
+def test_without_settings_it_runs_on_an_embedded_database_in_the_current_folder(server: Keystead) -> None:
     assert get(server, "/healthz").json() == {"status": "ok", "store": "ok"}
-    assert (tmp_path / "keystead.db").is_file()
+    assert (server.folder / "keystead.db").is_file()
 
 
-def test_it_prints_one_line_with_the_address_to_open(server: Keystead) -> None:
-    assert server.said.endswith(f"Keystead is running: open {server.url} (Ctrl-C stops it)\n")
+def test_it_prints_one_line_with_the_address_to_open(own_server: Keystead) -> None:
+    assert own_server.said.endswith(f"Keystead is running: open {own_server.url} (Ctrl-C stops it)\n")
 
 
 def test_the_start_page_shows_version_store_guarantees_and_every_command(server: Keystead) -> None:
@@ -110,9 +122,9 @@ def run_python(folder: Path, source: str, **settings: str) -> str:
     ).stdout
 
 
-def test_the_first_steps_run_as_they_are_shown(server: Keystead, tmp_path: Path) -> None:
+def test_the_first_steps_run_as_they_are_shown(server: Keystead) -> None:
     python, shell = examples(get(server, "/").text)
-    assert run_python(tmp_path, python) == "[b'hello']\n"
+    assert run_python(server.folder, python) == "[b'hello']\n"
     assert shell == f"curl {server.url}/healthz"
 
 
@@ -181,18 +193,18 @@ def test_only_the_static_folder_is_served(server: Keystead, path: str) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_well(server: Keystead, signum: signal.Signals) -> None:
+def test_a_signal_stops_it_well(own_server: Keystead, signum: signal.Signals) -> None:
     with httpx2.Client() as client:
-        client.get(f"{server.url}/healthz")  # a connection that is kept open must not hold it back
-        assert server.stop(signum) == 0
-    assert server.said.endswith("Keystead has stopped.\n")
-    assert "Traceback" not in server.said
+        client.get(f"{own_server.url}/healthz")  # a connection that is kept open must not hold it back
+        assert own_server.stop(signum) == 0
+    assert own_server.said.endswith("Keystead has stopped.\n")
+    assert "Traceback" not in own_server.said
 
 
-def test_a_client_that_never_finishes_its_request_does_not_keep_it_from_stopping(server: Keystead) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+def test_a_client_that_never_finishes_its_request_does_not_keep_it_from_stopping(own_server: Keystead) -> None:
+    with socket.create_connection(("127.0.0.1", own_server.port), timeout=10) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half-A-He")
-        assert server.stop() == 0
+        assert own_server.stop() == 0
 
 
 def test_a_store_that_went_away_is_said_and_its_password_is_not(tmp_path: Path) -> None:
@@ -292,6 +304,6 @@ def test_the_help_shows_no_value_behind_a_flag(tmp_path: Path, arguments: tuple[
 
 
 def test_the_version_and_the_help_are_printed(tmp_path: Path) -> None:
-    assert run_keystead(tmp_path, "--version").stdout == f"keystead {keystead.__version__}\n"
-    assert "keystead serve" in run_keystead(tmp_path, "--help").stdout
+    assert run_installed_keystead(tmp_path, "--version").stdout == f"keystead {keystead.__version__}\n"
+    assert "keystead serve" in run_installed_keystead(tmp_path, "--help").stdout
     assert "KEYSTEAD_STORE" in run_keystead(tmp_path, "serve", "--help").stdout

@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.server.test_serve import run_keystead
-from tests.serving import keystead_serving
+from tests.server.test_serve import run_installed_keystead
+from tests.serving import installed_keystead_serving
 
 TRAP = "import os\nos.write(2, b'the trap has run')\nos._exit(70)\n"
 KIT = '''
@@ -46,14 +46,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_server_does_not_run_what_lies_around(folder: Path) -> None:
-    with keystead_serving(folder) as server:
+    with installed_keystead_serving(folder) as server:
         assert httpx2.get(f"{server.url}/metrics", timeout=20).status_code == 200
         assert server.stop() == 0
     assert "trap" not in server.said
 
 
 def test_a_kit_in_the_working_directory_is_found_and_replaces_nothing_installed(folder: Path) -> None:
-    with keystead_serving(folder, None, "--kits", "mine:KIT,login") as server:
+    with installed_keystead_serving(folder, "--kits", "mine:KIT,login") as server:
         assert httpx2.get(f"{server.url}/readyz", timeout=20).json()["kits"] == ["mine", "login"]
         assert httpx2.get(f"{server.url}/metrics", timeout=20).status_code == 200
         assert server.stop() == 0
@@ -62,12 +62,12 @@ def test_a_kit_in_the_working_directory_is_found_and_replaces_nothing_installed(
 
 @pytest.mark.parametrize("target", ["login", "mine:MyKeys"])
 def test_a_command_does_not_run_what_lies_around(folder: Path, target: str) -> None:
-    result = run_keystead(folder, "check", target)
+    result = run_installed_keystead(folder, "check", target)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_doctor_does_not_run_what_lies_around(folder: Path) -> None:
-    with keystead_serving(folder) as server:
+    with installed_keystead_serving(folder) as server:
         assert server.stop() == 0
-    result = run_keystead(folder, "doctor")
+    result = run_installed_keystead(folder, "doctor")
     assert (result.returncode, result.stderr) == (0, "")

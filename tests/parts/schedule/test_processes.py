@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +13,7 @@ import pytest
 
 from keystead import Store
 from keystead.parts.schedule import JobState, RunEntry, ScheduleKeys
+from tests import forking
 from tests.parts.schedule.conftest import MINUTE, history_of
 from tests.serving import environment, wait_until
 
@@ -25,12 +26,15 @@ class Workers:
 
     def __init__(self, url: str, file: Path) -> None:
         self._url, self._file = url, file
-        self.started: list[subprocess.Popen[bytes]] = []
+        self.started: list[forking.Command] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.parts.schedule.worker", self._url, str(self._file)]
-        self.started.append(subprocess.Popen(command, cwd=ROOT, env=environment()))
-        return self.started[-1]
+    def start(self) -> forking.Command:
+        with open(os.devnull, "r+") as nothing:
+            streams = nothing, nothing, sys.__stderr__ or nothing
+            arguments = self._url, str(self._file)
+            worker = forking.start_module("tests.parts.schedule.worker", arguments, ROOT, environment(), *streams)
+        self.started.append(worker)
+        return worker
 
     @property
     def lines(self) -> list[list[str]]:

@@ -7,11 +7,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
 from keystead import Store
 from keystead.stores import Command, Message, Outcome, Reply, Step
+from keystead.stores.base import Planned
+from keystead.stores.redis.cluster import slot_of
+from keystead.stores.sqlite.store import MEMORY, SqliteStore
 
 
 class Relay(Store):
@@ -65,6 +69,19 @@ class Relay(Store):
 
     async def _atomically(self, steps: Any) -> Outcome:
         raise AssertionError("atomically is passed on")
+
+
+class Slots(SqliteStore):
+    """A store in memory in which one step spans the keys of one slot only, as in a cluster."""
+
+    def __init__(self) -> None:
+        super().__init__(MEMORY)
+        self.guarantees = replace(self.guarantees, atomic="one slot")
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        keys = {key for step in steps for key in step.call.keys}
+        assert len({slot_of(key) for key in keys}) <= 1, f"{keys} live in different slots"
+        return await super()._atomically(steps)
 
 
 class Killed(BaseException):

@@ -1,8 +1,7 @@
 """The cap: however many logins come at once, exactly so many sessions are alive afterwards."""
 
 import asyncio
-import sys
-from asyncio.subprocess import PIPE
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,9 @@ import pytest
 from keystead import Store
 from keystead.errors import CapReached
 from keystead.parts.sessions import Gone, New, Policy, Sessions
+from tests import forking
 from tests.parts.sessions.conftest import RING, AppKeys, AppSession, Clock, everywhere, sessions_of
+from tests.serving import environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -117,17 +118,20 @@ async def test_a_session_that_cannot_be_read_does_not_keep_its_user_out(
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 @pytest.mark.parametrize("at_cap", ["evict", "refuse"])
 async def test_the_cap_holds_for_several_processes(store: Store, store_url: str, at_cap: str) -> None:
-    command = ["-m", "tests.parts.sessions.logging_in", store_url, at_cap, "20"]
-    processes = [
-        await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdin=PIPE, stdout=PIPE)
-        for _ in range(3)
-    ]
-    for process in processes:  # all of them are up before the first one begins
-        assert process.stdout is not None
-        assert await process.stdout.readline() == b"ready\n"
-    said = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    tokens = b"".join(out for out, _ in said).decode().split()
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                forking.talking("tests.parts.sessions.logging_in", (store_url, at_cap, "20"), ROOT, environment())
+            )
+            for _ in range(3)
+        ]
+        for process in processes:  # all of them are up before the first one begins
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        tokens = " ".join([process.stdout.read() for process in processes]).split()
+        assert [process.command.wait(20) for process in processes] == [0, 0, 0]
     assert len(tokens) == (60 if at_cap == "evict" else 3)
     keys = AppKeys(store, seal=RING)
     sessions = Sessions(keys.session, Policy(cap=3))

@@ -7,7 +7,7 @@ import pytest
 
 from keystead import BadValue, Store
 from keystead.parts.sessions import Gone, Live, Sessions
-from tests.parts.sessions.conftest import AppSession, Clock, everywhere, sessions_of
+from tests.parts.sessions.conftest import AppSession, Clock, everywhere, in_every_order, sessions_of, switches_on
 from tests.parts.sessions.relays import Actor, Gated, every_order, in_order
 
 
@@ -47,10 +47,10 @@ async def test_updates_of_different_fields_and_touches_do_not_overwrite_each_oth
     assert round(session.last_seen_at.timestamp() * 1000) == clock.now_ms
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_in_every_order_two_updates_of_different_fields_both_survive(store: Store) -> None:
+@in_every_order
+async def test_in_every_order_two_updates_of_different_fields_both_survive(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
-        clock, gated = Clock(), Gated(store)
+        clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
         made = await sessions.create(AppSession(uid="ann"))
         order, _ = await in_order(
@@ -67,7 +67,7 @@ async def test_in_every_order_two_updates_of_different_fields_both_survive(store
         await sessions.revoke_all("ann")
         return order
 
-    assert await every_order(one) >= 6
+    assert await every_order(one, switches=switches_on(ordered)) >= 6
 
 
 @everywhere

@@ -7,7 +7,15 @@ import pytest
 
 from keystead import Store
 from keystead.parts.sessions import Gone, New, Policy, Sessions
-from tests.parts.sessions.conftest import AppKeys, AppSession, Clock, everywhere, sessions_of
+from tests.parts.sessions.conftest import (
+    AppKeys,
+    AppSession,
+    Clock,
+    everywhere,
+    in_every_order,
+    sessions_of,
+    switches_on,
+)
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
 
 MINUTE_MS = 60_000
@@ -57,15 +65,15 @@ WORK: tuple[Verb, ...] = (save, touch, rotate, refresh, read)
 ENDS: tuple[Verb, ...] = (revoke, revoke_all, expire)
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
+@in_every_order
 @pytest.mark.parametrize("end", ENDS, ids=lambda verb: verb.__name__)
 @pytest.mark.parametrize("work", WORK, ids=lambda verb: verb.__name__)
 async def test_in_every_order_of_their_steps_an_end_is_final_whatever_is_under_way(
-    store: Store, work: Verb, end: Verb
+    ordered: Store, work: Verb, end: Verb
 ) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         clock = Clock()
-        gated = Gated(store)
+        gated = Gated(ordered)
         worker, ender = sessions_of(gated, clock, POLICY), sessions_of(gated, clock, POLICY)
         made = await worker.create(AppSession(uid="ann"))
         clock.pass_ms(5 * MINUTE_MS)
@@ -79,12 +87,12 @@ async def test_in_every_order_of_their_steps_an_end_is_final_whatever_is_under_w
             assert not await worker.read(token), order
             assert not await worker.touch(token), order
         assert await worker.list_for("ann") == [], order
-        if store.guarantees.atomic == "any keys":
-            held = {key.decode() async for page in store.scan() for key in page}
+        if ordered.guarantees.atomic == "any keys":
+            held = {key.decode() async for page in ordered.scan() for key in page}
             assert {key for key in held if not key.startswith(("end:", "next:"))} == set(), order
         return order
 
-    assert await every_order(one) >= 3
+    assert await every_order(one, switches=switches_on(ordered)) >= 3
 
 
 class Interrupted(Relay):

@@ -8,7 +8,16 @@ import pytest
 
 from keystead import Keyspace, Set, Store, StoreUnavailable, Value, connect, link, sliding
 from keystead.parts.sessions import Gone, New, Policy, SessionRecord, Sessions
-from tests.parts.sessions.conftest import AppKeys, AppSession, Clock, everywhere, in_one_step, sessions_of
+from tests.parts.sessions.conftest import (
+    AppKeys,
+    AppSession,
+    Clock,
+    everywhere,
+    in_every_order,
+    in_one_step,
+    sessions_of,
+    switches_on,
+)
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
 
 
@@ -119,10 +128,10 @@ async def test_revoke_all_is_one_atomic_step_and_the_rest_only_cleans_up(store: 
     assert await alive(sessions, made) == [False] * 3
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_in_every_order_a_login_beside_revoke_all_is_ended_or_alive_and_listed(store: Store) -> None:
+@in_every_order
+async def test_in_every_order_a_login_beside_revoke_all_is_ended_or_alive_and_listed(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
-        clock, gated = Clock(), Gated(store)
+        clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
         before = await sessions.create(AppSession(uid="ann"))
         order, results = await in_order(
@@ -136,7 +145,7 @@ async def test_in_every_order_a_login_beside_revoke_all_is_ended_or_alive_and_li
         await sessions.revoke_all("ann")
         return order
 
-    assert await every_order(one) >= 3
+    assert await every_order(one, switches=switches_on(ordered)) >= 3
 
 
 @everywhere

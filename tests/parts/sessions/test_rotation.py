@@ -8,15 +8,20 @@ import pytest
 from keystead import BadDeclaration, Store
 from keystead.parts.sessions import Gone, Live, New, Policy, Sessions
 from keystead.parts.sessions.token import new_token
-from tests.parts.sessions.conftest import RING, AppKeys, AppSession, Clock, everywhere, is_new, sessions_of
+from tests.parts.sessions.conftest import (
+    RING,
+    AppKeys,
+    AppSession,
+    Clock,
+    everywhere,
+    in_every_order,
+    is_new,
+    sessions_of,
+    switches_on,
+)
 from tests.parts.sessions.relays import Actor, Gated, Killed, Mortal, every_order, in_order
 
 GRACE_MS = Policy().grace_ms
-
-
-def few_in_a_cluster(store: Store) -> int | None:
-    """Two rotations have thousands of orders there, and most of them say the same."""
-    return None if store.guarantees.atomic == "any keys" else 3
 
 
 @everywhere
@@ -145,10 +150,10 @@ async def test_a_program_that_is_killed_in_a_rotation_leaves_exactly_one_token_t
     assert lives >= 3
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_in_every_order_a_change_is_not_lost_by_a_rotation(store: Store) -> None:
+@in_every_order
+async def test_in_every_order_a_change_is_not_lost_by_a_rotation(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
-        clock, gated = Clock(), Gated(store)
+        clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
         made = await sessions.create(AppSession(uid="ann"))
         order, results = await in_order(
@@ -163,13 +168,13 @@ async def test_in_every_order_a_change_is_not_lost_by_a_rotation(store: Store) -
         await sessions.revoke_all("ann")
         return order
 
-    assert await every_order(one) >= 6
+    assert await every_order(one, switches=switches_on(ordered)) >= 6
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_in_every_order_a_read_is_not_turned_away_by_a_rotation(store: Store) -> None:
+@in_every_order
+async def test_in_every_order_a_read_is_not_turned_away_by_a_rotation(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
-        clock, gated = Clock(), Gated(store)
+        clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
         made = await sessions.create(AppSession(uid="ann"))
         clock.pass_ms(61_000)  # so that the read notes that it was used
@@ -181,13 +186,13 @@ async def test_in_every_order_a_read_is_not_turned_away_by_a_rotation(store: Sto
         await sessions.revoke_all("ann")
         return order
 
-    assert await every_order(one) >= 6
+    assert await every_order(one, switches=switches_on(ordered)) >= 6
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_of_two_rotations_at_once_one_wins_and_one_session_is_alive(store: Store) -> None:
+@in_every_order
+async def test_of_two_rotations_at_once_one_wins_and_one_session_is_alive(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
-        clock, gated = Clock(), Gated(store)
+        clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
         made = await sessions.create(AppSession(uid="ann"))
         order, results = await in_order(
@@ -202,13 +207,13 @@ async def test_of_two_rotations_at_once_one_wins_and_one_session_is_alive(store:
         await sessions.revoke_all("ann")
         return order
 
-    assert await every_order(one, switches=few_in_a_cluster(store)) >= 6
+    assert await every_order(one, switches=switches_on(ordered, 3)) >= 6
 
 
-@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_in_every_order_revoke_others_keeps_its_caller_through_a_rotation(store: Store) -> None:
+@in_every_order
+async def test_in_every_order_revoke_others_keeps_its_caller_through_a_rotation(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
-        clock, gated = Clock(), Gated(store)
+        clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
         made = await sessions.create(AppSession(uid="ann"))
         other = await sessions.create(AppSession(uid="ann"))
@@ -223,7 +228,7 @@ async def test_in_every_order_revoke_others_keeps_its_caller_through_a_rotation(
         await sessions.revoke_all("ann")
         return order
 
-    assert await every_order(one, switches=few_in_a_cluster(store)) >= 6
+    assert await every_order(one, switches=switches_on(ordered, 3)) >= 6
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)

@@ -21,10 +21,7 @@ FAST = "?timeout=600ms&connect_timeout=200ms"
 KEYS = [f"key:{i}" for i in range(60)]  # more than enough for all three masters
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=pytest.mark.xdist_group(f"{name}-cluster")) for name in ("valkey", "redis")],
-)
+@pytest.fixture(scope="module", params=["valkey", "redis"])
 def nodes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     program = servers.valkey_program() if request.param == "valkey" else servers.redis_program()
     with servers.cluster(program=program) as running:

@@ -12,8 +12,6 @@ from keystead.testing.servers import Cluster
 from tests.stores.redis.fail_over import restored, serves_again_as_soon_as_the_cluster
 from tests.stores.redis.waits import takes_at_most, works_again
 
-pytestmark = pytest.mark.xdist_group("redis-failover")
-
 FAST = "?timeout=600ms&connect_timeout=200ms"
 KEYS = [f"key:{i}" for i in range(60)]
 

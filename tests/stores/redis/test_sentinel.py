@@ -15,7 +15,7 @@ from keystead.testing.wire import WireError
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import takes_at_most, until, works_again
 
-pytestmark = [pytest.mark.xdist_group("redis-sentinel"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 FAST = "?timeout=600ms&connect_timeout=200ms"
 FAIL_OVER_S = 25.0

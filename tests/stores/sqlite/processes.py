@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests import forking
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 20.0
@@ -70,30 +72,24 @@ def succeeded(program: str, *arguments: object, under: Sequence[str] = ()) -> li
 
 def all_succeeded(programs: Sequence[Sequence[object]]) -> list[list[str]]:
     """The lines of programs that ran at the same time: each waits until all have started."""
-    processes = [
-        subprocess.Popen(
-            command(*map(str, program)),
-            cwd=ROOT,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for program in programs
-    ]
-    try:
-        for process in processes:
-            assert line_of(process) == "ready"
-        for process in processes:
-            say(process, "go")
-        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in processes] == [0] * len(processes), [err for _, err in outputs]
-    return [out.splitlines() for out, _ in outputs]
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                forking.talking("tests.stores.sqlite.programs", [*map(str, program)], ROOT, environment())
+            )
+            for program in programs
+        ]
+        for one in running:
+            assert one.stdout.readline() == "ready\n"
+        for one in running:
+            one.stdin.write("go\n")
+            one.stdin.flush()
+        outputs = [one.stdout.read() for one in running]
+        ended = [one.command.wait(PATIENCE_S) for one in running]
+        for one in running:
+            one.stderr.seek(0)
+        assert ended == [0] * len(running), [one.stderr.read() for one in running]
+    return [out.splitlines() for out in outputs]
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

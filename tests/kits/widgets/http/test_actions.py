@@ -242,7 +242,7 @@ async def test_whoever_gives_no_name_is_called_by_a_nickname(visitor: Visitor) -
     told = data(await visitor.post(RANKING, "submit", id=id, score=5))
     assert re.fullmatch(r"([A-Z][a-z]+){2}[0-9]{3}", told["entries"][0]["name"])
     assert (told["rank"], told["improved"]) == (1, True)
-    assert nickname("00000000000002a1") == nickname("00000000000002a1") == "BravePanda002"
+    assert nickname("00000000000002a1") == nickname("00000000000002a1") == "BraveOwl002"
 
 
 async def test_an_owner_puts_a_ranking_right(site: Running, visitor: Visitor) -> None:
