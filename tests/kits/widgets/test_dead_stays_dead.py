@@ -8,6 +8,7 @@ import pytest
 from keystead import Store, connect
 from keystead.kits.widgets.service import Widgets
 from tests.kits.sharing.visiting import Clock
+from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
     ME,
     OTHER_TOKEN,
@@ -190,10 +191,10 @@ async def test_what_a_visitor_does_late_is_whole_in_the_new_one_or_not_in_it_at_
     assert late.steps >= 2
 
 
-async def test_a_process_that_knows_a_counter_of_before_shows_none_of_its_days(memory: Store) -> None:
+@both
+async def test_a_process_that_knows_a_counter_of_before_shows_none_of_its_days(store: Store, clock: Clock) -> None:
     """Another process has deleted it and made it anew: yesterday's visits were of the old one."""
-    clock = Clock()
-    one, other = service_on(memory, clock), service_on(memory, clock)
+    one, other = service_on(store, clock), service_on(store, clock)
     id = (await one.counters.create(URL, TOKEN, visitor=ME)).id
     await used(one, "counter", id, 3)
     clock.move("25h")

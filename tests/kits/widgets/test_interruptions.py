@@ -30,8 +30,15 @@ from tests.parts.sessions.relays import Killed, Mortal, Relay
 
 pytestmark = pytest.mark.usefixtures("quick_hash")
 
-everywhere = pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-each_service = pytest.mark.parametrize("name", SERVICES)
+# All four on one store, and two that differ most on each kind of store.
+each_service = pytest.mark.parametrize(
+    ("store_url", "name"),
+    [
+        *(("memory", name) for name in SERVICES),
+        *((store, name) for store in ("redis", "cluster") for name in ("counter", "ranking")),
+    ],
+    indirect=["store_url"],
+)
 
 HOOK = "https://hooks.example.net/x"
 
@@ -64,7 +71,6 @@ async def lives_of(
             return
 
 
-@everywhere
 @each_service
 async def test_a_create_that_dies_at_any_command_is_made_whole_by_the_next(store: Store, name: str) -> None:
     kept, deaths = Kept(store), 0
@@ -106,7 +112,6 @@ REPAIRS: dict[str, Callable[[Store, str], Awaitable[str]]] = {
 }
 
 
-@everywhere
 @each_service
 @pytest.mark.parametrize("repair", REPAIRS)
 async def test_a_delete_that_dies_at_any_command_is_finished_by_the_next(

@@ -7,18 +7,30 @@ Its number is 0 or 1. It ends with 0 where everything went well.
 
 import asyncio
 import sys
-from pathlib import Path
+import time
+from typing import Any, cast
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[3]))
+from keystead import KeyRing, connect
+from keystead.kits.kit import Site
+from keystead.kits.widgets import WidgetKeys, Widgets, WidgetSettings
+from keystead.kits.widgets.service import LIMITS, Visitor
 
-from keystead import connect
-from tests.kits.widgets.opened import service_on, somebody
+RING = KeyRing({"test": b"k" * 32})  # the same as in `opened`: it makes the names of visitors
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def somebody(number: int) -> Visitor:
+    return Visitor(f"10.0.{number // 256}.{number % 256}", "a browser")
 
 
 async def work(url: str, number: int, counter: str, like: str, ranking: str, board: str) -> None:
     async with connect(url) as store:
-        widgets = service_on(store)
+        site = Site("http://127.0.0.1", "http://127.0.0.1", True, now_ms, lambda *_, **__: "")
+        settings = WidgetSettings(limits=dict.fromkeys(LIMITS, 0))
+        widgets = Widgets(WidgetKeys(store, seal=RING), settings, site, cast("Any", None))
         await asyncio.gather(*(widgets.counters.increment(counter, somebody(one % 50)) for one in range(100)))
         await asyncio.gather(*(widgets.likes.toggle(like, somebody(one)) for one in range(50)))
         own = range(number, 60, 2)

@@ -169,7 +169,12 @@ class Service(Generic[R]):
                 if there.value.ending is not None:
                     await self._finish(there)
                     continue
-                await self._check(there.value.id, keeping.token)
+                try:
+                    await self._check(there.value.id, keeping.token)
+                except WidgetRefused as refused:
+                    if refused.reason != "NOT_FOUND":
+                        raise
+                    continue  # it was deleted meanwhile
                 if (mapped is not None and mapped.value == there.value.id) or await self._found_again(there, mapped):
                     return there.value, False
                 continue
@@ -359,7 +364,12 @@ class Service(Generic[R]):
         return data.model_copy(update={"webhookUrl": None if record.webhook is None else record.webhook.url})
 
     async def _check(self, id: str, token: str) -> None:
+        """Raises WidgetRefused where this is not the owner's token, or it was deleted meanwhile."""
         kept = await self._owners(id).get()
+        if kept is None:
+            seen = await self._see(id)
+            if seen is None or seen.value.ending is not None:
+                raise unknown(self.word)
         try:
             if kept is None or not could_be_token(token) or not await matches(token, kept):
                 self.site.count("widgets", f"{self.name}-owner", "refused")

@@ -1,0 +1,82 @@
+"""Limits: how many requests of one client are let through in a minute, alone and in one step with what they ask for."""
+
+import asyncio
+
+import pytest
+
+from keystead import Counter, Keyspace, Store, after
+from keystead.parts.limit import FixedWindow, LimitReached, client_of
+
+in_one_step = pytest.mark.parametrize("store_url", ["memory", "redis"], indirect=True)
+everywhere = pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
+
+NOW_MS = 1_790_000_025_000  # 15 seconds of its minute are left
+
+
+class Keys(Keyspace):
+    requests = Counter("app:requests:{name:slug}:{window:int}:{client:hex}", lifetime=after("2m"))
+    orders = Counter("app:orders", lifetime=after("2m"))
+
+
+def window(store: Store, limit: int, now_ms: int = NOW_MS) -> FixedWindow:
+    return FixedWindow(Keys(store).requests, {"order": limit, "free": 0}, lambda: now_ms)
+
+
+@everywhere
+async def test_of_many_at_once_as_many_pass_as_the_limit_says(store: Store) -> None:
+    limit = window(store, 5)
+    answers = await asyncio.gather(*(limit.count("order", "192.0.2.1") for _ in range(50)), return_exceptions=True)
+    assert sum(one is None for one in answers) == 5
+    assert {type(one) for one in answers} == {type(None), LimitReached}
+    await limit.count("order", "192.0.2.2")  # another client
+    await window(store, 5, NOW_MS + 60_000).count("order", "192.0.2.1")  # another minute
+
+
+@everywhere
+async def test_who_is_refused_is_told_how_long_the_minute_lasts(store: Store) -> None:
+    for left_ms, wait_s in ((15_000, 15), (14_001, 15), (1, 1), (60_000, 60)):
+        limit = window(store, 1, NOW_MS + 15_000 - left_ms + 60_000 * left_ms)
+        await limit.count("order", "192.0.2.1")
+        with pytest.raises(LimitReached) as reached:
+            await limit.count("order", "192.0.2.1")
+        assert reached.value.retry_after_s == wait_s
+
+
+@in_one_step
+async def test_a_count_and_what_is_asked_for_leave_together_and_no_more_than_the_limit_pass(store: Store) -> None:
+    keys, limit = Keys(store), window(store, 5)
+
+    async def order() -> bool:
+        counting = limit.counting("order", "192.0.2.1")
+        assert counting is not None
+        step = keys.atomically(counting.within, keys.orders().increment())
+        count, done = await asyncio.gather(counting.count, step)
+        assert bool(done) == (count <= counting.limit == 5)
+        return bool(done)
+
+    assert sum(await asyncio.gather(*(order() for _ in range(50)))) == 5
+    assert await keys.orders().get() == 5
+
+
+@everywhere
+async def test_nothing_is_counted_before_it_is_awaited_or_where_there_is_no_limit(store: Store) -> None:
+    limit = window(store, 1)
+    assert limit.counting("free", "192.0.2.1") is None
+    await limit.count("free", "192.0.2.1")
+    counting = limit.counting("order", "192.0.2.1")
+    assert counting is not None
+    assert [key async for page in store.scan() for key in page] == []
+    assert await counting.within is True
+    assert [await counting.count, await counting.count] == [1, 2]
+    assert await counting.within is False
+    with pytest.raises(LimitReached):
+        raise counting.reached
+
+
+def test_a_client_is_an_address_or_a_network_of_64_bits_and_its_name_tells_neither() -> None:
+    assert client_of("2001:db8::1") == client_of("2001:db8::ffff") != client_of("2001:db8:0:1::1")
+    assert client_of("::ffff:192.0.2.1") == client_of("192.0.2.1") != client_of("192.0.2.2")
+    assert client_of("fe80::1%eth0") == client_of("fe80::1")
+    for address in ("192.0.2.1", "not an address", ""):
+        assert len(client_of(address)) == 16
+        assert int(client_of(address), 16) >= 0
