@@ -238,14 +238,14 @@ COMMON = '"id":"example-a1b2c3d4","url":"https://example.com","created":"2025-08
 @pytest.mark.parametrize(
     ("record", "stored"),
     [
-        pytest.param(CounterRecord(id=ID, url=URL, created=CREATED), f'{{{COMMON},"service":"counter"}}'),
-        pytest.param(LikeRecord(id=ID, url=URL, created=CREATED), f'{{{COMMON},"service":"like"}}'),
+        pytest.param(CounterRecord(id=ID, url=URL, created=CREATED), f'{{"service":"counter",{COMMON}}}'),
+        pytest.param(LikeRecord(id=ID, url=URL, created=CREATED), f'{{"service":"like",{COMMON}}}'),
         pytest.param(
-            LikeRecord(id=ID, url=URL, created=CREATED, icon="star"), f'{{{COMMON},"service":"like","icon":"star"}}'
+            LikeRecord(id=ID, url=URL, created=CREATED, icon="star"), f'{{"service":"like",{COMMON},"icon":"star"}}'
         ),
         pytest.param(
             RankingRecord(id=ID, url=URL, created=CREATED, maxEntries=10, sortOrder="asc"),
-            f'{{{COMMON},"service":"ranking","maxEntries":10,"sortOrder":"asc"}}',
+            f'{{"service":"ranking",{COMMON},"maxEntries":10,"sortOrder":"asc"}}',
         ),
         pytest.param(
             BbsRecord(
@@ -260,16 +260,16 @@ COMMON = '"id":"example-a1b2c3d4","url":"https://example.com","created":"2025-08
                     selects=[BbsSelect(label="mood", options=["good", "bad"])],
                 ),
             ),
-            f'{{{COMMON},"service":"bbs","settings":{{"title":"BBS","maxMessages":100,"messagesPerPage":10,'
+            f'{{"service":"bbs",{COMMON},"settings":{{"title":"BBS","maxMessages":100,"messagesPerPage":10,'
             '"icons":["😀"],"selects":[{"label":"mood","options":["good","bad"]}]}}',
         ),
-        pytest.param(BbsRecord(id=ID, url=URL, created=CREATED), f'{{{COMMON},"service":"bbs","settings":{{}}}}'),
+        pytest.param(BbsRecord(id=ID, url=URL, created=CREATED), f'{{"service":"bbs",{COMMON},"settings":{{}}}}'),
         pytest.param(
             CounterRecord(id=ID, url=URL, created=CREATED, webhook=Hook(url="https://a.example", secret="whsec_x")),
-            f'{{{COMMON},"webhook":{{"url":"*","secret":"*"}},"service":"counter"}}',
+            f'{{"service":"counter",{COMMON},"webhook":{{"url":"*","secret":"*"}}}}',
         ),
         pytest.param(
-            CounterRecord(id=ID, url=URL, created=CREATED, ending="x"), f'{{{COMMON},"ending":"x","service":"counter"}}'
+            CounterRecord(id=ID, url=URL, created=CREATED, ending="x"), f'{{"service":"counter",{COMMON},"ending":"x"}}'
         ),
     ],
     ids=lambda given: getattr(given, "service", None),

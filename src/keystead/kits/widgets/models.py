@@ -32,6 +32,7 @@ class WidgetRecord(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
+    service: ServiceName
     id: str
     url: str
     """the page that it stands on"""

@@ -276,8 +276,8 @@ RANKINGS: Final = Service(
         ),
         Action(
             "submit",
-            "Send a score. One that is no better than what the name has changes nothing. Without a name, the visitor gets "
-            "one. Once in 60 seconds.",
+            "Send a score. One that is no better than what the name has changes nothing. Without a name, the visitor "
+            "gets one. Once in 60 seconds.",
             _one("submit", p.ID, p.SCORE, takes=(p.NAME, p.DISPLAY_SCORE)),
             writes=True,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from keystead.errors import Unreadable
@@ -26,9 +27,10 @@ from keystead.parts.digest import digest, same
 from keystead.schema import Bound, Operation
 from keystead.schema.key import nothing
 from keystead.schema.key import number as count_of
-from keystead.schema.kinds import SortedSetKey, ValueKey
+from keystead.schema.kinds import ListKey, SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import deadline_ms, moment
+from keystead.stores import Reply
 
 AUTHOR_MAX: Final = 20
 MESSAGE_MAX: Final = 200
@@ -100,7 +102,7 @@ class Boards(Service[BbsRecord]):
 
         The edit token is what changes the message and takes it away. It is told once, and only its digest is kept.
         """
-        record = await self._allowing(id, message, author, icon, selects)
+        record = await self._allowing(id, visitor, message, author, icon, selects)
         edit_token, now_ms = secrets.token_urlsafe(24), self.site.now_ms()
         message_id = _message_id(record.id, now_ms)
 
@@ -141,7 +143,7 @@ class Boards(Service[BbsRecord]):
 
             def operations(at: int = at, size: int = size) -> list[Operation[Any]]:
                 messages = self.keys.bbs_messages(id)
-                return [messages.items(at, at + size - 1), messages.count(), messages.get(0)]
+                return [_readable(messages, at, at + size - 1), messages.count(), _readable(messages, 0, 0)]
 
             record, (messages, total, newest) = await self._read(id, visitor, operations)
             if (record.settings.messagesPerPage or DEFAULT_PAGE) == size:
@@ -165,7 +167,7 @@ class Boards(Service[BbsRecord]):
                 icons=settings.icons,
                 selects=settings.selects,
             ),
-            lastMessage=None if newest is None else iso(newest.timestamp),
+            lastMessage=iso(newest[0].timestamp) if newest else None,
             currentUserHash=None if visitor is None else self._visitor_hash(record.id, visitor),
         )
 
@@ -241,12 +243,13 @@ class Boards(Service[BbsRecord]):
 
     # --- one message -------------------------------------------------------------------------------------------
 
-    async def _allowing(self, id: Any, *given: Any) -> BbsRecord:
+    async def _allowing(self, id: Any, visitor: Visitor, *given: Any) -> BbsRecord:
         """The board, if it takes this message. One that this process remembers may have other settings by now."""
-        record = (await self._known(id)).value
+        record = (await self._met(id, "post", visitor)).value
         try:
             self._checked(record, *given)
         except WidgetRefused:
+            await self._limit.count("write", visitor.address)  # what is refused costs something, too
             self._forget(record.id)
             record = (await self._known(id)).value
             self._checked(record, *given)
@@ -351,6 +354,20 @@ class Boards(Service[BbsRecord]):
 
     def _marks(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.bbs_posters(id), self.keys.bbs_post
+
+
+def _readable(messages: ListKey[BbsMessage], start: int, stop: int) -> Operation[list[BbsMessage]]:
+    """The messages from one place to another, without those that cannot be read: one of them must not hide the rest."""
+    family: Any = messages.bound.family
+
+    def read(replies: list[Reply]) -> list[BbsMessage]:
+        found = []
+        for raw in replies[0]:
+            with suppress(Unreadable):  # `keystead doctor` says so
+                found.append(family.item.decode(raw, messages.key, None))
+        return found
+
+    return Operation(messages.bound.store, [("LRANGE", messages.key, start, stop)], read)
 
 
 def _data(message: BbsMessage) -> MessageData:

@@ -68,7 +68,7 @@ class Counters(Service[CounterRecord]):
 
         A counter whose events are told takes two: the event names the total before and after.
         """
-        if (await self._known(id)).value.webhook is None:
+        if (await self._met(id, "write", visitor)).value.webhook is None:
             return await self._increment(id, visitor)
         async with self._turn(id):
             return await self._increment(id, visitor)

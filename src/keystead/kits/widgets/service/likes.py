@@ -52,7 +52,7 @@ class Likes(Service[LikeRecord]):
         limit: str | None = "write"
         async with self._turn(id):
             for attempt in range(ATTEMPTS):
-                await self._known(id)
+                await self._met(id, limit, visitor)
                 day = self._today
                 mark = self._mark(id, visitor, day)
                 state, before = await self.keys.run(mark.see(), self.keys.like_total(id).get())

@@ -90,7 +90,7 @@ class Rankings(Service[RankingRecord]):
         limit: str | None = "write"
         async with self._turn(id):
             for attempt in range(ATTEMPTS):
-                await self._known(id)
+                await self._met(id, limit, visitor)
                 sequence, stands = await self._standing(id, sent.member)
                 step = partial(self._submitted, visitor, sent, sequence, stands)
                 seen, done = await self._guarded(id, limit, visitor, step)

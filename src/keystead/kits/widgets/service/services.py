@@ -275,6 +275,15 @@ class Service(Generic[R]):
         self._keep(seen)
         return seen
 
+    async def _met(self, id: Any, limit: str | None, visitor: Visitor) -> Seen[R]:
+        """The same for a visitor: who asks for what is not there is counted, too."""
+        try:
+            return await self._known(id)
+        except WidgetRefused:
+            if limit is not None:
+                await self._limit.count(limit, visitor.address)
+            raise
+
     def _keep(self, seen: Seen[R]) -> None:
         self._kept[seen.value.id] = seen
         if len(self._kept) > KEPT:
@@ -292,7 +301,7 @@ class Service(Generic[R]):
         from the first of the operations of `step`. Raises WidgetRefused where there is no such widget, or LimitReached.
         """
         for attempt in range(ATTEMPTS):
-            seen = await self._known(id)
+            seen = await self._met(id, None if attempt else limit, visitor)
             counting = None if limit is None or attempt else self._limit.counting(limit, visitor.address)
             guards = [self._records(id).holds(seen)]
             await self._hooks.announce(self.name, seen.value)
