@@ -133,7 +133,8 @@ def _print_one(found: Survey, plan: Plan) -> None:
 
 def _listings(plan: Plan) -> list[PlannedStep]:
     """Where it is named by what does not go with it."""
-    return [step for step in plan.steps if step.member is not None and step.key not in plan.keys]
+    deleted = set(plan.keys)
+    return [step for step in plan.steps if step.member is not None and step.key not in deleted]
 
 
 class _Said:

@@ -78,10 +78,10 @@ class Visit:
 
         A request that does not say where it comes from is not made by a page.
         """
-        came_from = self.request.headers.get("origin") or _origin_of(self.request.headers.get("referer"))
-        if came_from is not None and came_from != self.site.public_url:
+        origin = came_from(self.request)
+        if origin is not None and origin != self.site.public_url:
             raise _foreign()
-        return came_from is not None
+        return origin is not None
 
     def csrf_token(self) -> str:
         """The token that this browser has, or a new one where it has none that we made."""
@@ -128,6 +128,13 @@ class Visit:
     def goes_on(self, to: str, *cookies: str) -> Response:
         """After a form: the page that comes next."""
         return _with_cookies(RedirectResponse(to, 303, headers=NO_STORE), cookies)
+
+
+def came_from(request: Request) -> str | None:
+    """The origin of the page that makes a request, as in https://example.com, by what the browser says of it; `null`
+    where it says that it may not tell, and None where it says nothing.
+    """
+    return request.headers.get("origin") or _origin_of(request.headers.get("referer"))
 
 
 def too_often(reached: LimitReached) -> Refusal:

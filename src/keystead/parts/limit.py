@@ -52,16 +52,17 @@ class FixedWindow:
         self._limits = limits
         self._now_ms = now_ms
 
-    async def count(self, name: str, address: str) -> None:
-        """Count a request. Raises LimitReached beyond the limit. One round trip, in which the lifetime is set, too.
+    async def count(self, name: str, address: str, *, by: int = 1) -> None:
+        """Count a request, or one that counts as several. Raises LimitReached beyond the limit.
 
-        Where the store is down, so is whatever the request is for: the error of the store is raised.
+        One round trip, in which the lifetime is set, too. Where the store is down, so is whatever the request is for:
+        the error of the store is raised.
         """
-        counting = self.counting(name, address)
+        counting = self.counting(name, address, by=by)
         if counting is not None and await counting.count > counting.limit:
             raise counting.reached
 
-    def counting(self, name: str, address: str) -> Counting | None:
+    def counting(self, name: str, address: str, *, by: int = 1) -> Counting | None:
         """The same in steps, for whoever shares a round trip with it; None: there is no limit."""
         limit = self._limits[name]
         if limit == 0:
@@ -69,7 +70,7 @@ class FixedWindow:
         window, into_ms = divmod(self._now_ms(), _WINDOW_MS)
         counter = self._counters(name, window, client_of(address))
         wait_s = -((into_ms - _WINDOW_MS) // 1000)
-        return Counting(counter.increment(), counter.at_most(limit), limit, LimitReached(wait_s))
+        return Counting(counter.increment(by), counter.at_most(limit), limit, LimitReached(wait_s))
 
 
 def client_of(address: str) -> str:

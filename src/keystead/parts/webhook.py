@@ -17,11 +17,13 @@ import ssl
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from threading import BoundedSemaphore
 from typing import Final, NamedTuple, TypeAlias
 
 import httpx2
@@ -175,9 +177,20 @@ def is_public(address: str) -> bool:
     return not any(read in network for network in _NOT_PUBLIC_4)
 
 
+# Of their own: a name server that does not answer must not keep files waiting. A thread ends when its answer comes,
+# whether anybody still waits for that or not; so those that hang are counted.
+_THREADS: Final = 16
+_threads = ThreadPoolExecutor(_THREADS, "keystead-names")
+_looking = BoundedSemaphore(_THREADS)
+
+
 async def resolve(name: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as this machine finds them. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    """The addresses of a name, as this machine finds them. Raises OSError, also where too many are looked for."""
+    if not _looking.acquire(blocking=False):
+        raise OSError("too many names are looked for at once")
+    looked_up = _threads.submit(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM)
+    looked_up.add_done_callback(lambda _: _looking.release())
+    found = await asyncio.wrap_future(looked_up)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 

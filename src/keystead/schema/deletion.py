@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -76,13 +77,24 @@ class _Known:
         self.commands.append((entry.index.store, listing.take_out(entry), step))
 
 
+class _Since(set[tuple[int, str]]):
+    """What is met from now on; it also knows what was met before, without a copy of it."""
+
+    def __init__(self, before: set[tuple[int, str]]) -> None:
+        super().__init__()
+        self._before = before
+
+    def __contains__(self, one: object) -> bool:
+        return super().__contains__(one) or one in self._before
+
+
 async def plan(bound: Bound[Any], key: str) -> Plan:
     """Everything that deleting this key would delete, scans included. Nothing is changed."""
     known = await _known(bound, key, "what you asked for")
     found = Plan()
-    waiting = [known]
+    waiting = deque([known])
     while waiting:
-        one = waiting.pop(0)
+        one = waiting.popleft()
         found.steps += [step for _, _, step in one.commands]
         found.notes += one.notes
         async for scanned, owned_key, reason in _scanned(one):
@@ -94,14 +106,14 @@ async def plan(bound: Bound[Any], key: str) -> Plan:
 async def _there(steps: list[PlannedStep], bound: Bound[Any]) -> list[PlannedStep]:
     """The steps of a plan whose keys are there: of what is gone, or never was, there is nothing to show."""
     store_of = {family.name: bound.related(family).store for family in bound.keyspace.families.values()}
-    there = []
+    there = set()
     for at in range(0, len(steps), _AT_ONCE):
-        page = steps[at : at + _AT_ONCE]
-        for store in {id(store_of[step.family]): store_of[step.family] for step in page}.values():
-            own = [step for step in page if store_of[step.family] is store]
-            found = await store.run([("EXISTS", step.key) for step in own])
-            there += [step for step, count in zip(own, found, strict=True) if count]
-    return sorted(there, key=steps.index)
+        page = list(enumerate(steps[at : at + _AT_ONCE], at))
+        for store in {id(store_of[step.family]): store_of[step.family] for _, step in page}.values():
+            own = [(place, step.key) for place, step in page if store_of[step.family] is store]
+            found = await store.run([("EXISTS", key) for _, key in own])
+            there |= {place for (place, _), count in zip(own, found, strict=True) if count}
+    return [step for place, step in enumerate(steps) if place in there]
 
 
 class Consumption(Compound[Any]):
@@ -249,7 +261,7 @@ async def _delete_scanned(known: _Known) -> None:
     while waiting:
         async for bound, key, reason in _scanned(waiting.pop()):
             for _ in range(_ATTEMPTS):
-                found = await _known(bound, key, reason, set(known.seen))
+                found = await _known(bound, key, reason, _Since(known.seen))
                 if await _delete_known(bound, found) is not None:
                     break
             else:

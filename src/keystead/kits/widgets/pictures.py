@@ -12,7 +12,7 @@ from html import escape
 from itertools import islice
 from typing import Final, NamedTuple
 
-from keystead.kits.widgets.themes import BADGE, ICONS, Theme, theme_named
+from keystead.kits.widgets.themes import BADGE, ICON_PATHS, Theme, theme_named
 
 DEFAULT_THEME: Final = "dark"
 
@@ -66,7 +66,7 @@ def like(value: int, *, theme: str = DEFAULT_THEME, icon: str = "heart", liked: 
     look = theme_named(theme)
     fill = look.like if liked else "none"
     drawn = (
-        f'<path transform="translate(14 8)" d="{ICONS.get(icon, ICONS["heart"])}" fill="{fill}" '
+        f'<path transform="translate(14 8)" d="{ICON_PATHS.get(icon, ICON_PATHS["heart"])}" fill="{fill}" '
         f'stroke="{look.like}" stroke-width="1.8" stroke-linejoin="round"/>'
     )
     shown = str(value)

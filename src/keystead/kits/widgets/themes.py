@@ -188,7 +188,7 @@ BADGE: Final = "github"
 """The look of a badge in a README: of the counter's picture only."""
 
 # What a like button shows, each drawn in a square of 24 by 24.
-ICONS: Final[dict[str, str]] = {
+ICON_PATHS: Final[dict[str, str]] = {
     "heart": (
         "M12 20.7 10.6 19.4C5.6 14.9 2.4 12 2.4 8.4 2.4 5.5 4.7 3.2 7.6 3.2c1.7 0 3.3.8 4.4 2 1-1.2 2.7-2 4.4-2 2.9 0 "
         "5.2 2.3 5.2 5.2 0 3.6-3.2 6.5-8.2 11Z"
@@ -231,7 +231,7 @@ def as_module() -> str:
         "// How widgets look. Written from themes.py, which the pictures are drawn from too.\n"
         f"export const THEMES = {json.dumps(themes, indent=2)};\n\n"
         "// Each drawn in a square of 24 by 24.\n"
-        f"export const ICONS = {json.dumps(ICONS, indent=2)};\n"
+        f"export const ICON_PATHS = {json.dumps(ICON_PATHS, indent=2)};\n"
     )
 
 

@@ -34,7 +34,7 @@ class OutboxPolicy:
     longest_retry: str = "1h"
     give_up_after: str = "24h"
     most_waiting: int = 1_000
-    at_once: int = 8
+    at_once: int = 32
     send_within: str = "20s"
     lease: str = "1m"
     look_every: str = "2s"

@@ -22,22 +22,14 @@ class Cors:
     A path that ends in a slash stands for all that is below it. `*` is any origin, and no origin at all leaves a path
     this site's own. Errors carry the same headers as successes, so that a page can read why it was refused; this
     stands outside of whatever answers them.
+
+    Where any origin may, all are answered alike, whether they say one or not: a cache between here and them may keep
+    the answer to one for all others. Where only some may, each answer says that it depends on the origin.
     """
 
     def __init__(self, app: ASGIApp, shared: Mapping[str, Sequence[str]]) -> None:
         self._app = app
-        by_path = {
-            path: CORSMiddleware(
-                app,
-                allow_origins=origins,
-                allow_methods=_METHODS,
-                allow_headers=ALLOWED_HEADERS,
-                expose_headers=TOLD_HEADERS,
-                max_age=_MAX_AGE_S,
-            )
-            for path, origins in shared.items()
-            if origins
-        }
+        by_path = {path: _Shared(app, origins) for path, origins in shared.items() if origins}
         self._exact = {path: inner for path, inner in by_path.items() if not path.endswith("/")}
         self._below = {path: inner for path, inner in by_path.items() if path.endswith("/")}
 
@@ -49,17 +41,43 @@ class Cors:
         path, inner = found
         if scope["method"] == "OPTIONS":  # no route answers it, so none leaves its name for the log
             scope["keystead.template"] = path
-
-        async def send_with_policy(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                # Pictures and scripts are fetched without asking who may: this lets other sites show them.
-                MutableHeaders(scope=message)["cross-origin-resource-policy"] = "cross-origin"
-            await send(message)
-
-        await inner(scope, receive, send_with_policy)
+        await inner(scope, receive, send)
 
     def _found(self, path: str) -> tuple[str, ASGIApp] | None:
         exact = self._exact.get(path)
         if exact is not None:
             return path, exact
         return next((found for found in self._below.items() if path.startswith(found[0])), None)
+
+
+class _Shared:
+    """One path, or all below it, with the origins that may use it."""
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        self._app = app
+        # Pictures and scripts are fetched without asking who may: this lets other sites show them.
+        self._always = {"cross-origin-resource-policy": "cross-origin"}
+        self._is_for_all = "*" in origins
+        if self._is_for_all:
+            self._always |= {
+                "access-control-allow-origin": "*",
+                "access-control-expose-headers": ", ".join(TOLD_HEADERS),
+            }
+        self._by_origin = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=_METHODS,
+            allow_headers=ALLOWED_HEADERS,
+            expose_headers=TOLD_HEADERS,
+            max_age=_MAX_AGE_S,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(self._always)
+            await send(message)
+
+        # The framework tells `*` only to those who say an origin, and says then that the answer depends on it.
+        is_alike = self._is_for_all and scope["method"] != "OPTIONS"
+        await (self._app if is_alike else self._by_origin)(scope, receive, send_with_policy)

@@ -6,7 +6,8 @@ const PATIENCE_MS = 15_000;
 export const OWN_ORIGIN = new URL(import.meta.url).origin;
 
 // Why something failed.
-//   kind      "offline", "unreachable", "gone" (no such widget), "cooldown", "limit", or "refused"
+//   kind      "offline", "unreachable", "gone" (no such widget), "cooldown", "limit", "refused", or "noBase" (nobody can
+//             be asked: what the page says of where the API is, is no address)
 //   sentence  what the API says, for people; empty where it has said nothing
 //   code      the API's own word for it; empty where it has said nothing
 //   waitS     seconds, of a cooldown or a limit
@@ -17,19 +18,24 @@ export class Failure extends Error {
   }
 }
 
-// What can be read: GET.
+// What can be read: GET. `base` is null where the page names none that can be asked.
 export async function read(base, service, action, fields) {
   const query = new URLSearchParams({ action, ...fields });
-  return (await answered(`${base}/api/${service}?${query}`, {})).data;
+  return (await answered(`${addressOf(base, service)}?${query}`, {})).data;
 }
 
 // What changes something: POST. The whole answer: beside `data` a message has its edit token.
-export function write(base, service, action, fields) {
-  return answered(`${base}/api/${service}`, {
+export async function write(base, service, action, fields) {
+  return answered(addressOf(base, service), {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ action, ...fields }),
   });
+}
+
+function addressOf(base, service) {
+  if (base === null) throw new Failure("noBase");
+  return `${base}/api/${service}`;
 }
 
 async function answered(url, options) {

@@ -38,6 +38,9 @@ export class CounterElement extends WidgetElement {
     `),
   ];
 
+  // Whether it counts a visit when it is first shown; false, before it stands in a page: it is only looked at.
+  counts = true;
+
   #digits;
   #label;
 
@@ -54,7 +57,7 @@ export class CounterElement extends WidgetElement {
   async load(isAgain) {
     const { base, id } = this;
     const key = `${base} ${id}`;
-    if (isAgain) return read(base, "visit", "get", { id });
+    if (isAgain || !this.counts) return read(base, "visit", "get", { id });
     const isFirst = !counted.has(key);
     if (isFirst) counted.set(key, visited(base, id));
     try {

@@ -6,6 +6,7 @@ import { listen, tell, tellOtherTabs } from "./news.js";
 import { wordsOf } from "./words.js";
 
 const STALE_MS = 10_000; // a tab that is looked at again asks again, unless it just has
+const HOPELESS = ["noId", "noBase"]; // what trying again does not change: the page has to be written otherwise
 const WARNING = "M12 3.5 22 20.5H2ZM12 10v5M12 17.8v.2";
 
 // A subclass has
@@ -37,9 +38,15 @@ export class WidgetElement extends HTMLElement {
 
   // --- for pages -----------------------------------------------------------------------------------------------
 
+  // Where the API is; null where `api-base` is no address.
   get base() {
     const given = this.getAttribute("api-base");
-    return given ? new URL(given, document.baseURI).href.replace(/\/+$/, "") : OWN_ORIGIN;
+    if (!given) return OWN_ORIGIN;
+    try {
+      return new URL(given, document.baseURI).href.replace(/\/+$/, "");
+    } catch {
+      return null;
+    }
   }
 
   // Shows this in the place of what the API would say, and asks nothing: for pages that show what a widget looks like.
@@ -230,7 +237,7 @@ export class WidgetElement extends HTMLElement {
     trouble.hidden = !this.#failure;
     const sentence = this.#failure ? this.sentenceOf(this.#failure, true) : "";
     if (trouble.querySelector("span").textContent !== sentence) trouble.querySelector("span").textContent = sentence;
-    trouble.querySelector("button").hidden = this.#failure?.kind === "noId";
+    trouble.querySelector("button").hidden = HOPELESS.includes(this.#failure?.kind);
     if (this.#failure) return;
     if (this.format === "text") this.#place.textContent = this.data ? this.asText(this.data) : "…";
     else if (this.format === "json") this.#place.textContent = this.data ? JSON.stringify(this.data, null, 2) : "…";

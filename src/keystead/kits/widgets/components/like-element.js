@@ -3,7 +3,7 @@ import { read, write } from "./api.js";
 import { h, icon } from "./dom.js";
 import { WidgetElement } from "./element.js";
 import { INLINE, sheet } from "./looks.js";
-import { ICONS } from "./themes.js";
+import { ICON_PATHS } from "./themes.js";
 
 const TRIES = 5; // another tab may press against this one
 
@@ -137,10 +137,10 @@ export class LikeElement extends WidgetElement {
 
   #draw(data) {
     const asked = this.getAttribute("icon") ?? data?.icon;
-    const name = Object.hasOwn(ICONS, asked ?? "") ? asked : "heart";
+    const name = Object.hasOwn(ICON_PATHS, asked ?? "") ? asked : "heart";
     if (name === this.#drawn) return;
     this.#button.querySelector("svg")?.remove();
-    this.#button.prepend(icon(ICONS[name]));
+    this.#button.prepend(icon(ICON_PATHS[name]));
     this.#drawn = name;
   }
 

@@ -11,6 +11,7 @@ const en = {
   cooldown: (seconds) => `Wait ${seconds} more ${seconds === 1 ? "second" : "seconds"}.`,
   canGoOn: "You can go on now.",
   noId: "Which one? The attribute id is missing.",
+  noBase: "The attribute api-base is not an address.",
   gone: {
     visit: "There is no such counter.",
     like: "There is no such like button.",
@@ -75,6 +76,7 @@ const ja = {
   cooldown: (seconds) => `あと${seconds}秒お待ちください。`,
   canGoOn: "操作できるようになりました。",
   noId: "id 属性が指定されていません。",
+  noBase: "api-base 属性が正しいアドレスではありません。",
   gone: {
     visit: "このカウンターは存在しません。",
     like: "このいいねボタンは存在しません。",
@@ -139,6 +141,7 @@ const ko = {
   cooldown: (seconds) => `${seconds}초만 기다려 주세요.`,
   canGoOn: "이제 계속할 수 있습니다.",
   noId: "id 속성이 없습니다.",
+  noBase: "api-base 속성이 올바른 주소가 아닙니다.",
   gone: {
     visit: "존재하지 않는 카운터입니다.",
     like: "존재하지 않는 좋아요 버튼입니다.",

@@ -15,7 +15,7 @@ Format: TypeAlias = Literal["json", "text", "image"]
 
 
 @dataclass(frozen=True)
-class Part:
+class Call:
     """One call of a service.
 
     method  the name of the method; parameters are passed by their keywords, and `visitor` beside them
@@ -47,14 +47,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Action:
-    """One action of a service.
+    """One action of an endpoint.
 
-    parts    what it does: of several, the first whose `when` is given
+    calls    what it does: of several, the first whose `when` is given
     writes   whether it changes what is stored
     visits   whether it counts a visit, which `get_writes = "visits"` still lets through by GET
     view     how it is shown as text and as a picture; None: it is JSON only
     looks    the parameters of the view
-    plain    what is called for text and pictures in the place of `parts`, where less is enough
+    plain    what is called for text and pictures in the place of `calls`, where less is enough
     zero     whether one that is not there is shown as 0, as text and as a picture
     default  the format without `format`
     display  whether it is for everybody alike: JSON is the data alone, and what is shown may be kept for a minute
@@ -63,12 +63,12 @@ class Action:
 
     name: str
     doc: str
-    parts: tuple[Part, ...]
+    calls: tuple[Call, ...]
     writes: bool = False
     visits: bool = False
     view: View | None = None
     looks: tuple[Parameter, ...] = ()
-    plain: Part | None = None
+    plain: Call | None = None
     zero: bool = False
     default: Format = "json"
     display: bool = False
@@ -77,19 +77,19 @@ class Action:
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """All that it can take, by all names."""
-        every = (one for part in self.parts for one in part.parameters)
+        every = (one for call in self.calls for one in call.parameters)
         return named((*every, *self.looks, *((p.FORMAT,) if self.view else ())))
 
-    def chosen(self, given: Collection[str]) -> Part:
-        """The part that is asked for: the last one is for whatever the others are not asked for by."""
+    def chosen(self, given: Collection[str]) -> Call:
+        """The call that is asked for: the last one is for whatever the others are not asked for by."""
         return next(
-            (part for part in self.parts if any(mark.name in given for mark in part.when)),
-            self.parts[-1],
+            (call for call in self.calls if any(mark.name in given for mark in call.when)),
+            self.calls[-1],
         )
 
 
 @dataclass(frozen=True)
-class Service:
+class Endpoint:
     """One of the four: its path, what `Widgets` calls it, and its actions."""
 
     path: str
@@ -102,22 +102,22 @@ def _all(*actions: Action) -> dict[str, Action]:
     return {action.name: action for action in actions}
 
 
-def _owner(method: str, *takes: Parameter, needs: tuple[Parameter, ...] = (), when: tuple[Parameter, ...] = ()) -> Part:
-    return Part(method, needs, takes, owner=True, when=when)
+def _owner(method: str, *takes: Parameter, needs: tuple[Parameter, ...] = (), when: tuple[Parameter, ...] = ()) -> Call:
+    return Call(method, needs, takes, owner=True, when=when)
 
 
-def _moderation(method: str, *takes: Parameter) -> Part:
+def _moderation(method: str, *takes: Parameter) -> Call:
     """The original wants the author's secret of its owner, too, who does not have it."""
-    return Part(method, (p.MESSAGE_ID,), takes, owner=True, unused=(p.EDIT_TOKEN,))
+    return Call(method, (p.MESSAGE_ID,), takes, owner=True, unused=(p.EDIT_TOKEN,))
 
 
-def _one(method: str, *needs: Parameter, takes: tuple[Parameter, ...] = ()) -> tuple[Part]:
-    return (Part(method, needs, takes),)
+def _one(method: str, *needs: Parameter, takes: tuple[Parameter, ...] = ()) -> tuple[Call]:
+    return (Call(method, needs, takes),)
 
 
-def _seen(*takes: Parameter) -> tuple[Part, ...]:
+def _seen(*takes: Parameter) -> tuple[Call, ...]:
     """What everybody sees; and for its owner, who shows the token, also where events are sent."""
-    return (_owner("get_as_owner", *takes, when=(p.TOKEN,)), Part("get", (p.ID,), takes))
+    return (_owner("get_as_owner", *takes, when=(p.TOKEN,)), Call("get", (p.ID,), takes))
 
 
 def _posted(posted: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -145,9 +145,9 @@ _BATCHES: Final = (
 # --- counters -----------------------------------------------------------------------------------------------------
 
 _COUNTER_LOOKS: Final = (p.TYPE, p.COUNTER_THEME, p.DIGITS)
-_SHOWN: Final = Part("shown", (p.ID,), (p.TYPE,))
+_SHOWN: Final = Call("shown", (p.ID,), (p.TYPE,))
 
-VISIT: Final = Service(
+VISIT: Final = Endpoint(
     "/api/visit",
     "counters",
     "counter",
@@ -212,7 +212,7 @@ VISIT: Final = Service(
 
 _LIKE_SETTINGS: Final = (p.LIKE_ICON, p.WEBHOOK)
 
-LIKES: Final = Service(
+LIKES: Final = Endpoint(
     "/api/like",
     "likes",
     "like button",
@@ -263,7 +263,7 @@ LIKES: Final = Service(
 
 _RANKING_SETTINGS: Final = (p.RANKING_TITLE, p.DESCRIPTION, p.MAX_ENTRIES, p.SORT_ORDER, p.WEBHOOK)
 
-RANKINGS: Final = Service(
+RANKINGS: Final = Endpoint(
     "/api/ranking",
     "rankings",
     "ranking",
@@ -330,7 +330,7 @@ _BOARD_SETTINGS: Final = (
 _CONTENT: Final = (p.AUTHOR, p.ICON, *p.SELECTS)
 _BY_AUTHOR: Final = (p.ID, p.MESSAGE_ID, p.EDIT_TOKEN)
 
-BOARDS: Final = Service(
+BOARDS: Final = Endpoint(
     "/api/bbs",
     "boards",
     "board",
@@ -367,7 +367,7 @@ BOARDS: Final = Service(
         Action(
             "editMessageById",
             "Change a message. For its author.",
-            (Part("edit", _BY_AUTHOR, (p.MESSAGE, *_CONTENT)),),
+            (Call("edit", _BY_AUTHOR, (p.MESSAGE, *_CONTENT)),),
             writes=True,
         ),
         Action("deleteMessageById", "Take a message away. For its author.", _one("remove", *_BY_AUTHOR), writes=True),
@@ -388,7 +388,7 @@ BOARDS: Final = Service(
             "Change a message: with editToken its author, with token the owner. Without messageId, the same as "
             "updateSettings.",
             (
-                Part("edit", _BY_AUTHOR, (p.MESSAGE, *_CONTENT), when=(p.EDIT_TOKEN,)),
+                Call("edit", _BY_AUTHOR, (p.MESSAGE, *_CONTENT), when=(p.EDIT_TOKEN,)),
                 _owner("owner_edit", p.MESSAGE, *_CONTENT, needs=(p.MESSAGE_ID,), when=(p.MESSAGE_ID,)),
                 _owner("update_settings", *_BOARD_SETTINGS),
             ),
@@ -398,7 +398,7 @@ BOARDS: Final = Service(
             "remove",
             "Take a message away: with editToken its author, with token the board's owner.",
             (
-                Part("remove", _BY_AUTHOR, when=(p.EDIT_TOKEN,)),
+                Call("remove", _BY_AUTHOR, when=(p.EDIT_TOKEN,)),
                 _owner("owner_remove", needs=(p.MESSAGE_ID,)),
             ),
             writes=True,
@@ -414,4 +414,4 @@ BOARDS: Final = Service(
     ),
 )
 
-SERVICES: Final = (VISIT, LIKES, RANKINGS, BOARDS)
+ENDPOINTS: Final = (VISIT, LIKES, RANKINGS, BOARDS)

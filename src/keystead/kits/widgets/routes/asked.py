@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -13,13 +12,16 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from keystead.kits.refusal import Refusal
+from keystead.kits.visit import came_from
 from keystead.kits.widgets.routes import parameters as p
-from keystead.kits.widgets.routes.actions import Action, Format, Part, Service
+from keystead.kits.widgets.routes.actions import Action, Call, Endpoint, Format
 from keystead.kits.widgets.routes.parameters import MinusZero, Parameter, invalid, named, refusal
-from keystead.kits.widgets.service import Owner, WidgetSettings
+from keystead.kits.widgets.service import Owner, Widgets, WidgetSettings
 
 _FIELDS_MAX: Final = 50
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
+# What a browser says in `Sec-Fetch-Site` of a page that is not one of ours, where that page hides which one it is.
+_ELSEWHERE: Final = ("cross-site", "same-site")
 _HOW: Final = "send it in the header {header}, or in the body of a POST: in an address, logs and histories keep it"
 
 
@@ -121,12 +123,12 @@ def _quoted(name: str) -> str:
     return repr(_told(name))
 
 
-def action_of(service: Service, name: str | None) -> Action:
+def action_of(endpoint: Endpoint, name: str | None) -> Action:
     """Raises Refusal, which names the actions that there are."""
-    there = ", ".join(service.actions)
+    there = ", ".join(endpoint.actions)
     if name is None:
         raise invalid(f"action is missing; there are {there}", field="action")
-    found = service.actions.get(name)
+    found = endpoint.actions.get(name)
     if found is None:
         raise invalid(f"there is no such action; there are {there}", field="action")
     return found
@@ -138,15 +140,40 @@ def format_of(action: Action, said: Sent) -> Format:
     return wanted if action.view and wanted in ("json", "text", "image") else action.default
 
 
-def refuse_unwanted_write(action: Action, request: Request, settings: WidgetSettings) -> None:
-    """GET may not write where the settings say so, and nothing is written that nobody asked for. Raises Refusal."""
-    if not action.writes or request.method == "POST":
+def refuse_unwanted_write(action: Action, request: Request, widgets: Widgets) -> None:
+    """Refuses what may not be written: for pages of sites that the settings do not name, by GET where they say so, and
+    ahead of whoever asks for it. Raises Refusal.
+    """
+    if not action.writes:
         return
-    if settings.get_writes == "none" or (settings.get_writes == "visits" and not action.visits):
+    _refuse_other_sites(request, widgets)
+    if request.method == "POST":
+        return
+    allowed = widgets.settings.get_writes
+    if allowed == "none" or (allowed == "visits" and not action.visits):
         sentence = f"{action.name} takes a POST here, with a JSON body"
         raise refusal(405, "METHOD_NOT_ALLOWED", sentence, headers={"allow": "POST"})
     if any(_is_ahead(request.headers.get(name, "")) for name in _PREFETCH):
         raise refusal(403, "NO_PREFETCH", "nothing is written before somebody asks for it")
+
+
+def _refuse_other_sites(request: Request, widgets: Widgets) -> None:
+    """CORS keeps an answer from a page, and not the request from us: a picture, a form or a link on any page sends one.
+
+    What does not say where it comes from is a program, or was typed in.
+    """
+    origins = widgets.settings.origins
+    if "*" in origins:
+        return
+    origin = came_from(request)
+    if origin is None:
+        is_elsewhere = request.headers.get("sec-fetch-site", "").strip().lower() in _ELSEWHERE
+    else:
+        is_elsewhere = origin not in (*origins, widgets.site.public_url)
+    if is_elsewhere:
+        raise refusal(
+            403, "ORIGIN_NOT_ALLOWED", "pages of this site may not write here; the setting origins names those that may"
+        )
 
 
 def _is_ahead(purpose: str) -> bool:
@@ -155,32 +182,29 @@ def _is_ahead(purpose: str) -> bool:
 
 @dataclass(frozen=True)
 class Asked:
-    """An action, with what was given to it: by the names of its parameters, each of the kind that it takes."""
+    """An action, with what was given to it: by the names of its parameters, each of the shape that it takes."""
 
     action: Action
-    part: Part
+    call: Call
     given: Mapping[str, Any]
     format: Format
 
     @property
     def owner(self) -> Owner:
-        """Whoever says to be the owner. Raises Refusal where the token or the widget is not named."""
+        """Whoever says to be the owner. Raises Refusal where the token is missing."""
         token = self.given.get("token")
         if token is None:
             raise invalid(f"token is missing: {_HOW.format(header='X-Owner-Token')}", field="token")
-        url, id = self.given.get("url"), self.given.get("id")
-        if (url is None) == (id is None):
-            raise invalid("name it by url, the address of its page, or by id: one of them", field="url")
-        return Owner(token, url, id)
+        return Owner(token, self.given.get("url"), self.given.get("id"))
 
 
 def asked(action: Action, said: Sent, request: Request, settings: WidgetSettings) -> Asked:
     """What is asked for. Raises Refusal for a parameter that the action does not have, that is missing, given twice or
-    of another kind, and for a secret that stands in the address.
+    of another shape, and for a secret that stands in the address.
     """
     if said.twice is not None:
         raise _given_twice(said.twice)
-    given = _secrets(action.parameters.values(), request)
+    given = _secrets(action, request)
     for name, value in said.values.items():
         parameter = _known(action, name)
         if parameter.header and said.is_text and not settings.tokens_in_urls:
@@ -188,13 +212,13 @@ def asked(action: Action, said: Sent, request: Request, settings: WidgetSettings
         read = parameter.read(value, is_text=said.is_text)
         if given.setdefault(parameter.name, read) != read or _twice(parameter, said.values):
             raise _given_twice(parameter.name)
-    part = action.chosen(given)
-    _refuse_others(action, part, said.values)
-    for needed in part.needs:
+    call = action.chosen(given)
+    _refuse_others(action, call, said.values)
+    for needed in call.needs:
         if needed.name not in given:
             how = f": {_HOW.format(header=needed.header)}" if needed.header else ""
             raise invalid(f"{needed.name} is missing{how}", field=needed.name)
-    return Asked(action, part, given, given.get("format", action.default))
+    return Asked(action, call, given, given.get("format", action.default))
 
 
 def _known(action: Action, name: str) -> Parameter:
@@ -210,40 +234,50 @@ def _twice(parameter: Parameter, values: Mapping[str, Any]) -> bool:
     return sum(name in values for name in parameter.names) > 1
 
 
-def _refuse_others(action: Action, part: Part, names: Iterable[str]) -> None:
+def _refuse_others(action: Action, call: Call, names: Iterable[str]) -> None:
     """Of an action that stands for several, what does not belong to the one that is asked for."""
-    if len(action.parts) == 1:
+    if len(action.calls) == 1:
         return
-    taken = named((*part.parameters, *action.looks, *((p.FORMAT,) if action.view else ())))
+    taken = named((*call.parameters, *action.looks, *((p.FORMAT,) if action.view else ())))
     for name in names:
         if name not in taken:
-            asked_by = f" with {part.when[0].name}" if part.when else ""
+            asked_by = f" with {call.when[0].name}" if call.when else ""
             raise invalid(f"{action.name}{asked_by} takes no {name}; it takes {', '.join(taken)}", field=name)
 
 
-def _secrets(parameters: Iterable[Parameter], request: Request) -> dict[str, Any]:
+def _secrets(action: Action, request: Request) -> dict[str, Any]:
     """The secrets that come in headers. Raises Refusal where one comes in two ways that differ."""
     found: dict[str, Any] = {}
-    for parameter in parameters:
+    for parameter in action.parameters.values():
         if parameter.header:
-            value = _header(request, parameter.header)
-            if value is None and parameter is p.TOKEN:
-                value = _bearer(request)
-            if value is not None:
-                found[parameter.name] = value
+            given = {*_headers(request, parameter.header), *_bearers(action, parameter, request)}
+            if len(given) > 1:
+                raise _given_twice(parameter.name)
+            if given:
+                found[parameter.name] = given.pop()
     return found
 
 
-def _bearer(request: Request) -> str | None:
-    """The secret of `Authorization: Bearer …`; what else stands there is for somebody else."""
-    given = re.fullmatch(r"(?i)bearer\s+(.*\S)\s*", _header(request, "authorization") or "")
-    return given[1] if given else None
+def _bearers(action: Action, parameter: Parameter, request: Request) -> Iterator[str]:
+    """The owner's token in `Authorization: Bearer …`; what else stands there is for somebody else.
+
+    What only looks takes it in its own header: a gateway that passes on a token of its own would ask for the owner's
+    view of each widget on a public page, with a wrong token.
+    """
+    if parameter is not p.TOKEN or not action.writes:
+        return
+    for given in _headers(request, "authorization"):
+        scheme, _, secret = given.partition(" ")
+        secret = secret.strip(" \t")
+        if scheme.lower() == "bearer" and secret:
+            yield secret
 
 
-def _header(request: Request, name: str) -> str | None:
-    given = request.headers.get(name)
-    if given is None:
-        return None
+def _headers(request: Request, name: str) -> list[str]:
+    return [_as_written(given) for given in request.headers.getlist(name)]
+
+
+def _as_written(given: str) -> str:
     try:
         return given.encode("latin-1").decode()  # clients write UTF-8 there; the framework reads Latin-1
     except UnicodeDecodeError:

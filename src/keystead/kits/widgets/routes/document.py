@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from keystead.kits.widgets.routes.actions import BOARDS, LIKES, RANKINGS, VISIT, Action, Service
+from keystead.kits.widgets.routes.actions import BOARDS, LIKES, RANKINGS, VISIT, Action, Endpoint
 from keystead.kits.widgets.routes.parameters import Parameter
 from keystead.kits.widgets.service import BoardData, CounterData, Created, Deleted, LikeData, RankingData
 
@@ -54,13 +54,13 @@ _DATA: Final[Mapping[str, type[BaseModel]]] = {
 }
 
 
-def answers_of(service: Service) -> dict[str, Any]:
-    """`response_model` and `responses` of both routes of a service."""
-    data = _DATA[service.name]
+def answers_of(endpoint: Endpoint) -> dict[str, Any]:
+    """`response_model` and `responses` of both routes of an endpoint."""
+    data = _DATA[endpoint.name]
     models: Any = Success[data] | data | Success[Created] | Success[Deleted]  # type: ignore[valid-type]
-    if service is BOARDS:
+    if endpoint is BOARDS:
         models |= PostedAnswer
-    if "batchGet" in service.actions:
+    if "batchGet" in endpoint.actions:
         models |= Success[list[Created]] | Success[dict[str, int]] | Success[Sum]
     shown = {"image/svg+xml": {"schema": {"type": "string"}}, "text/plain": {"schema": {"type": "string"}}}
     return {
@@ -74,39 +74,39 @@ def answers_of(service: Service) -> dict[str, Any]:
 
 def _refused() -> dict[str, Any]:
     """In the form that was asked for."""
-    kinds = {"image/svg+xml": {"schema": {"type": "string"}}, "text/plain": {"schema": {"type": "string"}}}
+    shown = {"image/svg+xml": {"schema": {"type": "string"}}, "text/plain": {"schema": {"type": "string"}}}
     return {
         "description": "Something is wrong: `success` is false, `code` and `error` say what.",
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}, **kinds},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}, **shown},
     }
 
 
-def query_of(service: Service) -> dict[str, Any]:
+def query_of(endpoint: Endpoint) -> dict[str, Any]:
     """What GET takes. A parameter that several actions take is told once, with the names of the actions."""
     used: dict[str, list[tuple[Parameter, Action]]] = {}
-    for action in service.actions.values():
+    for action in endpoint.actions.values():
         for name, parameter in action.parameters.items():
             used.setdefault(name, []).append((parameter, action))
-    told = [_action_parameter(service)]
+    told = [_action_parameter(endpoint)]
     told += [_in_query(name, uses) for name, uses in used.items() if not uses[0][0].header and name != "items"]
     told += [_in_header(uses) for uses in used.values() if uses[0][0].header]
-    return {"parameters": told, "description": _told(service)}
+    return {"parameters": told, "description": _told(endpoint)}
 
 
-def _told(service: Service) -> str:
-    lines = [f"- `{action.name}`: {action.doc}" for action in service.actions.values()]
+def _told(endpoint: Endpoint) -> str:
+    lines = [f"- `{action.name}`: {action.doc}" for action in endpoint.actions.values()]
     how = "By GET with everything in the query, or by POST with `action` and everything else in a JSON body."
     return "\n".join((how, "", *lines))
 
 
-def _action_parameter(service: Service) -> dict[str, Any]:
-    schema = {"type": "string", "enum": list(service.actions)}
+def _action_parameter(endpoint: Endpoint) -> dict[str, Any]:
+    schema = {"type": "string", "enum": list(endpoint.actions)}
     return {"name": "action", "in": "query", "required": True, "schema": schema, "description": "What is to be done."}
 
 
 def _in_query(name: str, uses: list[tuple[Parameter, Action]]) -> dict[str, Any]:
     parameter = uses[0][0]
-    schema = dict(parameter.kind.schema)
+    schema = dict(parameter.shape.schema)
     if schema["type"] == ["string", "null"]:
         schema["type"] = "string"  # empty stands for null there
     told = {
@@ -135,35 +135,35 @@ def _doc(uses: list[tuple[Parameter, Action]]) -> str:
     return f"{docs} Of: {', '.join(action.name for _, action in uses)}."
 
 
-def body_of(service: Service) -> dict[str, Any]:
+def body_of(endpoint: Endpoint) -> dict[str, Any]:
     """What POST takes: one form of the body for each action, with an example."""
     content = {
-        "schema": {"oneOf": [_form(action) for action in service.actions.values()]},
+        "schema": {"oneOf": [_form(action) for action in endpoint.actions.values()]},
         "examples": {
-            action.name: {"summary": action.doc, "value": _example(action)} for action in service.actions.values()
+            action.name: {"summary": action.doc, "value": _example(action)} for action in endpoint.actions.values()
         },
     }
     headers = {
-        one.header: one for action in service.actions.values() for one in action.parameters.values() if one.header
+        one.header: one for action in endpoint.actions.values() for one in action.parameters.values() if one.header
     }
     return {
-        "parameters": [_in_header([(one, action) for action in _takers(service, one)]) for one in headers.values()],
+        "parameters": [_in_header([(one, action) for action in _takers(endpoint, one)]) for one in headers.values()],
         "requestBody": {"required": True, "content": {"application/json": content}},
-        "description": _told(service),
+        "description": _told(endpoint),
     }
 
 
-def _takers(service: Service, parameter: Parameter) -> list[Action]:
-    return [action for action in service.actions.values() if parameter in action.parameters.values()]
+def _takers(endpoint: Endpoint, parameter: Parameter) -> list[Action]:
+    return [action for action in endpoint.actions.values() if parameter in action.parameters.values()]
 
 
 def _form(action: Action) -> dict[str, Any]:
     told = {
-        name: {**parameter.kind.schema, "description": parameter.doc} for name, parameter in action.parameters.items()
+        name: {**parameter.shape.schema, "description": parameter.doc} for name, parameter in action.parameters.items()
     }
-    # A secret may come in its header instead; of several parts, which is needed depends on what is given.
+    # A secret may come in its header instead; of several calls, which is needed depends on what is given.
     needs = (
-        [one.name for one in action.parts[0].needs if not one.header and not one.also] if len(action.parts) == 1 else []
+        [one.name for one in action.calls[0].needs if not one.header and not one.also] if len(action.calls) == 1 else []
     )
     return {
         "title": action.name,
@@ -176,7 +176,7 @@ def _form(action: Action) -> dict[str, Any]:
 
 
 def _example(action: Action) -> dict[str, Any]:
-    part = action.parts[0]
-    needs = (*part.needs, *part.when)
-    owner = {name: _EXAMPLES[name] for name in ("url", "token")} if part.owner else {}
+    call = action.calls[0]
+    needs = (*call.needs, *call.when)
+    owner = {name: _EXAMPLES[name] for name in ("url", "token")} if call.owner else {}
     return {"action": action.name, **owner, **{one.name: _EXAMPLES[one.name] for one in needs}}

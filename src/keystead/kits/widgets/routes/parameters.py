@@ -11,7 +11,7 @@ from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE
 from keystead.kits.widgets.service import COUNTER_TYPES, BatchItem, boards, rankings
 from keystead.kits.widgets.service.checks import ID_MAX, LARGEST, TOKEN_MAX, TOKEN_MIN
-from keystead.kits.widgets.themes import BADGE, ICONS, THEMES
+from keystead.kits.widgets.themes import BADGE, ICON_PATHS, THEMES
 
 # One spelling a number: no sign, no leading zero, no exponent, no digits but these. `-0` and `٣` are none.
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -36,7 +36,7 @@ def refusal(
 
 
 @dataclass(frozen=True)
-class Kind:
+class Shape:
     """What a parameter takes.
 
     says     for people, as in "is a whole number"
@@ -84,13 +84,13 @@ def _boolean_of_json(given: Any) -> bool:
     return given
 
 
-def number(least: int, most: int) -> Kind:
+def number(least: int, most: int) -> Shape:
     def within(read: int) -> int:
         if not least <= read <= most:
             raise ValueError
         return read
 
-    return Kind(
+    return Shape(
         f"is a whole number from {least} to {most:,}",
         {"type": "integer", "minimum": least, "maximum": most},
         lambda given: within(_number_of_text(given)),
@@ -98,13 +98,13 @@ def number(least: int, most: int) -> Kind:
     )
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> Shape:
     def one_of(given: Any) -> str:
         if not isinstance(given, str) or given not in words:
             raise ValueError
         return given
 
-    return Kind(f"is one of {', '.join(words)}", {"type": "string", "enum": list(words)}, one_of, one_of)
+    return Shape(f"is one of {', '.join(words)}", {"type": "string", "enum": list(words)}, one_of, one_of)
 
 
 def _ids_of_json(given: Any) -> list[str]:
@@ -132,15 +132,15 @@ def _removable(given: Any) -> str | None:
     return None if given is None else _text_of_json(given) or None
 
 
-TEXT: Final = Kind("is a text", {"type": "string"}, str, _text_of_json)
-BOOLEAN: Final = Kind("is true or false", {"type": "boolean"}, _boolean_of_text, _boolean_of_json)
-IDS: Final = Kind(
+TEXT: Final = Shape("is a text", {"type": "string"}, str, _text_of_json)
+BOOLEAN: Final = Shape("is true or false", {"type": "boolean"}, _boolean_of_text, _boolean_of_json)
+IDS: Final = Shape(
     "is a list of ids, divided by commas in a query",
     {"type": "array", "items": {"type": "string"}},
     lambda given: given.split(",") if given else [],
     _ids_of_json,
 )
-ITEMS: Final = Kind(
+ITEMS: Final = Shape(
     'is a list of {"id", "url"} in the body of a POST',
     {
         "type": "array",
@@ -154,7 +154,7 @@ ITEMS: Final = Kind(
     _never_as_text,
     _items_of_json,
 )
-REMOVABLE: Final = Kind(
+REMOVABLE: Final = Shape(
     "is a text; empty, or null in JSON, takes it away",
     {"type": ["string", "null"]},
     lambda given: given or None,
@@ -172,7 +172,7 @@ class Parameter:
     """
 
     name: str
-    kind: Kind
+    shape: Shape
     doc: str
     keyword: str = ""
     also: tuple[str, ...] = ()
@@ -185,9 +185,9 @@ class Parameter:
     def read(self, given: Any, *, is_text: bool) -> Any:
         """Its value. Raises Refusal, which names the parameter and says what it takes."""
         try:
-            return (self.kind.of_text if is_text else self.kind.of_json)(given)
+            return (self.shape.of_text if is_text else self.shape.of_json)(given)
         except (ValueError, KeyError):
-            raise invalid(f"{self.name} {self.kind.says}", field=self.name) from None
+            raise invalid(f"{self.name} {self.shape.says}", field=self.name) from None
 
 
 def named(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
@@ -206,7 +206,7 @@ NEW_ID: Final = Parameter(
 WEBHOOK: Final = Parameter("webhookUrl", REMOVABLE, "Where events are sent; empty: nowhere.", "webhook_url")
 TOTAL: Final = Parameter("total", number(0, LARGEST), "The new total.", also=("value",))
 VALUE: Final = Parameter("value", number(0, LARGEST), "The new total.", also=("total",))
-LIKE_ICON: Final = Parameter("icon", choice(*ICONS), "What the button shows.")
+LIKE_ICON: Final = Parameter("icon", choice(*ICON_PATHS), "What the button shows.")
 PREFIX: Final = Parameter("prefix", TEXT, "How the ids begin.")
 IDS_WANTED: Final = Parameter("ids", IDS, "At most 1,000 ids; one that is not there counts 0.")
 NEW_ITEMS: Final = Parameter("items", ITEMS, "At most 100 of them.")

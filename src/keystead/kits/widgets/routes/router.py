@@ -12,7 +12,7 @@ from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE, Visit
 from keystead.kits.widgets.keys import WidgetKeys
-from keystead.kits.widgets.routes.actions import SERVICES, Format, Part, Service
+from keystead.kits.widgets.routes.actions import ENDPOINTS, Call, Endpoint, Format
 from keystead.kits.widgets.routes.answers import answer, refusals, refused
 from keystead.kits.widgets.routes.asked import Asked, action_of, asked, format_of, refuse_unwanted_write, sent
 from keystead.kits.widgets.routes.components import component
@@ -30,39 +30,39 @@ def router() -> APIRouter:
     add = routes.add_api_route
     add("/widgets", _gallery, methods=["GET"], include_in_schema=False)
     add(f"{_COMPONENTS}{{name}}.js", component, methods=["GET"], include_in_schema=False)
-    for service in SERVICES:
-        for method, extra in (("GET", query_of(service)), ("POST", body_of(service))):
+    for endpoint in ENDPOINTS:
+        for method, extra in (("GET", query_of(endpoint)), ("POST", body_of(endpoint))):
             add(
-                service.path,
-                _endpoint(service),
+                endpoint.path,
+                _answering(endpoint),
                 methods=[method],
-                operation_id=f"{service.name}_{method.lower()}",
-                summary=f"{service.noun.capitalize()}s: {'look' if method == 'GET' else 'write'}",
+                operation_id=f"{endpoint.name}_{method.lower()}",
+                summary=f"{endpoint.noun.capitalize()}s: {'look' if method == 'GET' else 'write'}",
                 openapi_extra=extra,
-                **answers_of(service),
+                **answers_of(endpoint),
             )
     return routes
 
 
-def _endpoint(service: Service) -> Callable[..., Awaitable[Response]]:
-    async def endpoint(request: Request, widgets: Opened) -> Response:
-        return await _answered(service, request, widgets)
+def _answering(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
+    async def answering(request: Request, widgets: Opened) -> Response:
+        return await _answered(endpoint, request, widgets)
 
-    return endpoint
+    return answering
 
 
-async def _answered(service: Service, request: Request, widgets: Widgets) -> Response:
+async def _answered(endpoint: Endpoint, request: Request, widgets: Widgets) -> Response:
     wanted: Format = "json"
     try:
         said = await sent(request)
-        action = action_of(service, said.action)
+        action = action_of(endpoint, said.action)
         wanted = format_of(action, said)
-        refuse_unwanted_write(action, request, widgets.settings)
+        refuse_unwanted_write(action, request, widgets)
         what = asked(action, said, request, widgets.settings)
         if action.writes and request.scope.get("keystead.head"):
             return Response(status_code=200, headers=NO_STORE)  # it asks what would be answered, and writes nothing
         async with refusals():
-            outcome = await _outcome(what, getattr(widgets, service.name), _visitor(request))
+            outcome = await _outcome(what, getattr(widgets, endpoint.name), _visitor(request))
     except Refusal as refusal:
         return refused(refusal, wanted)
     return answer(what, outcome)
@@ -70,18 +70,18 @@ async def _answered(service: Service, request: Request, widgets: Widgets) -> Res
 
 async def _outcome(what: Asked, service: Any, visitor: Visitor) -> Any:
     action, is_plain = what.action, what.format != "json"
-    part = action.plain if is_plain and action.plain and not what.part.owner else what.part
+    call = action.plain if is_plain and action.plain and not what.call.owner else what.call
     try:
-        return await _called(part, what, service, visitor)
+        return await _called(call, what, service, visitor)
     except WidgetRefused as refused:
         if not (is_plain and action.zero and refused.reason == "NOT_FOUND"):
             raise
         return 0
 
 
-async def _called(part: Part, what: Asked, service: Any, visitor: Visitor) -> Any:
-    owner = (what.owner,) if part.owner else ()
-    return await getattr(service, part.method)(*owner, **part.keywords(what.given), visitor=visitor)
+async def _called(call: Call, what: Asked, service: Any, visitor: Visitor) -> Any:
+    owner = (what.owner,) if call.owner else ()
+    return await getattr(service, call.method)(*owner, **call.keywords(what.given), visitor=visitor)
 
 
 def _visitor(request: Request) -> Visitor:
@@ -102,7 +102,7 @@ async def _gallery(request: Request, widgets: Opened) -> Response:
 
 
 def _shared(settings: WidgetSettings) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys((_COMPONENTS, *(service.path for service in SERVICES)), settings.origins)
+    return dict.fromkeys((_COMPONENTS, *(endpoint.path for endpoint in ENDPOINTS)), settings.origins)
 
 
 KIT: Final = Kit(

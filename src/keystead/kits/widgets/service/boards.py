@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,7 +50,8 @@ SELECTS: Final = [
     BbsSelect(label="mood", options=["😊", "😐", "😢", "😡"]),
 ]
 
-_PAGE: Final = 200  # messages that are read at once where one is looked for
+_MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_PAGE: Final = 500  # messages that are read at once where one is looked for
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _MARK: Final = 0  # the place of the mark among the operations of a post
 
@@ -269,6 +271,21 @@ class Boards(Service[BbsRecord]):
             "selects": _chosen(record, selects),
         }
 
+    def _changed(self, record: BbsRecord, message: BbsMessage, changed: dict[str, Any]) -> dict[str, Any]:
+        """What a message holds that is changed. What stays is not looked at: the board may have other settings now."""
+        written: dict[str, Any] = {}
+        if "message" in changed:
+            written["message"] = lines("message", changed["message"], 1, MESSAGE_MAX)
+        if "author" in changed:
+            name = changed["author"]
+            written["author"] = text("author", name or "", 0, AUTHOR_MAX) or self.settings.default_author
+        refuse_spam(self.settings, "message", *written.values())
+        if "icon" in changed and changed["icon"] != message.icon:
+            written["icon"] = _icon(record, changed["icon"])
+        if "selects" in changed:
+            written["selects"] = _chosen(record, changed["selects"])
+        return written
+
     async def _change_message(
         self, id: Any, message_id: Any, visitor: Visitor | None, edit_token: str | None, changed: dict[str, Any] | None
     ) -> None:
@@ -277,8 +294,8 @@ class Boards(Service[BbsRecord]):
         Who may come between: new messages, which move its place, and other changes of it. The version holds both off.
         No visitor: the request was counted before.
         """
-        if not isinstance(message_id, str) or not message_id:
-            raise wrong("messageId", "messageId says which message it is")
+        if not isinstance(message_id, str) or not _MESSAGE_ID.fullmatch(message_id):
+            raise wrong("messageId", "messageId says which message it is, as the board tells it")
         if visitor is not None:
             await self._limit.count("write", visitor.address)
         for attempt in range(ATTEMPTS):
@@ -315,30 +332,24 @@ class Boards(Service[BbsRecord]):
         if changed is None:
             gone: Operation[Any] = Operation(messages.bound.store, [("LREM", messages.key, 1, raw)], count_of)
             return [gone, *self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})]
-        written = self._checked(
-            record,
-            changed.get("message", message.message),
-            changed.get("author", message.author),
-            changed.get("icon", message.icon),
-            changed["selects"] if "selects" in changed else _as_given(record, message),
-        )
+        written = self._changed(record, message, changed)
         new = message.model_copy(update=written | {"edited": moment(self.site.now_ms())})
         told = {"messageId": new.id, "author": new.author, "message": new.message}
         return [messages.replace(place, new), *self._hooks.told(self.name, record, "bbs.edit", told)]
 
     async def _found(self, id: str, message_id: str) -> tuple[int, bytes, BbsMessage] | None:
         """A message with its place and as it is stored, looked for from the newest on."""
-        messages, at = self.keys.bbs_messages(id), 0
+        messages, at, named = self.keys.bbs_messages(id), 0, message_id.encode("utf-8", "replace")
         family: Any = messages.bound.family
         while True:
             [page] = await messages.bound.store.run([("LRANGE", messages.key, at, at + _PAGE - 1)])
             for place, raw in enumerate(page, at):
-                try:
+                if named not in raw:
+                    continue  # without reading it: a board may hold ten thousand
+                with suppress(Unreadable):  # `keystead doctor` says so
                     message = family.item.decode(raw, messages.key, None)
-                except Unreadable:
-                    continue  # `keystead doctor` says so
-                if message.id == message_id:
-                    return place, raw, message
+                    if message.id == message_id:
+                        return place, raw, message
             if len(page) < _PAGE:
                 return None
             at += _PAGE
@@ -424,9 +435,3 @@ def _chosen(record: BbsRecord, given: Sequence[Any]) -> dict[str, Any] | None:
             raise wrong(name, f"{name} is one of {', '.join(offered[place].options)}")
         chosen[offered[place].label] = one
     return chosen or None
-
-
-def _as_given(record: BbsRecord, message: BbsMessage) -> list[Any]:
-    """What a message has chosen, in the order in which it is given; what the board offers no more is left out."""
-    chosen, offered = message.selects or {}, record.settings.selects or []
-    return [chosen.get(one.label) if chosen.get(one.label) in one.options else None for one in offered]

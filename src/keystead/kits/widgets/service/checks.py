@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import unicodedata
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -48,6 +49,11 @@ def candidates(url: str) -> list[str]:
     digest = hashlib.sha256(url.encode()).hexdigest()
     name = label.strip("-")[:63] or "page"
     return [f"{name}-{digest[at : at + 8]}" for at in range(0, 64, 8)]
+
+
+def another(url: str) -> str:
+    """An id for a page that cannot have any of these."""
+    return f"{candidates(url)[0][:-9]}-{secrets.token_hex(4)}"
 
 
 def checked_id(id: Any) -> str:
@@ -102,7 +108,7 @@ def refuse_spam(settings: WidgetSettings, field: str, *texts: str) -> None:
     folded = folded_text(joined)
     if not settings.allow_links and _LINK.search(folded):
         raise wrong(field, "links are not let through here")
-    if settings.max_repeats and re.search(r"(\S)\1{" + str(settings.max_repeats) + "}", joined):
+    if settings.max_repeats and re.search(r"(\S)\1{" + str(settings.max_repeats) + "}", folded):
         raise wrong(field, f"no character may stand more than {settings.max_repeats} times in a row here")
     if any(word in folded for word in settings.banned_words):
         raise wrong(field, "this holds a word that is not let through here")

@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from keystead.errors import BadValue
 from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
@@ -85,12 +84,9 @@ class Counters(Service[CounterRecord]):
             try:
                 # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
                 (seen, done), past = await asyncio.gather(self._guarded(id, limit, visitor, step), self._past(id, day))
-            except BadValue:  # the day ended meanwhile
-                continue
             except _ToBeTold:
-                limit = None  # it is counted
                 continue
-            limit = None
+            limit = None  # it is counted
             if done.stopped_at == _HELD and before is not None and before < LARGEST:  # others came between
                 await apart(attempt)
                 continue
@@ -108,7 +104,7 @@ class Counters(Service[CounterRecord]):
     ) -> Sequence[Operation[Any]]:
         keys, record, at = self.keys, seen.value, moment(now_ms)
         id = record.id
-        total = keys.counter_total(id)
+        total, mark = keys.counter_total(id), keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date)))
         told: list[Operation[Any]] = []
         held = total.at_most(LARGEST - 1)
         if before is None and record.webhook is not None:
@@ -119,7 +115,7 @@ class Counters(Service[CounterRecord]):
         return [
             self._now(id, day),
             held,  # before the mark: a guard after a write makes the store keep a copy of what is written over
-            keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date))).add(at, end_of_day=day.ends_ms),
+            mark.add(at, end_of_day=day.mark_ends_ms(now_ms)),
             total.increment(),
             keys.counter_daily(id, day.date).increment(),
             keys.counter_last(id).set(at),
@@ -202,22 +198,21 @@ class Counters(Service[CounterRecord]):
 
     async def _past(self, id: str, day: Day) -> Past:
         """What was counted on the days before, which does not change any more. A process asks once a day."""
-        known = self._days.get(id)
-        record = self._kept.get(id)
+        known, record = self._days.get(id), self._kept.get(id)
         if known is not None and record is not None and known.is_of(record.value, day):
             return known.past
         keys = [self.keys.counter_daily(id, day.back(back)).key for back in range(1, _MONTH)]
         [found] = await self.keys.counter_daily.store.run([("MGET", *keys)])
         days = [int(one or 0) for one in found]
-        return Past(days[0], sum(days[: _WEEK - 1]), sum(days), day)
+        made = None if record is None else record.value.created
+        return Past(days[0], sum(days[: _WEEK - 1]), sum(days), day, made)
 
     async def _past_of(self, record: CounterRecord, past: Past) -> Past:
-        """The same, asked for again where this process remembered it of a counter that was deleted since."""
-        known = self._days.get(record.id)
-        if known is None or known.record.created == record.created:
+        """The same, asked for again where it was read of a counter that was deleted meanwhile, and made anew."""
+        if past.made is None or past.made == record.created:
             return past
-        del self._days[record.id]
-        return await self._past(record.id, past.day)
+        self._days.pop(record.id, None)
+        return (await self._past(record.id, past.day))._replace(made=record.created)
 
     def _remember(self, record: CounterRecord, past: Past, now_ms: int) -> None:
         """Those of a day that has just begun are not remembered: somebody may still count for the day before."""
@@ -259,6 +254,7 @@ class Past(NamedTuple):
     week: int
     month: int
     day: Day
+    made: datetime | None  # when the counter was made that it was read of, as far as this process knew
 
 
 class _Known(NamedTuple):

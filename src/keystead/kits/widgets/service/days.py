@@ -11,6 +11,8 @@ from zoneinfo import ZoneInfo
 from keystead.schema.lifetime import EndOfDay
 from keystead.schema.times import moment
 
+_LEAST_MS = 60_000
+
 
 @dataclass(frozen=True)
 class Day:
@@ -18,6 +20,13 @@ class Day:
 
     date: dt.date
     ends_ms: int
+
+    def mark_ends_ms(self, now_ms: int) -> int:
+        """When a mark of this day goes. One that is made just before midnight lives a while longer: the clock of the
+        store may be ahead, and a mark that is dead at birth would let everybody count twice. Marks of two days have
+        other names, so a longer life keeps nobody out.
+        """
+        return max(self.ends_ms, now_ms + _LEAST_MS)
 
     def back(self, days: int) -> dt.date:
         return self.date - timedelta(days=days)

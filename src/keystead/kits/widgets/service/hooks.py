@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,10 @@ from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage, Undeliverab
 from keystead.parts.webhook import BadWebhook, Webhook, WebhookSender, check_url, new_secret
 from keystead.schema import Operation
 from keystead.schema.times import moment
+
+_MARKS = re.compile(r"[\\*_~`|>#\[\]()]")  # what Discord reads as more than text
+_ADDRESS_MAX: Final = 200
+_SENTENCE_MAX: Final = 900
 
 Find = Callable[[str, str], Awaitable[WidgetRecord | None]]
 
@@ -65,6 +70,7 @@ class Hooks:
         if record.webhook is None or not self._settings.webhooks:
             return []
         payload = {
+            "of": iso(record.created),  # a page may have another by the time it is sent, which is none of its business
             "event": event,
             "timestamp": iso(moment(self._site.now_ms())),
             "serviceId": record.id,
@@ -84,19 +90,24 @@ class Hooks:
             if refused.reason == "NOT_FOUND":
                 raise Undeliverable("the widget is deleted") from None
             raise
-        if record is None or record.webhook is None or not self._settings.webhooks:
+        told = dict(message.payload)
+        is_its_own = record is not None and told.pop("of", None) == iso(record.created)
+        if record is None or record.webhook is None or not is_its_own or not self._settings.webhooks:
             raise Undeliverable("nobody wants to know of it any more")
-        body = json.dumps(message.payload | _said(message.payload), ensure_ascii=False, separators=(",", ":"))
+        body = json.dumps(told | _said(told), ensure_ascii=False, separators=(",", ":"))
         webhook = Webhook(record.webhook.url, record.webhook.secret)
         await self._sender.send(webhook, message.id, body.encode())
 
 
 def _said(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The event as a sentence, under the names by which Discord and Slack take it, with nobody called by it."""
-    sentence = _SENTENCES[payload["event"]].format_map(_Texts(payload["data"]))
-    text = f"{payload['url']}: {sentence}"
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return {"content": text[:1900], "text": escaped[:3000], "allowed_mentions": {"parse": []}}
+    """The event as a sentence of one line, under the names by which Discord and Slack take it.
+
+    What visitors wrote calls nobody, and is neither a heading nor a link there.
+    """
+    texts = _Texts({name: " ".join(str(value).split()) for name, value in payload["data"].items()})
+    sentence = f"{payload['url'][:_ADDRESS_MAX]}: {_SENTENCES[payload['event']].format_map(texts)}"[:_SENTENCE_MAX]
+    for_slack = sentence.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {"content": _MARKS.sub(r"\\\g<0>", sentence), "text": for_slack, "allowed_mentions": {"parse": []}}
 
 
 class _Texts(dict[str, Any]):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, get_args
 
-from keystead.errors import BadValue
 from keystead.kits.widgets.models import Icon, LikeRecord
 from keystead.kits.widgets.service.checks import LARGEST, whole
 from keystead.kits.widgets.service.days import Day, iso
@@ -57,11 +56,8 @@ class Likes(Service[LikeRecord]):
                 mark = self._mark(id, visitor, day)
                 state, before = await self.keys.run(mark.see(), self.keys.like_total(id).get())
                 likes = not (state is not None and state.value)
-                try:
-                    step = partial(self._toggled, mark, state, before, day)
-                    _, done = await self._guarded(id, limit, visitor, step)
-                except BadValue:  # the day ended meanwhile
-                    continue
+                step = partial(self._toggled, mark, state, before, day)
+                _, done = await self._guarded(id, limit, visitor, step)
                 limit = None  # it is counted
                 is_full = likes and before >= LARGEST
                 if done or is_full:
@@ -74,6 +70,7 @@ class Likes(Service[LikeRecord]):
         self, mark: ValueKey[bool], state: Seen[bool] | None, before: int, day: Day, seen: Seen[LikeRecord]
     ) -> Sequence[Operation[Any]]:
         id, likes = seen.value.id, not (state is not None and state.value)
+        now_ms = self.site.now_ms()
         total = self.keys.like_total(id)
         after = before + 1 if likes else max(before - 1, 0)
         counts = {"previousLikes": before, "newLikes": after, "userAction": "like" if likes else "unlike"}
@@ -83,9 +80,9 @@ class Likes(Service[LikeRecord]):
         return [
             mark.holds(state),
             held,
-            mark.set(likes, end_of_day=day.ends_ms),
+            mark.set(likes, end_of_day=day.mark_ends_ms(now_ms)),
             *([total.increment(after - before)] if after != before else []),
-            self.keys.like_last(id).set(moment(self.site.now_ms())),
+            self.keys.like_last(id).set(moment(now_ms)),
             *told,
         ]
 

@@ -18,7 +18,7 @@ from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, 
 from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
-from keystead.kits.widgets.service.refused import too_soon, wrong
+from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
 from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SortedSetKey, ValueKey
@@ -86,19 +86,19 @@ class Rankings(Service[RankingRecord]):
         Two round trips, the second one atomic, and one that reads what is shown.
         """
         called = nickname(self._visitor_hash(checked_id(id), visitor)) if name is UNSET else self._name(name)
-        sent = _Sent(_member(called), whole("score", score), _display(display_score))
+        sent = _Sent(_member(called), whole("score", score), self._display(display_score))
         limit: str | None = "write"
         async with self._turn(id):
             for attempt in range(ATTEMPTS):
                 await self._met(id, limit, visitor)
-                sequence, stands = await self._standing(id, sent.member)
-                step = partial(self._submitted, visitor, sent, sequence, stands)
+                standing = await self._standing(id, sent.member)
+                step = partial(self._submitted, visitor, sent, standing)
                 seen, done = await self._guarded(id, limit, visitor, step)
                 limit = None  # it is counted
                 if done.stopped_at == _MARK:
                     raise await self._too_soon(id, visitor)
                 if done:
-                    improved = sent.improves(stands, seen.value)
+                    improved = standing.is_improved_by(sent, seen.value)
                     self.site.count("widgets", "score", "better" if improved else "not-better")
                     if improved and done.values[_DETAILS] > 2 * done.values[_ENTRIES] + 16:
                         await self._drop_details(seen)
@@ -109,13 +109,14 @@ class Rankings(Service[RankingRecord]):
         raise contended()
 
     def _submitted(
-        self, visitor: Visitor, sent: _Sent, sequence: int, stands: float | None, seen: Seen[RankingRecord]
+        self, visitor: Visitor, sent: _Sent, standing: _Standing, seen: Seen[RankingRecord]
     ) -> Sequence[Operation[Any]]:
         """What stands is what was read: every change of the scores moves the sequence on."""
         record, keys, at = seen.value, self.keys, moment(self.site.now_ms())
         id, scores, counter = record.id, keys.ranking_scores(record.id), keys.ranking_sequence(record.id)
         mark = keys.ranking_submit(id, self._visitor_hash(id, visitor))
-        if not sent.improves(stands, record):
+        sequence = standing.sequence
+        if not standing.is_improved_by(sent, record):
             return [self._is(counter, sequence), mark.holds(None)]
         told = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
         return [
@@ -169,7 +170,7 @@ class Rankings(Service[RankingRecord]):
         self, owner: Owner, name: Any, score: Any, display_score: Any = None, *, visitor: Visitor
     ) -> RankingData:
         """Write an entry, better or worse, new or not."""
-        shown, number, detail = self._name(name), whole("score", score), _display(display_score)
+        shown, number, detail = self._name(name), whole("score", score), self._display(display_score)
         member = _member(shown)
 
         async def step(seen: Seen[RankingRecord]) -> Sequence[Operation[Any]]:
@@ -188,23 +189,22 @@ class Rankings(Service[RankingRecord]):
 
     async def remove(self, owner: Owner, name: Any, *, visitor: Visitor) -> RankingData:
         """Take an entry out. Raises WidgetRefused where there is no such name."""
-        shown = text("name", name, 1, NAME_MAX)
-        member = _member(shown)
-        gone: list[int] = []
+        member = _member(text("name", name, 1, NAME_MAX))
 
         async def step(seen: Seen[RankingRecord]) -> Sequence[Operation[Any]]:
-            record = seen.value
-            gone[:] = [1 if await self.keys.ranking_scores(record.id).score(member) is not None else 0]
+            id = seen.value.id
+            scores, counter = self.keys.ranking_scores(id), self.keys.ranking_sequence(id)
+            number, score = await self.keys.run(counter.get(), scores.score(member))
+            if score is None:
+                raise WidgetRefused("NOT_FOUND", "there is no entry of this name")
             return [
-                self.keys.ranking_sequence(record.id).increment(),
-                self.keys.ranking_scores(record.id).remove(member),
-                self.keys.ranking_details(record.id).remove(member.unique_id),
+                self._is(counter, number),
+                counter.increment(),
+                scores.remove(member),
+                self.keys.ranking_details(id).remove(member.unique_id),
             ]
 
-        record = await self._change(owner, visitor, step)
-        if not gone[0]:
-            raise wrong("name", "there is no entry of this name")
-        return await self.get(record.id)
+        return await self.get((await self._change(owner, visitor, step)).id)
 
     async def clear(self, owner: Owner, *, visitor: Visitor) -> RankingData:
         """Take all entries out."""
@@ -263,15 +263,28 @@ class Rankings(Service[RankingRecord]):
         refuse_spam(self.settings, "name", shown)
         return shown
 
-    async def _standing(self, id: str, member: RankingEntry) -> tuple[int, float | None]:
-        """How many scores were sent, and what stands for a name. One round trip, but for once in eight million."""
+    def _display(self, given: Any) -> str | None:
+        if given is None:
+            return None
+        shown = text("displayScore", given, 1, DISPLAY_MAX)
+        refuse_spam(self.settings, "displayScore", shown)
+        return shown
+
+    async def _standing(self, id: str, member: RankingEntry) -> _Standing:
+        """What a new score meets. One round trip, but for once in eight million."""
         counter, scores = self.keys.ranking_sequence(id), self.keys.ranking_scores(id)
-        number, stands = await self.keys.run(counter.get(), scores.score(member))
-        if number < _STEPS - 1:
-            return number, stands
+
+        async def read() -> _Standing:
+            number, own, count, low, high = await self.keys.run(
+                counter.get(), scores.score(member), scores.count(), scores.lowest(1), scores.highest(1)
+            )
+            return _Standing(number, own, count, low[0][1] if low else None, high[0][1] if high else None)
+
+        found = await read()
+        if found.sequence < _STEPS - 1:
+            return found
         await self._sequence(id)
-        number, stands = await self.keys.run(counter.get(), scores.score(member))
-        return number, stands
+        return await read()
 
     async def _sequence(self, id: str) -> int:
         """How many scores were sent. Before it is used up, those that stand are numbered from one again."""
@@ -345,11 +358,24 @@ class _Sent(NamedTuple):
     score: int
     display: str | None
 
-    def improves(self, stands: float | None, record: RankingRecord) -> bool:
-        """Whether it is better than what stands for this name. Whoever came first keeps the place."""
-        if stands is None:
+
+class _Standing(NamedTuple):
+    """What stands in a ranking: how many scores were sent, that of one name, how many entries, and both ends."""
+
+    sequence: int
+    own: float | None
+    entries: int
+    lowest: float | None
+    highest: float | None
+
+    def is_improved_by(self, sent: _Sent, record: RankingRecord) -> bool:
+        """Whether a score is better than that of its name, and good enough to be kept. Of equals the first stays."""
+        worst = self.lowest if record.sortOrder == "desc" else self.highest
+        is_full = self.own is None and self.entries >= record.maxEntries
+        beaten = worst if is_full else self.own
+        if beaten is None:
             return True
-        return self.score > floor(stands) if record.sortOrder == "desc" else self.score < floor(stands)
+        return sent.score > floor(beaten) if record.sortOrder == "desc" else sent.score < floor(beaten)
 
 
 def _member(name: str) -> RankingEntry:
@@ -380,10 +406,6 @@ def _order(given: Any) -> SortOrder:
         raise wrong("sortOrder", "sortOrder is desc, where the highest score is the best, or asc, where the lowest is")
     found: SortOrder = given
     return found
-
-
-def _display(given: Any) -> str | None:
-    return None if given is None else text("displayScore", given, 1, DISPLAY_MAX)
 
 
 def _shown(details: dict[str, RankingDetail], member: RankingEntry) -> str | None:

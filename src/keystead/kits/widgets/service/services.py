@@ -29,7 +29,14 @@ from keystead.errors import Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.models import Hook, ServiceName, WidgetName, WidgetRecord
-from keystead.kits.widgets.service.checks import candidates, checked_id, checked_token, checked_url, could_be_token
+from keystead.kits.widgets.service.checks import (
+    another,
+    candidates,
+    checked_id,
+    checked_token,
+    checked_url,
+    could_be_token,
+)
 from keystead.kits.widgets.service.days import Calendar
 from keystead.kits.widgets.service.hooks import Hooks
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, Deleted, Owner, Visitor
@@ -42,7 +49,7 @@ from keystead.schema.key import nothing
 from keystead.schema.kinds import CounterKey, SetKey, SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import moment
-from keystead.stores import Step
+from keystead.stores import Step, Store
 
 R = TypeVar("R", bound=WidgetRecord)
 
@@ -50,6 +57,9 @@ ATTEMPTS: Final = 20
 KEPT: Final = 10_000  # records that a process remembers, of each service
 BATCH_CREATE_MAX: Final = 100
 BATCH_GET_MAX: Final = 1000
+_SUM_KEPT_MS: Final = 60_000
+_SUMS_KEPT: Final = 100
+_WALKED: Final = 5000  # entries of an index that are read at once
 _AT_ONCE: Final = 500  # keys that are deleted in one step
 
 
@@ -104,6 +114,8 @@ class Service(Generic[R]):
         self._calendar = given.calendar
         self._secret = given.secret
         self._kept: OrderedDict[str, Seen[R]] = OrderedDict()
+        self._sums: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by prefix, and when it was found
+        self._summing = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._in_one_step = self.keys.store_of("default").guarantees.atomic == "any keys"
         self._records: Bound[ValueKey[R]] = getattr(self.keys, self.name)
@@ -143,7 +155,7 @@ class Service(Generic[R]):
         wanted = None if id is None else checked_id(id)
         hook = None if webhook_url is None else self._hooks.new(webhook_url)
         await self._limit.count("create", visitor.address)
-        keeping = _Keeping(secret)
+        keeping = _Keeping(secret, visitor)
         created, is_new = await self._made(page, keeping, wanted, make, hook, first)
         return Created(id=created.id, url=page, webhookSecret=hook.secret if hook is not None and is_new else None)
 
@@ -170,7 +182,7 @@ class Service(Generic[R]):
                     await self._finish(there)
                     continue
                 try:
-                    await self._check(there.value.id, keeping.token)
+                    await self._check_again(there.value.id, keeping)
                 except WidgetRefused as refused:
                     if refused.reason != "NOT_FOUND":
                         raise
@@ -216,7 +228,7 @@ class Service(Generic[R]):
                 return there, id
         if wanted is not None:
             raise wrong("id", "this id is taken; choose another, or leave it out")
-        raise contended()  # eight pages with the same eight digits: there is no such thing
+        return None, another(url)  # somebody has chosen all that this page would have had
 
     async def _found_again(self, there: Seen[R], mapped: Seen[str] | None) -> bool:
         """Let the address and the index lead to a record that is there. False: it is not, any more.
@@ -286,6 +298,7 @@ class Service(Generic[R]):
 
     def _keep(self, seen: Seen[R]) -> None:
         self._kept[seen.value.id] = seen
+        self._kept.move_to_end(seen.value.id)
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
@@ -305,16 +318,17 @@ class Service(Generic[R]):
             counting = None if limit is None or attempt else self._limit.counting(limit, visitor.address)
             guards = [self._records(id).holds(seen)]
             await self._hooks.announce(self.name, seen.value)
+            wanted = step(seen)  # or raise what keeps it from being counted
             if counting is not None and self._in_one_step:
                 guards.insert(0, counting.within)
                 # Both leave in one turn, the count first: one round trip.
-                _, done = await asyncio.gather(counting.count, self.keys.atomically(*guards, *step(seen)))
+                _, done = await asyncio.gather(counting.count, self.keys.atomically(*guards, *wanted))
                 if done.stopped_at == 0:
                     raise counting.reached
             else:
                 if counting is not None and await counting.count > counting.limit:
                     raise counting.reached
-                done = await self.keys.atomically(*guards, *step(seen))
+                done = await self.keys.atomically(*guards, *wanted)
             if done.stopped_at != len(guards) - 1:
                 return seen, _without(done, len(guards))
             self._forget(id)
@@ -371,6 +385,16 @@ class Service(Generic[R]):
         record = (await self._owned(owner, visitor)).value
         data: BaseModel = await self.get(record.id, **shown)
         return data.model_copy(update={"webhookUrl": None if record.webhook is None else record.webhook.url})
+
+    async def _check_again(self, id: str, keeping: _Keeping) -> None:
+        """The same for a create, which could guess as well: it is counted like any guess. Widgets of one batch have one
+        hash, which is compared once.
+        """
+        kept = await self._owners(id).get()
+        if kept is None or kept not in keeping.fits:
+            await self._limit.count("owner", keeping.visitor.address)
+            await self._check(id, keeping.token)
+            keeping.fits.add(kept or "")
 
     async def _check(self, id: str, token: str) -> None:
         """Raises WidgetRefused where this is not the owner's token, or it was deleted meanwhile."""
@@ -542,8 +566,10 @@ class Service(Generic[R]):
         if not 1 <= len(items) <= BATCH_CREATE_MAX:
             raise wrong("items", f"items are 1 to {BATCH_CREATE_MAX}, each with an id and a url")
         checked = [(checked_url(item.url), checked_id(item.id)) for item in items]
-        keeping = _Keeping(checked_token(token))
-        await self._limit.count("create", visitor.address)
+        if len({id for _, id in checked}) < len(checked) or len({url for url, _ in checked}) < len(checked):
+            raise wrong("items", "each id and each url stands in items once")
+        keeping = _Keeping(checked_token(token), visitor)
+        await self._limit.count("create", visitor.address, by=len(checked))
         made = [await self._made(url, keeping, id, make, None, first) for url, id in checked]
         return [Created(id=record.id, url=record.url) for record, _ in made]
 
@@ -562,16 +588,31 @@ class Service(Generic[R]):
         return dict(zip(ids, found, strict=True))
 
     async def _sum(self, prefix: Any, visitor: Visitor, totals: Bound[Any]) -> int:
-        """Of all whose ids begin so. It walks through the index, a page at a time."""
+        """Of all whose ids begin so. It walks through the index, a page at a time: so one walk at a time in a process,
+        and what it found is told for a while.
+        """
         beginning = checked_id(prefix)
         await self._limit.count("create", visitor.address)  # it costs about as much
-        found, at, page = 0, 0, 1000
+        async with self._summing:
+            found = self._sums.get(beginning)
+            if found is None or found[1] < self.site.now_ms() - _SUM_KEPT_MS:
+                found = (await self._walked(beginning, totals), self.site.now_ms())
+                self._sums[beginning] = found
+                if len(self._sums) > _SUMS_KEPT:
+                    self._sums.popitem(last=False)
+        return found[0]
+
+    async def _walked(self, beginning: str, totals: Bound[Any]) -> int:
+        prefix, store, found, at = beginning.encode(), self.index.bound.store, 0, 0
         while True:
-            listed = [id for id, _ in await self.index.lowest(page, skip=at)]
-            found += sum((await self._totals([id for id in listed if id.startswith(beginning)], totals)).values())
-            if len(listed) < page:
+            [listed] = await store.run([("ZRANGE", self.index.key, at, at + _WALKED - 1)])
+            keys = [totals(id.decode()).key for id in listed if id.startswith(prefix)]
+            if keys:
+                [numbers] = await store.run([("MGET", *keys)]) if self._in_one_step else [await _each(store, keys)]
+                found += sum(int(number or 0) for number in numbers)
+            if len(listed) < _WALKED:
                 return found
-            at += page
+            at += _WALKED
 
     # --- numbers -----------------------------------------------------------------------------------------------
 
@@ -594,8 +635,10 @@ class Service(Generic[R]):
 class _Keeping:
     """The token of a new widget, and its slow hash, which is made once and only if it is needed."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, visitor: Visitor) -> None:
         self.token = token
+        self.visitor = visitor
+        self.fits: set[str] = set()  # hashes that it was found to fit
         self._hash: str | None = None
 
     async def hashed(self) -> str:
@@ -605,6 +648,11 @@ class _Keeping:
             except PasswordsBusy as busy:
                 raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
         return self._hash
+
+
+async def _each(store: Store, keys: list[str]) -> list[Any]:
+    """What MGET replies, of keys in several slots of a cluster."""
+    return await store.run([("GET", key) for key in keys])
 
 
 def _gone(key: Any) -> Operation[Any]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 # Requests of one client in a minute, by what they ask for.
-LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 30}
+LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 120}
 
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 

@@ -45,7 +45,8 @@ class Widgets:
             limit=FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms),
             hooks=self.hooks,
             calendar=Calendar(settings.zone),
-            secret=keys.ring.derived("widget visitors")[-1],
+            # Of the oldest key: a new one must not make strangers of those who were counted today.
+            secret=keys.ring.derived("widget visitors")[0],
         )
         self.counters = Counters(given)
         self.likes = Likes(given)

@@ -105,6 +105,7 @@ function show() {
   if (!shown || shown.localName !== element || shown.id !== id) {
     shown = document.createElement(element);
     shown.id = id;
+    shown.counts = false; // whoever makes a counter, or looks at it here, does not visit its page
     if (!made) shown.sample = sampled(sample);
     dress();
     by("stage").replaceChildren(shown);
@@ -470,4 +471,13 @@ workshop.hidden = false;
 const [, service, id] = location.hash.match(/^#(\w+)\/(.+)$/) ?? [];
 choose(Object.hasOwn(KINDS, service ?? "") ? service : "visit");
 show();
-if (Object.hasOwn(KINDS, service ?? "")) find(service, decodeURIComponent(id));
+if (Object.hasOwn(KINDS, service ?? "")) find(service, decoded(id));
+
+// An address that was cut off may end within a letter: it is looked for as it stands.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
