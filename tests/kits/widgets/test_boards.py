@@ -245,3 +245,15 @@ async def test_without_icons_and_selects_none_are_taken(memory: Store) -> None:
     posted = await widgets.boards.post(id, ME, "hello", "", "", ["", None, ""])
     assert posted.data.messages[0].model_dump(exclude_none=True).keys().isdisjoint({"icon", "selects"})
     assert posted.data.messages[0].author == "Anonymous"
+
+
+async def test_an_author_changes_a_message_also_after_the_board_has_lost_its_icons(memory: Store) -> None:
+    widgets = service_on(memory)
+    id = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
+    icon = ((await widgets.boards.get(id)).settings.icons or [""])[0]
+    posted = await widgets.boards.post(id, ME, "Hello", "Ann", icon)
+    await widgets.boards.update_settings(owner(), visitor=ME, enable_icons=False)
+    changed = await widgets.boards.edit(id, posted.message_id, posted.edit_token, visitor=ME, message="Hi")
+    assert [(one.message, one.author, one.icon) for one in changed.messages] == [("Hi", "Ann", icon)]
+    other = widgets.boards.edit(id, posted.message_id, posted.edit_token, visitor=ME, icon="🎉")
+    assert await refused(other) == "VALIDATION_ERROR"

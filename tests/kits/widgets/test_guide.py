@@ -13,7 +13,7 @@ import pytest
 from keystead.kits import widgets as kit
 from keystead.kits.widgets import KIT, WidgetSettings
 from keystead.kits.widgets.routes import answers, asked, parameters
-from keystead.kits.widgets.routes.actions import SERVICES, Action, Part
+from keystead.kits.widgets.routes.actions import ENDPOINTS, Action, Call
 from keystead.kits.widgets.routes.answers import STATUS
 from keystead.kits.widgets.routes.parameters import Parameter
 from keystead.kits.widgets.service import LIMITS, boards, checks, hooks, rankings
@@ -50,28 +50,28 @@ def written(default: Any) -> str:
 def told(action: Action) -> str:
     """The parameters of an action as the guide writes them."""
     looks = [f"{one.name}?" for one in (*action.looks, *((parameters.FORMAT,) if action.view else ()))]
-    return ", ".join(["; or ".join(", ".join(_of(part)) for part in action.parts), *looks])
+    return ", ".join(["; or ".join(", ".join(_of(call)) for call in action.calls), *looks])
 
 
-def _of(part: Part) -> list[str]:
+def _of(call: Call) -> list[str]:
     def names(one: Parameter) -> str:
         return "/".join(one.names)
 
-    owner = ["url or id", "token"] if part.owner else []
-    return [*owner, *map(names, part.needs), *(f"{names(one)}?" for one in (*part.takes, *part.unused))]
+    owner = ["url or id", "token"] if call.owner else []
+    return [*owner, *map(names, call.needs), *(f"{names(one)}?" for one in (*call.takes, *call.unused))]
 
 
 def test_the_guide_tells_each_action_as_the_table_of_the_code_has_it() -> None:
     there = [
         [
-            service.path.removeprefix("/api/"),
+            endpoint.path.removeprefix("/api/"),
             action.name,
             "writes" if action.writes else "reads",
             told(action),
             action.doc,
         ]
-        for service in SERVICES
-        for action in service.actions.values()
+        for endpoint in ENDPOINTS
+        for action in endpoint.actions.values()
     ]
     assert [[plain(cell) for cell in row] for row in rows("Path")] == there
 

@@ -1,5 +1,6 @@
 """Addresses of pages, the ids that they get, and what is let in as either."""
 
+import re
 from hashlib import sha256
 from typing import Any
 
@@ -204,3 +205,12 @@ async def test_what_is_shown_of_an_unknown_one_is_zero(memory: Store) -> None:
         assert await refused(service_of(widgets, name).get("unknown")) == "NOT_FOUND"
         assert await refused(used(widgets, name, "unknown")) == "NOT_FOUND"
     assert await Kept(memory).keys() == set()
+
+
+async def test_a_page_gets_an_id_although_others_have_chosen_all_that_it_would_have(memory: Store) -> None:
+    widgets = service_on(memory)
+    for number, taken in enumerate(candidates(URL)):
+        await widgets.counters.create(f"https://other.example/{number}", TOKEN, visitor=ME, id=taken)
+    made = await widgets.counters.create(URL, TOKEN, visitor=ME)
+    assert re.fullmatch(r"example-[0-9a-f]{8}", made.id)
+    assert (await widgets.counters.create(URL, TOKEN, visitor=ME)).id == made.id

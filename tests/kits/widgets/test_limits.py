@@ -136,9 +136,9 @@ GUESSES: dict[str, tuple[str, Callable[[Widgets, str], Awaitable[Any]]]] = {
     "set": ("owner", lambda widgets, token: widgets.counters.set(owner(token=token), 1, visitor=ME)),
     "by id": ("owner", lambda widgets, token: widgets.counters.set(Owner(token, id="my-id"), 1, visitor=ME)),
     "delete": ("owner", lambda widgets, token: widgets.counters.delete(owner(token=token), visitor=ME)),
-    "create": ("create", lambda widgets, token: widgets.counters.create(URL, token, visitor=ME)),
+    "create": ("owner", lambda widgets, token: widgets.counters.create(URL, token, visitor=ME)),
     "batch": (
-        "create",
+        "owner",
         lambda widgets, token: widgets.counters.batch_create(token, [BatchItem("my-id", URL)], visitor=ME),
     ),
 }
@@ -165,3 +165,30 @@ async def test_an_edit_token_cannot_be_guessed_without_end(memory: Store, stands
         assert await refused(widgets.boards.remove(id, posted.message_id, f"no {number}", visitor=ME)) == "UNAUTHORIZED"
     with pytest.raises(LimitReached):
         await widgets.boards.remove(id, posted.message_id, posted.edit_token, visitor=ME)
+
+
+async def test_a_batch_counts_as_many_and_compares_the_token_of_a_batch_once(
+    memory: Store, stands: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+
+    async def noted(token: str, kept: str) -> bool:
+        compared.append(kept)
+        return True
+
+    monkeypatch.setattr("keystead.kits.widgets.service.services.matches", noted)
+    widgets = service_on(memory, stands, limits={"create": 100})
+    items = [BatchItem(f"id-{number}", f"{URL}/{number}") for number in range(50)]
+    await widgets.counters.batch_create(TOKEN, items, visitor=ME)
+    await widgets.counters.batch_create(TOKEN, items, visitor=ME)
+    assert len(compared) == 1
+    with pytest.raises(LimitReached):
+        await widgets.counters.batch_create(TOKEN, [BatchItem("another", f"{URL}/another")], visitor=ME)
+
+
+async def test_a_batch_names_each_id_and_each_page_once(memory: Store) -> None:
+    widgets = service_on(memory)
+    twice = [BatchItem("a", f"{URL}/1"), BatchItem("a", f"{URL}/2")], [BatchItem("a", URL), BatchItem("b", URL)]
+    for items in twice:
+        assert await refused(widgets.counters.batch_create(TOKEN, items, visitor=ME)) == "VALIDATION_ERROR"
+    assert await widgets.counters.index.count() == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keystead.kits.widgets import pictures
 from keystead.kits.widgets.pictures import BoardLine, RankingLine
-from keystead.kits.widgets.themes import ICONS, THEMES, UnknownTheme
+from keystead.kits.widgets.themes import ICON_PATHS, THEMES, UnknownTheme
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text><script>alert(1)</script><image href='https://evil.example/x'/>&\"'"
@@ -84,13 +84,13 @@ def test_a_theme_that_is_none_is_refused(name: str) -> None:
 # --- the others ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("icon", ICONS)
+@pytest.mark.parametrize("icon", ICON_PATHS)
 def test_a_like_shows_its_icon_and_is_filled_where_it_is_liked(icon: str) -> None:
     for liked in (False, True):
         picture = pictures.like(1300, theme="light", icon=icon, liked=liked)
         assert size(picture) == (120, 40)
         assert texts(picture) == ["1300"]
-        (drawn,) = (path for path in read(picture).iter(f"{SVG}path") if path.attrib["d"] == ICONS[icon])
+        (drawn,) = (path for path in read(picture).iter(f"{SVG}path") if path.attrib["d"] == ICON_PATHS[icon])
         assert drawn.attrib["fill"] == (THEMES["light"].like if liked else "none")
 
 

@@ -243,7 +243,7 @@ async def test_an_owner_writes_an_entry_lower_or_higher_and_takes_one_out(widget
     data = await widgets.rankings.update(owner(), "Cid", 7, visitor=ME)
     assert [(one.name, one.displayScore) for one in data.entries] == [("Ann", None), ("Cid", None), ("Bob", "5!")]
     assert names((await widgets.rankings.remove(owner(), "Cid", visitor=ME)).entries) == [("Ann", 10), ("Bob", 5)]
-    assert await refused(widgets.rankings.remove(owner(), "Cid", visitor=ME)) == "VALIDATION_ERROR"
+    assert await refused(widgets.rankings.remove(owner(), "Cid", visitor=ME)) == "NOT_FOUND"
     assert (await widgets.rankings.clear(owner(), visitor=ME)).totalEntries == 0
     await sent(widgets, id, ("Ann", 1))
     assert names((await widgets.rankings.get(id)).entries) == [("Ann", 1)]
@@ -307,3 +307,26 @@ async def test_a_title_can_be_changed_and_taken_away(memory: Store) -> None:
     await widgets.rankings.update_settings(owner(), visitor=ME, title=None, description=None)
     data = await widgets.rankings.get(id)
     assert (data.title, data.description) == (None, None)
+
+
+@pytest.mark.parametrize(("order", "scores", "too_weak"), [("desc", (10, 20), 10), ("asc", (10, 20), 20)])
+async def test_a_score_that_is_not_good_enough_to_be_kept_is_no_score(
+    memory: Store, order: str, scores: tuple[int, int], too_weak: int
+) -> None:
+    widgets = service_on(memory)
+    id = (await widgets.rankings.create(URL, TOKEN, visitor=ME, max_entries=2, sort_order=order)).id
+    for number, score in enumerate(scores):
+        await widgets.rankings.submit(id, somebody(number), f"n{number}", score)
+    weak = await widgets.rankings.submit(id, ME, "Ann", too_weak)
+    assert (weak.improved, weak.rank, weak.totalEntries) == (False, None, 2)
+    # So the next may come at once, and one that is good enough puts the worst out.
+    good = await widgets.rankings.submit(id, ME, "Ann", 15)
+    assert (good.improved, good.rank, good.totalEntries) == (True, 2, 2)
+
+
+async def test_what_is_shown_for_a_score_is_looked_at_like_a_name(memory: Store) -> None:
+    widgets = service_on(memory)
+    id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
+    shown = "see https://spam.example"
+    assert await refused(widgets.rankings.submit(id, ME, "Ann", 5, shown)) == "VALIDATION_ERROR"
+    assert await refused(widgets.rankings.update(owner(), "Ann", 5, shown, visitor=ME)) == "VALIDATION_ERROR"

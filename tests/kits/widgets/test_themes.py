@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from keystead.kits.widgets.themes import ICONS, THEMES, Theme, UnknownTheme, as_module, theme_named
+from keystead.kits.widgets.themes import ICON_PATHS, THEMES, Theme, UnknownTheme, as_module, theme_named
 
 COLOURS = [
     *("background", "text", "border", "surface", "ink", "muted", "line", "field", "accent", "on_accent", "like", "bad"),
@@ -79,8 +79,8 @@ def test_a_theme_that_is_none_is_refused_with_those_that_there_are() -> None:
 
 def test_components_get_the_same_themes_and_icons_as_the_pictures() -> None:
     found = dict(re.findall(r"export const (\w+) = (\{.*?\n\});", as_module(), re.DOTALL))
-    themes, icons = json.loads(found["THEMES"]), json.loads(found["ICONS"])
-    assert icons == ICONS
+    themes, icons = json.loads(found["THEMES"]), json.loads(found["ICON_PATHS"])
+    assert icons == ICON_PATHS
     assert list(themes) == list(THEMES)
     assert themes["final"]["backgroundEnd"] == THEMES["final"].background_end
     assert all(len(theme) == len(fields(Theme)) for theme in themes.values())

@@ -156,7 +156,7 @@ async def test_an_event_is_a_sentence_in_a_channel_and_calls_nobody(memory: Stor
         await widgets.boards.post(id, ME, "Hello @everyone <!channel> {0} {__class__}", "Ann")
         await receiver.has(1)
     [told] = receiver.told
-    assert told["content"] == f"{URL}: Ann: Hello @everyone <!channel> {{0}} {{__class__}}"
+    assert told["content"] == f"{URL}: Ann: Hello @everyone <!channel\\> {{0}} {{\\_\\_class\\_\\_}}"
     assert told["text"] == f"{URL}: Ann: Hello @everyone &lt;!channel&gt; {{0}} {{__class__}}"
     assert told["allowed_mentions"] == {"parse": []}
 
@@ -320,3 +320,19 @@ async def test_a_secret_is_told_once_and_is_another_with_each_webhook(memory: St
         assert (await service.get(first.id)).webhookSecret is None
         gone = await service.update_settings(owner(), visitor=ME, webhook_url=None)
         assert gone.webhookSecret is None
+
+
+async def test_what_waits_of_a_widget_that_is_gone_is_not_told_to_the_next_owner_of_the_page(
+    memory: Store, receiver: Receiver
+) -> None:
+    """Deleted by the command line, which knows nothing of what waits."""
+    first = service_on(memory, private_webhooks=True)
+    id = (await first.boards.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
+    await first.boards.post(id, ME, "for the first owner alone")
+    await first.keys.bbs(id).delete()
+    async with delivering(memory, private_webhooks=True) as widgets:
+        await widgets.boards.create(URL, "another-token", visitor=ME, webhook_url=receiver.url)
+        await widgets.boards.post(id, somebody(1), "for the second")
+        await receiver.has(1)
+    assert [told["data"]["message"] for told in receiver.told] == ["for the second"]
+    assert "of" not in receiver.told[0]

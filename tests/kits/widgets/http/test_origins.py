@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 import pytest
 
-from tests.kits.widgets.http.visiting import BBS, PATHS, TOKEN, VISIT, Running, Visitor, data, running
+from tests.kits.sharing.visiting import BASE
+from tests.kits.widgets.http.visiting import (
+    BBS,
+    LIKE,
+    PATHS,
+    RANKING,
+    TOKEN,
+    URL,
+    VISIT,
+    Running,
+    Visitor,
+    data,
+    refused,
+    running,
+)
 
 PAGE = "https://blog.example"
 OTHER = "https://other.example"
 SHARED = (*PATHS, "/components/visit.js", "/components/themes.js")
+WRITES: dict[str, tuple[str, dict[str, Any]]] = {
+    VISIT: ("increment", {}),
+    LIKE: ("toggle", {}),
+    RANKING: ("submit", {"name": "Ann", "score": 1}),
+    BBS: ("post", {"message": "hello"}),
+}
+FROM_OTHERS = [
+    {"origin": OTHER},
+    {"origin": "null"},
+    {"origin": f"{PAGE}.other.example"},
+    {"referer": f"{OTHER}/page"},
+    {"referer": "http://["},
+    {"origin": OTHER, "referer": f"{PAGE}/", "sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+]
+FROM_THOSE_WHO_MAY = [
+    {},
+    {"origin": PAGE},
+    {"origin": PAGE, "sec-fetch-site": "cross-site"},
+    {"referer": f"{PAGE}/page", "sec-fetch-site": "cross-site"},
+    {"origin": BASE, "sec-fetch-site": "same-origin"},
+    {"referer": f"{BASE}/widgets"},
+    {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "none"},
+]
 
 
 async def preflight(visitor: Visitor, path: str, origin: str, header: str = "content-type") -> httpx2.Response:
@@ -48,6 +90,19 @@ async def test_a_page_can_read_why_it_was_refused(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("path", SHARED)
+async def test_where_any_page_may_a_cache_may_keep_one_answer_for_all(visitor: Visitor, path: str) -> None:
+    query = "" if path.startswith("/components") else "?action=display&id=x&format=image"
+    told = []
+    for headers in ({}, {"origin": PAGE}, {"origin": OTHER}, {"origin": BASE, "cookie": "a=b"}):
+        answer = await visitor.http.get(f"{path}{query}", headers=headers)
+        assert allowed(answer) == "*"
+        assert "origin" not in answer.headers.get("vary", "").lower()
+        told.append({name: value for name, value in answer.headers.items() if name.startswith("access-control")})
+    assert all(one == told[0] for one in told)
+    assert "retry-after" in told[0]["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize("path", SHARED)
 async def test_pictures_and_scripts_can_be_shown_on_other_sites(visitor: Visitor, path: str) -> None:
     query = "" if path.startswith("/components") else "?action=display&id=x&format=image"
     answer = await visitor.http.get(f"{path}{query}")
@@ -65,6 +120,51 @@ async def test_only_named_pages_may_use_the_widgets() -> None:
                 answer = await visitor.get(path, "frobnicate", {"origin": origin})
                 assert allowed(answer) == answered
                 assert "origin" in answer.headers["vary"].lower()
+            plain = await visitor.get(path, "frobnicate")
+            assert allowed(plain) is None
+            assert "origin" in plain.headers["vary"].lower()
+
+
+@pytest.mark.parametrize("origins", [[PAGE], []], ids=["some", "none"])
+@pytest.mark.parametrize("headers", FROM_OTHERS, ids=str)
+async def test_a_page_that_is_not_named_writes_nothing_also_without_asking_whether_it_may(
+    origins: list[str], headers: dict[str, str]
+) -> None:
+    """A picture, a form or a link is sent by a browser at once; that its page may not read the answer is too late."""
+    async with running("memory://", origins=origins) as site:
+        visitor = site.visitor()
+        for path, (action, fields) in WRITES.items():
+            id = await visitor.create(path)
+            before = await site.everything()
+            for answer in (
+                await visitor.get(path, action, headers, id=id, **fields),
+                await visitor.post(path, action, headers, id=id, **fields),
+                await visitor.post(path, "delete", headers, id=id, token=TOKEN),
+                await visitor.get(path, "create", headers | {"x-owner-token": TOKEN}, url=f"{URL}/another"),
+            ):
+                assert refused(answer) == (403, "ORIGIN_NOT_ALLOWED")
+            assert await site.everything() == before
+            assert data(await visitor.get(path, "get", headers, id=id))["id"] == id
+        id = await visitor.create(VISIT)
+        picture = await visitor.get(VISIT, "increment", headers, id=id, format="image")
+        assert (picture.status_code, picture.headers["content-type"]) == (403, "image/svg+xml")
+        assert data(await visitor.get(VISIT, "get", id=id))["total"] == 0
+
+
+@pytest.mark.parametrize("headers", FROM_THOSE_WHO_MAY, ids=str)
+async def test_named_pages_this_site_and_programs_write(headers: dict[str, str]) -> None:
+    async with running("memory://", origins=[PAGE]) as site:
+        for path, (action, fields) in WRITES.items():
+            id = await site.visitor().create(path)
+            assert data(await site.visitor().get(path, action, headers, id=id, **fields))["id"] == id
+            assert data(await site.visitor().post(path, action, headers, id=id, **fields))["id"] == id
+
+
+async def test_any_page_writes_unless_the_settings_say_otherwise(site: Running) -> None:
+    for headers in FROM_OTHERS:
+        for path, (action, fields) in WRITES.items():
+            id = await site.visitor().create(path)
+            data(await site.visitor().get(path, action, headers, id=id, **fields))
 
 
 async def test_no_page_of_another_site_may_use_them_where_none_is_named() -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import keystead
-from keystead.kits.widgets.themes import ICONS, THEMES
+from keystead.kits.widgets.themes import ICON_PATHS, THEMES
 from tests.kits.widgets.http.visiting import Running, Visitor, running
 
 COMPONENTS = Path(keystead.__file__).parent / "kits" / "widgets" / "components"
@@ -41,7 +41,7 @@ async def test_the_themes_are_the_same_for_elements_and_pictures(visitor: Visito
     for theme in THEMES.values():
         assert f'"{theme.name}"' in text
         assert theme.accent in text
-    assert all(f'"{icon}"' in text for icon in ICONS)
+    assert all(f'"{icon}"' in text for icon in ICON_PATHS)
 
 
 async def test_nothing_else_is_served_there(visitor: Visitor) -> None:

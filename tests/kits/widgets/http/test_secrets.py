@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
-from tests.kits.widgets.http.visiting import BBS, PATHS, TOKEN, URL, VISIT, Running, Visitor, data, refused, running
+from tests.kits.widgets.http.visiting import (
+    BBS,
+    LIKE,
+    PATHS,
+    TOKEN,
+    URL,
+    VISIT,
+    Running,
+    Visitor,
+    data,
+    refused,
+    running,
+)
 
 BAD = (400, "VALIDATION_ERROR")
 
@@ -63,6 +76,62 @@ async def test_two_tokens_that_differ_are_refused(visitor: Visitor) -> None:
     assert refused(answer) == BAD
     assert data(await visitor.get(VISIT, "get", id=id))["id"] == id
     assert data(await visitor.post(VISIT, "delete", {"x-owner-token": TOKEN}, url=URL, token=TOKEN))["id"] == id
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("x-owner-token", TOKEN), ("authorization", "Bearer another-token")],
+        [("x-owner-token", "another-token"), ("authorization", f"Bearer {TOKEN}")],
+        [("x-owner-token", TOKEN), ("x-owner-token", "another-token")],
+        [("authorization", f"Bearer {TOKEN}"), ("authorization", "Bearer another-token")],
+    ],
+    ids=["own and bearer", "bearer and own", "own twice", "bearer twice"],
+)
+async def test_two_headers_with_tokens_that_differ_are_refused(
+    visitor: Visitor, headers: list[tuple[str, str]]
+) -> None:
+    id = await visitor.create(VISIT)
+    body = {"action": "delete", "id": id}
+    assert refused(await visitor.http.post(VISIT, json=body, headers=headers)) == BAD
+    assert data(await visitor.get(VISIT, "get", id=id))["id"] == id
+    same = [(name, value.replace("another-token", TOKEN)) for name, value in headers]
+    assert data(await visitor.http.post(VISIT, json=body, headers=same))["id"] == id
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_token_that_a_gateway_passes_on_keeps_nobody_from_looking(visitor: Visitor, path: str) -> None:
+    hook = "https://hooks.example.com/secret"
+    id = data(await visitor.post(path, "create", url=URL, token=TOKEN, webhookUrl=hook))["id"]
+    for bearer in ("a-token-of-the-gateway", "12345678", TOKEN):
+        foreign = {"authorization": f"Bearer {bearer}"}
+        shown = data(await visitor.get(path, "get", foreign, id=id))
+        assert shown["id"] == id
+        assert "webhookUrl" not in shown
+        assert data(await visitor.post(path, "get", foreign, id=id, token=TOKEN))["webhookUrl"] == hook
+        assert data(await visitor.get(path, "get", foreign | {"x-owner-token": TOKEN}, id=id))["webhookUrl"] == hook
+
+
+async def test_looking_behind_a_gateway_counts_as_no_guess() -> None:
+    async with running("memory://", limits={"owner": 1, "create": 0, "read": 0, "write": 0, "post": 0}) as site:
+        visitor = site.visitor()
+        id = await visitor.create(LIKE)
+        for _ in range(3):
+            assert data(await visitor.get(LIKE, "get", {"authorization": "Bearer not-ours"}, id=id))["id"] == id
+
+
+@pytest.mark.parametrize("spaces", [b" ", b"\t", b"\xc2\xa0", b" \xc2\xa0"], ids=["space", "tab", "hard", "both"])
+async def test_a_long_header_is_read_at_once(visitor: Visitor, spaces: bytes) -> None:
+    """60 KB, which is as much as a server takes. What looks at each place again and again needs minutes for it."""
+    id = await visitor.create(VISIT)
+    blank = (spaces * 60_000)[:60_000] + b"\xc2\xa0"
+    began = time.thread_time()
+    for action in ("get", "delete"):
+        headers = [(b"authorization", b"bearer " + blank), (b"x-owner-token", blank)]
+        await visitor.http.get(VISIT, params={"action": action, "id": id}, headers=headers)
+        await visitor.http.get(VISIT, params={"action": action, "id": id}, headers=headers[:1])
+    assert time.thread_time() - began < 2
+    assert data(await visitor.get(VISIT, "get", id=id))["id"] == id
 
 
 async def test_a_password_of_a_proxy_is_no_token(visitor: Visitor) -> None:

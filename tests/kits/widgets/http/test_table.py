@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keystead.kits.widgets.routes.actions import SERVICES, Action, Part, Service
+from keystead.kits.widgets.routes.actions import ENDPOINTS, Action, Call, Endpoint
 from keystead.kits.widgets.service import Boards, Counters, Likes, Rankings
 from tests.kits.widgets.http.visiting import Running
 
@@ -20,41 +20,41 @@ ACTIONS = {
     "/api/bbs": "create post get display editMessageById deleteMessageById editMessage deleteMessage update remove "
     "clear updateSettings delete",
 }
-EVERY = [(service, action) for service in SERVICES for action in service.actions.values()]
-PARTS = [
-    (service, action, part)
-    for service, action in EVERY
-    for part in (*action.parts, *((action.plain,) if action.plain else ()))
+EVERY = [(endpoint, action) for endpoint in ENDPOINTS for action in endpoint.actions.values()]
+CALLS = [
+    (endpoint, action, call)
+    for endpoint, action in EVERY
+    for call in (*action.calls, *((action.plain,) if action.plain else ()))
 ]
 
 
 def test_every_action_of_both_eras_is_there() -> None:
-    assert {service.path: set(service.actions) for service in SERVICES} == {
+    assert {endpoint.path: set(endpoint.actions) for endpoint in ENDPOINTS} == {
         path: set(names.split()) for path, names in ACTIONS.items()
     }
 
 
-@pytest.mark.parametrize(("service", "action", "part"), PARTS, ids=lambda one: getattr(one, "name", ""))
-def test_what_an_action_passes_is_what_its_method_takes(service: Service, action: Action, part: Part) -> None:
-    method = getattr(CLASSES[service.name], part.method)
-    given = {one.name: "x" for one in (*part.needs, *part.takes)}
-    owner = ("owner",) if part.owner else ()
-    inspect.signature(method).bind("self", *owner, **part.keywords(given), visitor="visitor")
-    needed = {one.name: "x" for one in part.needs}
-    inspect.signature(method).bind("self", *owner, **part.keywords(needed), visitor="visitor")
+@pytest.mark.parametrize(("endpoint", "action", "call"), CALLS, ids=lambda one: getattr(one, "name", ""))
+def test_what_an_action_passes_is_what_its_method_takes(endpoint: Endpoint, action: Action, call: Call) -> None:
+    method = getattr(CLASSES[endpoint.name], call.method)
+    given = {one.name: "x" for one in (*call.needs, *call.takes)}
+    owner = ("owner",) if call.owner else ()
+    inspect.signature(method).bind("self", *owner, **call.keywords(given), visitor="visitor")
+    needed = {one.name: "x" for one in call.needs}
+    inspect.signature(method).bind("self", *owner, **call.keywords(needed), visitor="visitor")
 
 
-@pytest.mark.parametrize(("service", "action"), EVERY, ids=lambda one: one.name)
-def test_one_name_means_one_parameter(service: Service, action: Action) -> None:
-    for part in action.parts:
-        names = [name for one in part.parameters for name in one.names]
+@pytest.mark.parametrize(("endpoint", "action"), EVERY, ids=lambda one: one.name)
+def test_one_name_means_one_parameter(endpoint: Endpoint, action: Action) -> None:
+    for call in action.calls:
+        names = [name for one in call.parameters for name in one.names]
         assert len(names) == len(set(names))
 
 
 async def test_the_api_page_tells_every_action_with_its_parameters_and_an_example(site: Running) -> None:
     paths = site.app.openapi()["paths"]
-    for service, action in EVERY:
-        get, post = paths[service.path]["get"], paths[service.path]["post"]
+    for endpoint, action in EVERY:
+        get, post = paths[endpoint.path]["get"], paths[endpoint.path]["post"]
         assert action.name in get["parameters"][0]["schema"]["enum"]
         assert f"`{action.name}`: {action.doc}" in get["description"]
         content = post["requestBody"]["content"]["application/json"]

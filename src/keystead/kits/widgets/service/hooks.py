@@ -105,9 +105,14 @@ def _said(payload: Mapping[str, Any]) -> dict[str, Any]:
     What visitors wrote calls nobody, and is neither a heading nor a link there.
     """
     texts = _Texts({name: " ".join(str(value).split()) for name, value in payload["data"].items()})
-    sentence = f"{payload['url'][:_ADDRESS_MAX]}: {_SENTENCES[payload['event']].format_map(texts)}"[:_SENTENCE_MAX]
-    for_slack = sentence.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return {"content": _MARKS.sub(r"\\\g<0>", sentence), "text": for_slack, "allowed_mentions": {"parse": []}}
+    address, sentence = payload["url"][:_ADDRESS_MAX], _SENTENCES[payload["event"]].format_map(texts)[:_SENTENCE_MAX]
+    for_slack = f"{address}: {sentence}".replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for_discord = f"{address}: {_MARKS.sub(_escaped, sentence)}"
+    return {"content": for_discord, "text": for_slack, "allowed_mentions": {"parse": []}}
+
+
+def _escaped(mark: re.Match[str]) -> str:
+    return f"\\{mark[0]}"
 
 
 class _Texts(dict[str, Any]):
