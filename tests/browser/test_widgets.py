@@ -470,6 +470,33 @@ async def test_one_that_does_not_exist_says_so_in_three_languages_and_can_be_tri
         await expect(page.locator("keystead-ranking").get_by_text("아직 기록이 없습니다.")).to_be_visible()
 
 
+async def test_one_whose_api_base_is_no_address_says_so_and_leaves_the_others_alone(
+    browser: Browser, server: Keystead, site: OtherSite, script: str
+) -> None:
+    id = await created(server, "like", "no-base")
+    broken = "".join(
+        f"<keystead-{name} id={id} api-base='https://['></keystead-{name}>" for name in ("like", "ranking")
+    )
+    whole = f"<keystead-like id={id}></keystead-like>" * 2
+    address = site.put("/no-base", broken + whole, head=script)
+    async with guest(browser) as visitor:
+        page = await visitor.opens(address)
+        first, second, third = await page.locator("keystead-like").all()
+        ranking = page.locator("keystead-ranking")
+        for element in (first, ranking):
+            await expect(element.get_by_role("alert").locator("span")).to_have_text("The attribute api-base is not an address.")
+            await expect(element.get_by_role("button")).to_have_count(0)
+        refused = "element => element.submit('Ann', 1).catch(({ kind }) => kind)"
+        assert await ranking.evaluate(refused) == "noBase"
+
+        # The one that is broken hears of it first, and those behind it still do.
+        await second.get_by_role("button").click()
+        await expect(third.get_by_role("button")).to_have_accessible_name("Like, 1 like")
+
+        await first.evaluate("(element, base) => element.setAttribute('api-base', base)", server.url)
+        await expect(first.get_by_role("button")).to_have_accessible_name("Like, 1 like")
+
+
 async def test_without_a_connection_it_says_so_and_goes_on_when_there_is_one(
     browser: Browser, server: Keystead, site: OtherSite, script: str
 ) -> None:

@@ -93,12 +93,12 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
         id = await make(page, "Counter", "https://newcomer.example/", token)
         assert re.fullmatch(r"newcomer-[0-9a-f]{8}", id)
         await expect(page.get_by_role("heading", name="How it looks")).to_be_focused()
-        await expect(page.locator("#stage .digits")).to_have_text("1")
+        await expect(page.locator("#stage .digits")).to_have_text("0")
         assert page.url.endswith(f"/widgets#visit/{id}")
 
         await page.get_by_role("radio", name="Retro").check()
         await page.get_by_label("Digits").select_option("6 or more")
-        await expect(page.locator("#stage .digits")).to_have_text("000001")
+        await expect(page.locator("#stage .digits")).to_have_text("000000")
         html = await snippet(page, "HTML")
         assert f'<keystead-counter id="{id}" theme="retro" digits="6"></keystead-counter>' in html
         await page.get_by_role("button", name="Copy").click()
@@ -108,6 +108,7 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
 
         there = await newcomer.another_tab(site.put("/copied", f"{html}{picture}"))
         await expect(there.locator("keystead-counter .digits")).to_have_text("000001")
+        assert (await asked(server, "visit", action="get", id=id))["data"]["total"] == 1  # here it was only looked at
         image = there.locator("img")
         await expect(image).to_have_js_property("naturalWidth", 12 * 6 + 20)
         found = re.fullmatch(r"\[!\[Visits\]\((.*)\)\]\((.*)\)", markdown)
@@ -209,7 +210,11 @@ async def test_what_goes_wrong_is_said_and_nothing_that_was_filled_in_is_lost(
     browser: Browser, server: Keystead
 ) -> None:
     async with guest(browser) as owner:
-        page = await owner.opens(f"{server.url}/widgets#visit/nobodys-00000000")
+        page = await owner.opens(f"{server.url}/widgets#visit/cut%E3%8")  # within a letter
+        await expect(page.get_by_role("alert")).to_contain_text("Id has ")
+        await expect(page.locator("#stage .digits")).to_have_text("12045")
+        await page.goto(f"{server.url}/widgets#visit/nobodys-00000000")
+        await page.reload()
         await expect(page.get_by_role("alert")).to_contain_text("There is no counter with this id.")
         await page.goto(f"{server.url}/widgets")
         await page.get_by_label("Address of your page").fill("https://lost.example/")
