@@ -3,7 +3,7 @@
 For each line `{"port": …, "requests": …, "asks": […], "holds": …}` it sends so many requests on that many connections,
 each the next of those that are asked, and prints in how many seconds all were answered. What is asked begins with `GET
 /…` and goes on with header lines; `{number}` in it is another number each time. Each answer has to hold a text.
-Connections stay open from line to line.
+Connections stay open from line to line; one that its server has closed meanwhile is opened again.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Client(asyncio.Protocol):
     """One connection: the next request when the answer to the one before is there in full."""
 
     turn: Turn
+    is_open = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -83,26 +84,29 @@ class Client(asyncio.Protocol):
         return bool(blank) and len(body) >= int(length)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
         self.turn.fail("the server closed a connection")
 
 
 async def serve(connections: int) -> None:
-    loop = asyncio.get_running_loop()
     opened: dict[int, list[Client]] = {}
     numbers = itertools.count()
     while line := await asyncio.to_thread(sys.stdin.readline):
         asked = json.loads(line)
-        port = asked["port"]
-        if port not in opened:
-            pairs = [await loop.create_connection(Client, "127.0.0.1", port) for _ in range(connections)]
-            opened[port] = [client for _, client in pairs]
-        count = asked["requests"]
+        port, count = asked["port"], asked["requests"]
+        kept = [client for client in opened.get(port, ()) if client.is_open]
+        opened[port] = [*kept, *[await _connected(port) for _ in range(connections - len(kept))]]
         turn = Turn(iter(_texts(asked["asks"], port, count, numbers)), count, asked["holds"].encode())
         began = time.perf_counter()
         for client in opened[port]:
             client.begin(turn)
         await turn.done
         print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
+
+
+async def _connected(port: int) -> Client:
+    _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", port)
+    return client
 
 
 def _texts(asks: list[str], port: int, count: int, numbers: Iterator[int]) -> list[bytes]:

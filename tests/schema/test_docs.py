@@ -201,7 +201,7 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
         "default",
         "JSON Customer, 9 fields",
         "never ends: removed when the card is returned",
-        "set, add, replace, change, consume, get",
+        "set, add, replace, change, consume, get, see, …",
         "/api/customers/{uid}, the till",
     ]
     assert rows[2][2:6] == [

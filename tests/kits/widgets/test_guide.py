@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import subprocess
 import tomllib
@@ -116,6 +117,12 @@ def test_each_reason_of_the_service_has_a_status() -> None:
 
 def test_the_guide_names_each_event() -> None:
     assert [plain(event) for event, _ in rows("Event")] == list(hooks._SENTENCES)
+
+
+def test_the_guide_shows_the_body_of_an_event_as_it_is_sent() -> None:
+    [shown] = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL))
+    assert shown | hooks._said(shown) == shown
+    assert list(shown)[-len(hooks._said(shown)) :] == list(hooks._said(shown))
 
 
 def test_the_guide_names_each_element_with_its_attributes() -> None:

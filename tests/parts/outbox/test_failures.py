@@ -290,6 +290,7 @@ class _ErrorOfItsOwn(BaseException):
 async def test_whatever_a_sender_raises_is_a_failure_and_a_foreign_text_is_not_kept(
     store: Store, time: Time, receiver: Receiver, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("DEBUG")
     outbox = outbox_of(store, time, receiver)
     receiver.raises = lambda message: error
     await add(outbox, store, 1)

@@ -254,6 +254,7 @@ async def test_an_owner_puts_a_ranking_right(site: Running, visitor: Visitor) ->
     added = data(await visitor.post(RANKING, "update", **own, name="Cid", score=99, displayScore="1:39"))
     assert added["entries"][0] == {"rank": 1, "name": "Cid", "score": 99, "displayScore": "1:39"}
     assert len(data(await visitor.post(RANKING, "remove", **own, name="Cid"))["entries"]) == 2
+    assert refused(await visitor.post(RANKING, "remove", **own, name="Cid")) == (404, "NOT_FOUND")
     titled = data(await visitor.post(RANKING, "update", **own, title="New", description="Of all time", maxEntries=1))
     assert (titled["title"], titled["description"], titled["maxEntries"]) == ("New", "Of all time", 1)
     turned = data(await visitor.post(RANKING, "updateSettings", **own, sortOrder="asc", max=5))
