@@ -11,11 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, seconds: int = 100) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False,
     )  # fmt: skip
 
 

@@ -484,7 +484,9 @@ async def test_one_whose_api_base_is_no_address_says_so_and_leaves_the_others_al
         first, second, third = await page.locator("keystead-like").all()
         ranking = page.locator("keystead-ranking")
         for element in (first, ranking):
-            await expect(element.get_by_role("alert").locator("span")).to_have_text("The attribute api-base is not an address.")
+            await expect(element.get_by_role("alert").locator("span")).to_have_text(
+                "The attribute api-base is not an address."
+            )
             await expect(element.get_by_role("button")).to_have_count(0)
         refused = "element => element.submit('Ann', 1).catch(({ kind }) => kind)"
         assert await ranking.evaluate(refused) == "noBase"
