@@ -22,8 +22,9 @@ from keystead.kits.widgets.service.outcomes import (
     Posted,
     Visitor,
 )
+from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
+from keystead.kits.widgets.service.services import UNSET, Service
 from keystead.parts.digest import digest, same
 from keystead.schema import Bound, Operation
 from keystead.schema.key import nothing

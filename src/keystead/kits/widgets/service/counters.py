@@ -13,17 +13,9 @@ from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
+from keystead.kits.widgets.service.records import ATTEMPTS, KEPT, Surroundings, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import (
-    ATTEMPTS,
-    KEPT,
-    UNSET,
-    Service,
-    Surroundings,
-    apart,
-    contended,
-    days_since,
-)
+from keystead.kits.widgets.service.services import UNSET, Service, days_since
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen

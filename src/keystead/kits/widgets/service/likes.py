@@ -10,8 +10,9 @@ from keystead.kits.widgets.models import Icon, LikeRecord
 from keystead.kits.widgets.service.checks import LARGEST, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, LikeData, Owner, Visitor
+from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
+from keystead.kits.widgets.service.services import UNSET, Service
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen

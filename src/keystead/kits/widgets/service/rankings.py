@@ -18,8 +18,9 @@ from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, 
 from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
+from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import ATTEMPTS, UNSET, Service, apart, contended
+from keystead.kits.widgets.service.services import UNSET, Service
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
@@ -83,7 +84,7 @@ class Rankings(Service[RankingRecord]):
         """Send a score. It stands if the name has none or a worse one; then the visitor waits 60 seconds for the next.
         Whoever gives no name is called by a nickname.
 
-        Two round trips, the second one atomic, and one that reads what is shown.
+        Two round trips, the second one atomic; and three that read what is shown.
         """
         called = nickname(self._visitor_hash(checked_id(id), visitor)) if name is UNSET else self._name(name)
         sent = _Sent(_member(called), whole("score", score), self._display(display_score))

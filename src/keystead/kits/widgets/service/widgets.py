@@ -16,8 +16,9 @@ from keystead.kits.widgets.service.days import Calendar
 from keystead.kits.widgets.service.hooks import Hooks
 from keystead.kits.widgets.service.likes import Likes
 from keystead.kits.widgets.service.rankings import Rankings
+from keystead.kits.widgets.service.records import Surroundings
 from keystead.kits.widgets.service.refused import WidgetRefused
-from keystead.kits.widgets.service.services import Service, Surroundings
+from keystead.kits.widgets.service.services import Service
 from keystead.kits.widgets.service.settings import LIMITS, WidgetSettings
 from keystead.parts.limit import FixedWindow
 from keystead.parts.outbox import OutboxKeys
