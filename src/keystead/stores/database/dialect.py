@@ -84,25 +84,25 @@ class Dialect(ABC):
         """owner, field, rest, value of all fields of these keys."""
 
     @abstractmethod
-    def delete_rows(self, ids: Sequence[int]) -> Statement: ...
+    def delete_rows(self, ids: Sequence[int]) -> list[Statement]: ...
 
     @abstractmethod
-    def insert_rows(self, rows: Sequence[NewRow]) -> Statement: ...
+    def insert_rows(self, rows: Sequence[NewRow]) -> list[Statement]: ...
 
     @abstractmethod
-    def update_rows(self, rows: Sequence[NewRow]) -> Statement:
+    def update_rows(self, rows: Sequence[NewRow]) -> list[Statement]:
         """All but the value."""
 
     @abstractmethod
-    def update_values(self, rows: Sequence[NewRow]) -> Statement:
+    def update_values(self, rows: Sequence[NewRow]) -> list[Statement]:
         """The value, too."""
 
     @abstractmethod
-    def put_entries(self, table: str, entries: Sequence[tuple[int, bytes, bytes | None, object]]) -> Statement:
+    def put_entries(self, table: str, entries: Sequence[tuple[int, bytes, bytes | None, object]]) -> list[Statement]:
         """Fields with values, or members with scores: owner, name, rest, value."""
 
     @abstractmethod
-    def drop_entries(self, table: str, entries: Sequence[tuple[int, bytes]]) -> Statement: ...
+    def drop_entries(self, table: str, entries: Sequence[tuple[int, bytes]]) -> list[Statement]: ...
 
     @abstractmethod
     def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:

@@ -122,12 +122,15 @@ class Feed(ABC):
     async def listen(self, subscriber: Subscriber) -> None:
         """Before it signs up: from here on its messages come, or are kept."""
 
+    @abstractmethod
     def signed_up(self, subscriber: Subscriber) -> None:
         """After it has signed up."""
 
+    @abstractmethod
     async def leave(self, subscriber: Subscriber) -> None:
         """After it has left."""
 
+    @abstractmethod
     def wake(self) -> None:
         """A message was committed by this process."""
 

@@ -146,7 +146,7 @@ class DatabaseStore(Store):
         return outcome
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
-        """By key, each page from the last key on; a pattern with a fixed beginning reads only the keys that begin so."""
+        """By key, each page from the last on; a pattern with a fixed beginning reads only the keys that begin so."""
         glob, prefix = compile_glob(pattern), literal_prefix(pattern)[:KEPT]
         after, inclusive = prefix, True
         while True:
@@ -216,11 +216,13 @@ class DatabaseStore(Store):
         """Every second a look; while there is something to remove, one small step after another."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
-            try:
-                while await self._sweep_step():
-                    await asyncio.sleep(SWEEP_PAUSE_S)
-            except KeysteadError:
-                continue  # a store that is away is swept when it is back
+            more = True
+            while more:
+                try:
+                    more = await self._sweep_step()
+                except KeysteadError:  # a store that is away is swept when it is back
+                    more = False
+                await asyncio.sleep(SWEEP_PAUSE_S if more else 0)
 
     async def _sweep_step(self) -> bool:
         """True where there may be more to remove."""

@@ -259,14 +259,14 @@ class CachedTables(Tables):
             self._stored[key] = now
         self._dirty.clear()
         if gone:
-            self._log.append(self._dialect.delete_rows(gone))
+            self._log += self._dialect.delete_rows(gone)
         for statement, rows in (
             (self._dialect.insert_rows, new),
             (self._dialect.update_rows, changed),
             (self._dialect.update_values, valued),
         ):
             if rows:
-                self._log.append(statement(rows))
+                self._log += statement(rows)
 
     def _settle_entries(self, entries: _Entries) -> None:
         put: list[tuple[int, bytes, bytes | None, object]] = []
@@ -284,9 +284,9 @@ class CachedTables(Tables):
             stored[text] = value
         entries.dirty.clear()
         if drop:
-            self._log.append(self._dialect.drop_entries(entries.table, drop))
+            self._log += self._dialect.drop_entries(entries.table, drop)
         if put:
-            self._log.append(self._dialect.put_entries(entries.table, put))
+            self._log += self._dialect.put_entries(entries.table, put)
 
     # --- whole keys ----------------------------------------------------------------------------------------
 

@@ -64,12 +64,12 @@ class PostgresDialect(Dialect):
     def rows(self, with_value: Sequence[bytes], others: Sequence[bytes]) -> Statement:
         if not others:
             return Statement(
-                f"SELECT {_NOW}, k.key, k.rest, k.id, k.kind, k.expires_at, k.size, k.long, 1::bigint, k.value"  # noqa: S608
+                f"SELECT {_NOW}, k.key, k.rest, k.id, k.kind, k.expires_at, k.size, k.has_long, 1::bigint, k.value"  # noqa: S608
                 " FROM (VALUES (1)) AS one LEFT JOIN keystead.keys k ON k.key = ANY($1::bytea[])",
                 (Bytes(with_value),),
             )
         return Statement(
-            f"SELECT {_NOW}, k.key, k.rest, k.id, k.kind, k.expires_at, k.size, k.long,"  # noqa: S608
+            f"SELECT {_NOW}, k.key, k.rest, k.id, k.kind, k.expires_at, k.size, k.has_long,"  # noqa: S608
             " (k.key = ANY($1::bytea[]))::int::bigint, CASE WHEN k.key = ANY($1::bytea[]) THEN k.value END"
             " FROM (VALUES (1)) AS one LEFT JOIN keystead.keys k ON k.key = ANY($1::bytea[] || $2::bytea[])",
             (Bytes(with_value), Bytes(others)),
@@ -90,54 +90,64 @@ class PostgresDialect(Dialect):
             (Bytes(keys),),
         )
 
-    def delete_rows(self, ids: Sequence[int]) -> Statement:
-        return Statement("DELETE FROM keystead.keys WHERE id = ANY($1::bigint[])", (Ints(ids),))
+    def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
+        return [Statement("DELETE FROM keystead.keys WHERE id = ANY($1::bigint[])", (Ints(ids),))]
 
-    def insert_rows(self, rows: Sequence[NewRow]) -> Statement:
+    def insert_rows(self, rows: Sequence[NewRow]) -> list[Statement]:
         ids, keys, rests, kinds, deadlines, sizes, longs, values = zip(*rows, strict=True)
-        return Statement(
-            "INSERT INTO keystead.keys (id, key, rest, kind, expires_at, size, long, value) SELECT * FROM"
-            " unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],"
-            " $8::bytea[])",
-            (
-                *(Ints(ids), Bytes(keys), Bytes(rests), Ints(kinds)),
-                *(Ints(deadlines), Ints(sizes), Ints(longs), Bytes(values)),
-            ),
-        )
+        return [
+            Statement(
+                "INSERT INTO keystead.keys (id, key, rest, kind, expires_at, size, has_long, value) SELECT * FROM"
+                " unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[],"
+                " $7::bigint[], $8::bytea[])",
+                (
+                    *(Ints(ids), Bytes(keys), Bytes(rests), Ints(kinds)),
+                    *(Ints(deadlines), Ints(sizes), Ints(longs), Bytes(values)),
+                ),
+            )
+        ]
 
-    def update_rows(self, rows: Sequence[NewRow]) -> Statement:
-        return Statement(
-            "UPDATE keystead.keys k SET expires_at = n.expires_at, size = n.size, long = n.long"
-            " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, expires_at, size, long)"
-            " WHERE k.id = n.id",
-            _changes(rows),
-        )
+    def update_rows(self, rows: Sequence[NewRow]) -> list[Statement]:
+        return [
+            Statement(
+                "UPDATE keystead.keys k SET expires_at = n.at, size = n.size, has_long = n.has_long"
+                " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, at, size, has_long)"
+                " WHERE k.id = n.id",
+                _changes(rows),
+            )
+        ]
 
-    def update_values(self, rows: Sequence[NewRow]) -> Statement:
-        return Statement(
-            "UPDATE keystead.keys k SET expires_at = n.expires_at, size = n.size, long = n.long, value = n.value"
-            " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])"
-            " AS n (id, expires_at, size, long, value) WHERE k.id = n.id",
-            (*_changes(rows), Bytes([row.value for row in rows])),
-        )
+    def update_values(self, rows: Sequence[NewRow]) -> list[Statement]:
+        return [
+            Statement(
+                "UPDATE keystead.keys k SET expires_at = n.at, size = n.size, has_long = n.has_long, value = n.value"
+                " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[])"
+                " AS n (id, at, size, has_long, value) WHERE k.id = n.id",
+                (*_changes(rows), Bytes([row.value for row in rows])),
+            )
+        ]
 
-    def put_entries(self, table: str, entries: Sequence[tuple[int, bytes, bytes | None, object]]) -> Statement:
+    def put_entries(self, table: str, entries: Sequence[tuple[int, bytes, bytes | None, object]]) -> list[Statement]:
         name, value, kind = _COLUMNS[table]
         owners, names, rests, values = zip(*entries, strict=True)
-        return Statement(
-            f"INSERT INTO keystead.{table} (owner, {name}, rest, {value}) SELECT * FROM"  # noqa: S608 - constants
-            f" unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::{kind}[])"
-            f" ON CONFLICT (owner, {name}) DO UPDATE SET {value} = excluded.{value}",
-            (Ints(owners), Bytes(names), Bytes(rests), Floats(values) if kind == "float8" else Bytes(values)),
-        )
+        return [
+            Statement(
+                f"INSERT INTO keystead.{table} (owner, {name}, rest, {value}) SELECT * FROM"  # noqa: S608 - constants
+                f" unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::{kind}[])"
+                f" ON CONFLICT (owner, {name}) DO UPDATE SET {value} = excluded.{value}",
+                (Ints(owners), Bytes(names), Bytes(rests), Floats(values) if kind == "float8" else Bytes(values)),
+            )
+        ]
 
-    def drop_entries(self, table: str, entries: Sequence[tuple[int, bytes]]) -> Statement:
+    def drop_entries(self, table: str, entries: Sequence[tuple[int, bytes]]) -> list[Statement]:
         name, _, _ = _COLUMNS[table]
-        return Statement(
-            f"DELETE FROM keystead.{table} e USING unnest($1::bigint[], $2::bytea[]) AS w (owner, name)"  # noqa: S608
-            f" WHERE e.owner = w.owner AND e.{name} = w.name",
-            (Ints([owner for owner, _ in entries]), Bytes([text for _, text in entries])),
-        )
+        return [
+            Statement(
+                f"DELETE FROM keystead.{table} e USING unnest($1::bigint[], $2::bytea[]) AS w (owner, name)"  # noqa: S608
+                f" WHERE e.owner = w.owner AND e.{name} = w.name",
+                (Ints([owner for owner, _ in entries]), Bytes([text for _, text in entries])),
+            )
+        ]
 
     def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:
         # The number: of two equal messages in a transaction PostgreSQL would deliver one.

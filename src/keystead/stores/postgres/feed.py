@@ -42,6 +42,12 @@ class PostgresFeed(Feed):
                 self._channels[channel_name(channel)] = channel
                 self._listening[channel_name(channel)] += 1
 
+    def signed_up(self, subscriber: Subscriber) -> None:
+        """Nothing: its messages come already."""
+
+    def wake(self) -> None:
+        """Nothing: the server notifies its own publisher, too."""
+
     async def leave(self, subscriber: Subscriber) -> None:
         async with self._lock:
             if self._session is None:

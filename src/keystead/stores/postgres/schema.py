@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS keystead.keys (
     kind bigint NOT NULL,
     expires_at bigint,
     size bigint NOT NULL,
-    long bigint NOT NULL,
+    has_long bigint NOT NULL,
     value bytea
 ) WITH (fillfactor = 80);
 CREATE INDEX IF NOT EXISTS keys_by_deadline ON keystead.keys (expires_at) WHERE expires_at IS NOT NULL;
