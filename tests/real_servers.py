@@ -33,7 +33,7 @@ def s3_server() -> Iterator[servers.S3Server]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[servers.PostgresServer]:
-    with servers.postgres() as server:
+    with servers.postgres("-c", "deadlock_timeout=100ms") as server:
         yield server
 
 

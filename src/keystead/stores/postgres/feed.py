@@ -27,6 +27,7 @@ class PostgresFeed(Feed):
         self._connect = connect
         self._url = url
         self._session: PostgresSession | None = None
+        self._socket = -1  # its number, which libpq does not tell any more once the connection is lost
         self._worker: Worker | None = None
         self._lock = asyncio.Lock()
         self._listening: Counter[str] = Counter()
@@ -69,7 +70,7 @@ class PostgresFeed(Feed):
             self._worker = Worker("keystead-listen", self._loop)
         worker, session = self._worker, self._session
         if session is not None:
-            self._loop.remove_reader(session.libpq.socket)
+            self._loop.remove_reader(self._socket)
 
         def say() -> PostgresSession:
             speaking = session or self._connect()
@@ -84,13 +85,14 @@ class PostgresFeed(Feed):
         except StoreError:
             self._lost("there is no connection")
             raise
-        self._loop.add_reader(self._session.libpq.socket, self._hear)
+        self._socket = self._session.libpq.socket
+        self._loop.add_reader(self._socket, self._hear)
         self._loop.call_soon(self._hear)  # what came with the answer
 
     def _hang_up(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            self._loop.remove_reader(session.libpq.socket)
+            self._loop.remove_reader(self._socket)
             session.close()
         if self._worker is not None:
             self._worker.stop()
