@@ -43,12 +43,14 @@ class TestRedisSocket(StoreContract):
         return f"redis+unix://{redis.socket_path}"
 
 
+@pytest.mark.xdist_group("postgres")
 class TestPostgres(StoreContract):
     @pytest.fixture
     def url(self, postgres: DatabaseServer) -> str:
         return postgres.url
 
 
+@pytest.mark.xdist_group("mariadb")
 class TestMariadb(StoreContract):
     @pytest.fixture
     def url(self, mariadb: DatabaseServer) -> str:

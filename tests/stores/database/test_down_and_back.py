@@ -6,7 +6,7 @@ import time
 import pytest
 
 from keystead import Store, StoreUnavailable, connect
-from keystead.testing.servers import DatabaseServer
+from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.database.others import other, until_one_waits
 from tests.stores.redis.proxy import Proxy
 from tests.stores.sqlite.processes import until
@@ -122,10 +122,9 @@ async def test_a_server_that_says_nothing_holds_nobody_longer_than_the_timeout(s
         await recovered(store)
 
 
-async def test_a_subscriber_is_told_when_messages_may_have_been_missed(server: DatabaseServer) -> None:
-    if server.url.startswith("mysql"):
-        pytest.skip("its messages are kept in a table, and none is missed")
-    async with Proxy(server.port) as proxy, connect(through(proxy, server)) as store:
+@pytest.mark.xdist_group("postgres")
+async def test_a_subscriber_is_told_when_messages_may_have_been_missed(postgres_server: PostgresServer) -> None:
+    async with Proxy(postgres_server.port) as proxy, connect(through(proxy, postgres_server)) as store:
         async with store.subscribe("news") as messages:
             proxy.reset()
             with pytest.raises(StoreUnavailable, match="messages may have been missed"):
@@ -133,3 +132,18 @@ async def test_a_subscriber_is_told_when_messages_may_have_been_missed(server: D
         async with store.subscribe("news") as messages:
             await store.run([("PUBLISH", "news", "again")])
             assert (await anext(messages)).data == b"again"
+
+
+@pytest.mark.xdist_group("mariadb")
+async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_server: MariadbServer) -> None:
+    mariadb_server.empty()
+    async with (
+        Proxy(mariadb_server.port) as proxy,
+        connect(through(proxy, mariadb_server)) as store,
+        connect(mariadb_server.url) as publisher,
+        store.subscribe("news") as messages,
+    ):
+        for number in range(3):
+            proxy.reset()
+            await publisher.run([("PUBLISH", "news", number)])
+            assert (await anext(messages)).data == b"%d" % number

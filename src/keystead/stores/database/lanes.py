@@ -184,18 +184,31 @@ class Lanes:
                     for batch in lane.group.batches:
                         outcome: Literal["not-sent", "unknown"] = "not-sent" if lane.group.gives_up() else "unknown"
                         _fail(batch.future, StoreUnavailable("the store was closed while this was done", outcome))
-                self._let_go(lane)
+                if lane.group is not None and lane.session is not None:
+                    lane.session.sever()
+            await self._drop_all()
+
+    async def _drop_all(self) -> None:
+        """Wait until the connections are closed, but not for one that hangs."""
+        left, all_gone = len(self._lanes), self._loop.create_future()
+
+        def dropped(result: None, error: BaseException | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left and not all_gone.done():
+                all_gone.set_result(None)
+
+        for lane in self._lanes:
+            lane.worker.submit(lane.drop, dropped)
+            lane.worker.stop()
+        if left:
+            await asyncio.wait({all_gone}, timeout=1.0)
 
     def abandon(self) -> None:
         """Without an event loop: let the connections go."""
         for lane in self._lanes:
-            self._let_go(lane)
-
-    def _let_go(self, lane: Lane) -> None:
-        if lane.group is not None and lane.session is not None:
-            lane.session.sever()
-        lane.worker.submit(lane.drop, _nobody_waits)
-        lane.worker.stop()
+            lane.worker.submit(lane.drop, _nobody_waits)
+            lane.worker.stop()
 
     # --- which batches run together ------------------------------------------------------------------------
 

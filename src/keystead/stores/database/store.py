@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from keystead.errors import KeysteadError, StoreClosed, StoreError, StoreUnavailable
+from keystead.errors import KeysteadError, StoreClosed, StoreUnavailable
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
 from keystead.stores.commands import Call, Reply
 from keystead.stores.database import sweep
@@ -17,7 +17,7 @@ from keystead.stores.database.feed import Feed
 from keystead.stores.database.lanes import Job, Lanes
 from keystead.stores.database.names import KEPT, text_of
 from keystead.stores.database.schema import Plan, Schema
-from keystead.stores.database.session import ConnectionLost, Failed, NoSuchTable, Session
+from keystead.stores.database.session import Conflict, ConnectionLost, Failed, NoSuchTable, Session
 from keystead.stores.database.settings import Settings
 from keystead.stores.database.tables import CachedTables
 from keystead.stores.globs import compile_glob, literal_prefix
@@ -66,20 +66,20 @@ class DatabaseStore(Store):
         self._loop = asyncio.get_running_loop()
         worker = Worker("keystead-0", self._loop)
         opening = _Opening(self)
+        session: Session | None = None
         try:
             async with asyncio.timeout(self.settings.connect_timeout + self.settings.timeout):
                 session = await worker.call(opening.run)
         except TimeoutError:
             raise StoreUnavailable(f"{self.url} did not answer in time") from None
-        except ConnectionLost as error:
+        except (ConnectionLost, Conflict) as error:
             raise StoreUnavailable(f"{self.url} was lost while it was opened: {error}") from None
-        except Failed as error:
-            raise error.error from None
-        except Exception as error:
-            raise (error if isinstance(error, StoreError) else _unforeseen(error, self.url)) from None
+        except NoSuchTable as error:
+            raise StoreUnavailable(f"the tables of {self.url} cannot be made: {error}") from None
+        except Failed as failed:
+            raise failed.error from None
         finally:
-            if not opening.done:
-                opening.given_up = True
+            if session is None:  # what the thread has made by then, or makes yet, it lets go
                 worker.submit(opening.drop, _nobody_waits)
                 worker.stop()
         self._lanes = Lanes(
@@ -126,9 +126,11 @@ class DatabaseStore(Store):
         try:
             plan: Plan = await worker.call(job)
             return plan
-        except Failed as error:
-            raise error.error from None
-        except ConnectionLost as error:
+        except Failed as failed:
+            raise failed.error from None
+        except NoSuchTable as error:
+            raise StoreUnavailable(f"the tables of {self.url} cannot be made: {error}") from None
+        except (ConnectionLost, Conflict) as error:
             raise StoreUnavailable(f"{self.url} was lost while it was upgraded: {error}", "unknown") from None
         finally:
             worker.stop()
@@ -240,8 +242,6 @@ class _Opening:
     def __init__(self, store: DatabaseStore) -> None:
         self._store = store
         self._session: Session | None = None
-        self.given_up = False
-        self.done = False
 
     def run(self) -> Session:
         store = self._store
@@ -249,21 +249,12 @@ class _Opening:
         store.schema.upgrade(session, store.url)
         store.guarantees = store.stated(session)
         # A server that cannot be written is found here, not at the first write.
-        tables = CachedTables(session, store._dialect, store._ahead_ms)
-        tables.take_ids()
-        if not self.given_up:
-            self.done = True
+        CachedTables(session, store.dialect(), lambda: 0).take_ids()
         return session
 
     def drop(self) -> None:
         if self._session is not None:
             self._session.close()
-
-
-def _unforeseen(error: Exception, url: str) -> Exception:
-    if isinstance(error, NoSuchTable):
-        return StoreUnavailable(f"the tables of {url} cannot be made: {error}")
-    return error
 
 
 def _nobody_waits(result: object, error: BaseException | None) -> None:

@@ -43,7 +43,7 @@ def connect(settings: Settings) -> MysqlSession:
     )
     try:
         connection = pymysql.connect(
-            user=settings.user or "root",
+            user=settings.user,
             password=settings.password or "",
             database=settings.database,
             charset="utf8mb4",

@@ -50,19 +50,30 @@ def connect(settings: Settings) -> PostgresSession:
         "client_encoding": "utf8",
         **settings.tls,
     }
-    timeout_ms = int(settings.timeout * 1000)
     try:
         connection = psycopg.connect(
-            autocommit=True,
-            options=f"-c statement_timeout={timeout_ms} -c lock_timeout={timeout_ms}"
-            f" -c idle_in_transaction_session_timeout={max(timeout_ms * 2, 1000)}",
-            **{name: value for name, value in parameters.items() if value is not None},
+            autocommit=True, **{name: value for name, value in parameters.items() if value is not None}
         )
     except psycopg.Error as error:
         raise _no_connection(error, settings) from None
     except UnicodeError:  # no host can have this name
         raise StoreUnavailable(f"cannot reach {settings.url}: there is no host of that name") from None
-    return PostgresSession(connection, settings)
+    session = PostgresSession(connection, settings)
+    timeout_ms = int(settings.timeout * 1000)
+    limits = (
+        ("statement_timeout", timeout_ms),
+        ("lock_timeout", timeout_ms),
+        ("idle_in_transaction_session_timeout", max(timeout_ms * 2, 1_000)),  # of a process that stands still
+    )
+    try:
+        # Not as options of the connection: a pooler in between may refuse those.
+        session.ask([Statement(f"SET {name} = {value:d}") for name, value in limits])
+    except (ConnectionLost, Conflict) as error:
+        raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
+    except Failed as failed:
+        session.close()
+        raise failed.error from None
+    return session
 
 
 def _no_connection(error: psycopg.Error, settings: Settings) -> Exception:
