@@ -7,10 +7,11 @@ open at the same moment take turns, and all but the first find nothing to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from keystead.errors import StoreDamaged, StoreUnavailable
-from keystead.stores.database.session import NoSuchTable, Session, Statement
+from keystead.stores.database.session import ConnectionLost, NoSuchTable, Session, Statement
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,7 @@ class Schema:
 
     def plan(self, session: Session, url: str) -> Plan:
         """What is to be done here. Raises StoreDamaged where a later Keystead made the tables."""
-        try:
-            [result] = session.ask([self.find])
-        except NoSuchTable:
-            session.roll_back()
-            return Plan(0, tuple(self.changes))
-        found = result.fetchone()
-        version = 0 if found is None else int(found[0])
-        if version > self.version:
-            raise StoreDamaged(
-                f"the tables of {url} were made by a later Keystead (version {version}, this one knows"
-                f" {self.version}); upgrade this one to use them. Nothing was changed"
-            )
-        return Plan(version, tuple(change for change in self.changes if change.version > version))
+        return self._planned(self._found(session), url)
 
     def upgrade(self, session: Session, url: str) -> Plan:
         """Bring the tables to the version of this Keystead; what was done."""
@@ -74,31 +63,40 @@ class Schema:
         if locked[-1].rows and locked[-1].rows[0][0] == 0:
             raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
         try:
-            # In PostgreSQL a question that fails ends the transaction, so the lock is taken anew by whoever comes next.
-            plan = self._plan_inside(session, url)
+            # Looked at again: another process may have been faster.
+            plan = self._planned(self._found(session, inside=self.transactional), url)
             for change in plan.changes:
                 session.ask(change.statements)
                 session.ask([Statement(self.note, (change.version,))])
         except BaseException:
             session.roll_back()
             if not self.transactional:
-                session.ask(self.end)
+                with suppress(ConnectionLost):  # which gives the lock back, too
+                    session.ask(self.end)
             raise
         session.ask(self.end)
         return plan
 
-    def _plan_inside(self, session: Session, url: str) -> Plan:
-        if self.transactional:
+    def _found(self, session: Session, *, inside: bool = False) -> int:
+        """The version of the tables, 0 where there are none. `inside` a transaction, which a failure would end."""
+        if inside:
             session.ask([Statement("SAVEPOINT look")])
-            try:
-                [result] = session.ask([self.find])
-            except NoSuchTable:
+        try:
+            [result] = session.ask([self.find])
+        except NoSuchTable:
+            if inside:
                 session.ask([Statement("ROLLBACK TO SAVEPOINT look")])
-                return Plan(0, tuple(self.changes))
-            found = result.fetchone()
-            version = 0 if found is None else int(found[0])
-            return Plan(version, tuple(change for change in self.changes if change.version > version))
-        return self.plan(session, url)
+            return 0
+        found = result.fetchone()
+        return 0 if found is None else int(found[0])
+
+    def _planned(self, found: int, url: str) -> Plan:
+        if found > self.version:
+            raise StoreDamaged(
+                f"the tables of {url} were made by a later Keystead (version {found}, this one knows"
+                f" {self.version}); upgrade this one to use them. Nothing was changed"
+            )
+        return Plan(found, tuple(change for change in self.changes if change.version > found))
 
 
 def statements_of(text: str) -> tuple[Statement, ...]:

@@ -13,7 +13,7 @@ from keystead.stores.commands import TABLE, Call
 from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, NewRow
 from keystead.stores.database.names import LONGEST, name_of, rest_of, text_of
 from keystead.stores.database.session import Result, Session, Statement
-from keystead.stores.sql.tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, Row, Tables
+from keystead.stores.sql.tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, Row, Tables, in_order
 
 # Which arguments of a command name fields or members, and in which table.
 _FIELDS: dict[str, slice] = {
@@ -481,9 +481,18 @@ class CachedTables(Tables):
         self._set_entry(self._scores, owner, member, None)
         return True
 
-    def scored(self, statement: str, parameters: Sequence[Any]) -> list[tuple[bytes, float]]:
+    def members(
+        self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
+    ) -> list[tuple[bytes, float]]:
         decoded = self._dialect.decoded
-        return [(member, decoded(score)) for member, score in self._execute(statement, parameters)]
+        if not self._known(key).long:
+            found = self._execute(in_order(where, reverse), (*parameters, limit, offset))
+            return [(member, decoded(score)) for member, score in found]
+        # Their names do not sort as they do, and MySQL sorts by the first thousand bytes only: they are sorted here.
+        rows = self._execute(f"SELECT member, rest, score FROM scored WHERE {where}", parameters)  # noqa: S608
+        whole = [(text_of(name, rest), decoded(score)) for name, rest, score in rows]
+        whole.sort(key=lambda pair: (pair[1], pair[0]), reverse=reverse)
+        return whole[offset : offset + limit]
 
     def coded(self, score: float) -> float | int:
         return self._dialect.coded(score)

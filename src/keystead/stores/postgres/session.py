@@ -207,7 +207,7 @@ class PostgresSession(Session):
             return ConnectionLost(said)
         if code in ("42P01", "3F000"):
             return NoSuchTable(said)
-        if code == "25006":
+        if code == "25006" or "during recovery" in said:
             return Failed(
                 StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
             )

@@ -135,11 +135,8 @@ def zrange(tables: Tables, call: Call) -> Reply:
     else:
         where, bounds = "owner = ?", ()
         offset, count = span((options.start, options.stop), row.size)
-    member = tables.member_of(key)
-    order = f"score DESC, {member} DESC" if options.reverse else f"score, {member}"
-    found = tables.scored(
-        f"SELECT {member}, score FROM scored WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608
-        (row.id, *bounds, min(count, row.size), offset),
+    found = tables.members(
+        key, where, (row.id, *bounds), reverse=options.reverse, limit=min(count, row.size), offset=offset
     )
     return [[member, score] for member, score in found] if options.with_scores else [member for member, _ in found]
 
@@ -155,11 +152,7 @@ def zremrangebyscore(tables: Tables, call: Call) -> Reply:
 
 def _remove_lowest(tables: Tables, key: bytes, row: Row, offset: int, count: int) -> list[list[Reply]]:
     """Remove `count` members from this place in the order, and return them in order."""
-    whole = tables.member_of(key)
-    found = tables.scored(
-        f"SELECT {whole}, score FROM scored WHERE owner = ? ORDER BY score, {whole} LIMIT ? OFFSET ?",  # noqa: S608
-        (row.id, min(count, row.size), offset),
-    )
+    found = tables.members(key, "owner = ?", (row.id,), limit=min(count, row.size), offset=offset)
     for member, _ in found:
         tables.drop_score(row.id, member)
     _removed(tables, key, row, len(found))

@@ -154,16 +154,18 @@ class Tables(ABC):
     @abstractmethod
     def drop_score(self, owner: int, member: bytes) -> bool: ...
 
-    def scored(self, statement: str, parameters: Sequence[Any]) -> list[tuple[bytes, float]]:
-        """Members and scores that a statement selects."""
-        return self.execute(statement, parameters).fetchall()
+    def members(
+        self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
+    ) -> list[tuple[bytes, float]]:
+        """Members and scores that fit a condition, in order: by score, and those of one score by their bytes."""
+        return self.execute(in_order(where, reverse), (*parameters, limit, offset)).fetchall()
 
     def coded(self, score: float) -> float | int:
         """A score as the table holds it; what it holds sorts as scores do."""
         return score
 
     def member_of(self, key: bytes) -> str:
-        """What stands for a whole member in a statement about this sorted set."""
+        """What stands for a whole member in a comparison within this sorted set."""
         return "member"
 
     # --- one atomic step -----------------------------------------------------------------------------------
@@ -187,6 +189,11 @@ class Tables(ABC):
 
 def wrong_kind(held: int, wanted: int) -> WrongKind:
     return WrongKind(f"the key holds a {KIND_NAMES[held]}, not a {KIND_NAMES[wanted]}")
+
+
+def in_order(where: str, reverse: bool) -> str:
+    order = "score DESC, member DESC" if reverse else "score, member"
+    return f"SELECT member, score FROM scored WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608 - constants
 
 
 def span(indexes: tuple[int, int], size: int) -> tuple[int, int]:
