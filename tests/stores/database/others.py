@@ -93,3 +93,12 @@ def fresh(server: DatabaseServer) -> str:
     server.query(f"DROP DATABASE IF EXISTS fresh{force}")
     server.query("CREATE DATABASE fresh")
     return server.url.replace("/keystead", "/fresh")
+
+
+def connections(server: DatabaseServer) -> int:
+    """How many connections others than the test itself have."""
+    if isinstance(server, PostgresServer):
+        words = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'keystead'"
+    else:
+        words = "SELECT count(*) - 1 FROM information_schema.processlist WHERE db = 'keystead'"
+    return int(server.query(words)[0][0])

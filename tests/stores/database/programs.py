@@ -32,5 +32,14 @@ async def publishes(url: str, count: str) -> None:
             tell(str(heard))
 
 
+async def forgets(url: str) -> None:
+    """Opens, writes, and ends without closing."""
+    store = connect(url)
+    await store.open()
+    await asyncio.gather(*(store.run([("SET", f"k{n}", n)]) for n in range(20)))
+    await store.subscribe("news").__aenter__()
+    tell("ends")
+
+
 if __name__ == "__main__":
     asyncio.run(globals()[sys.argv[1]](*sys.argv[2:]))

@@ -11,7 +11,7 @@ import pytest
 from keystead import Store, StoreFull, StoreUnavailable, connect
 from keystead.stores import holds
 from keystead.testing.servers import DatabaseServer, MariadbServer
-from tests.stores.database.others import deadlocks, fresh, in_a_thread, other, until_one_waits
+from tests.stores.database.others import connections, deadlocks, fresh, in_a_thread, other, until_one_waits
 from tests.stores.sqlite.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -112,6 +112,38 @@ async def test_what_one_process_writes_to_a_key_happens_in_the_order_in_which_it
     writes = [asyncio.ensure_future(store.run([("SET", "a", n), ("RPUSH", "seen", n)])) for n in range(50)]
     await asyncio.gather(*writes)
     assert await store.run([("GET", "a"), ("LRANGE", "seen", 0, -1)]) == [b"49", [b"%d" % n for n in range(50)]]
+
+
+async def test_a_process_has_no_more_connections_than_its_url_allows(server: DatabaseServer) -> None:
+    await until(lambda: connections(server) == 0, "those of other tests are gone")
+    async with connect(f"{server.url}?pool=3") as store:
+
+        async def work(n: int) -> None:
+            for turn in range(10):
+                await store.run([("SET", f"k{n}", turn), ("ZRANGE", "z", 0, -1)] if turn % 2 else [("GET", f"k{n}")])
+
+        working = asyncio.gather(*(work(n) for n in range(40)))
+        most = 0
+        while not working.done():
+            most = max(most, connections(server))
+            await asyncio.sleep(0.005)
+        await working
+        assert 1 <= most <= 3
+    await until(lambda: connections(server) == 0, "all are closed")
+
+
+async def test_a_program_that_forgets_to_close_ends_and_has_lost_nothing(server: DatabaseServer, store: Store) -> None:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tests.stores.database.programs", "forgets", server.url],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+    assert await store.run([("MGET", *(f"k{n}" for n in range(20)))]) == [[b"%d" % n for n in range(20)]]
 
 
 @pytest.mark.xdist_group("mariadb")
