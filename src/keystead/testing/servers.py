@@ -870,11 +870,12 @@ def mariadb(*arguments: str, tls: bool = False) -> Iterator[MariadbServer]:
 
     def make(folder: Path, port: int) -> MariadbServer:
         data = f"--datadir={folder / 'data'}"
+        own = f"--tmpdir={folder}"  # or two servers that are made at once take each other's files
         if not (folder / "data").exists():
             normal = "--auth-root-authentication-method=normal"
-            _prepared([install, "--no-defaults", normal, "--skip-test-db", "--skip-name-resolve", data], folder)
+            _prepared([install, "--no-defaults", normal, "--skip-test-db", "--skip-name-resolve", data, own], folder)
         argv = [
-            *(program, "--no-defaults", data, f"--port={port}", "--bind-address=127.0.0.1"),
+            *(program, "--no-defaults", data, own, f"--port={port}", "--bind-address=127.0.0.1"),
             *(f"--socket={folder / 'server.sock'}", f"--pid-file={folder / 'server.pid'}", "--skip-name-resolve"),
             *("--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
             *("--performance-schema=off", "--skip-log-bin", *arguments),

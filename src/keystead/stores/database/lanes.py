@@ -34,7 +34,7 @@ Job = Callable[[Interpreter[CachedTables]], Any]
 class Batch:
     """Work that is to take effect as a whole, and whoever waits for it."""
 
-    __slots__ = ("alone", "calls", "deadline", "future", "job", "keys", "writes")
+    __slots__ = ("alone", "calls", "deadline", "future", "job", "keys", "snapshot", "writes")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Batch:
         self.future = future
         self.deadline = deadline
         self.alone = False  # whether it shares a transaction with no other
+        self.snapshot = False  # whether its job asks more than once, and wants one state for all of it
 
 
 class Group:
@@ -145,7 +146,13 @@ class Lanes:
         self._idle.append(lane)
 
     def submit(
-        self, calls: Sequence[Call], job: Job, *, writes: bool, keys: Iterable[bytes] = ()
+        self,
+        calls: Sequence[Call],
+        job: Job,
+        *,
+        writes: bool,
+        keys: Iterable[bytes] = (),
+        snapshot: bool = False,
     ) -> asyncio.Future[Any]:
         """Run a job on what was loaded for these calls, and for these keys. The future ends with its commit."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -156,7 +163,9 @@ class Lanes:
             future.set_exception(StoreUnavailable(self._reason))
         else:
             wanted = keys if not writes else {*keys, *(key for call in calls for key in call.keys)}
-            self._queue.append(Batch(calls, job, wanted, future, now + self._timeout, writes=writes))
+            batch = Batch(calls, job, wanted, future, now + self._timeout, writes=writes)
+            batch.snapshot = snapshot
+            self._queue.append(batch)
             if self._timer is None:
                 self._timer = self._loop.call_at(now + self._timeout, self._overdue)
             self._soon()
@@ -308,7 +317,7 @@ class Lanes:
         interpreter = Interpreter(tables, lambda: tables.now_ms)
         calls = [call for batch in group.batches for call in batch.calls]
         keys = {key for batch in group.batches for key in batch.keys}
-        asks_more = not all(batch.calls for batch in group.batches)
+        asks_more = any(batch.snapshot for batch in group.batches)
         tables.load(calls, keys, writes=group.writes, asks_more=asks_more)
         results = [_result(batch, interpreter) for batch in group.batches]
         if not group.writes:

@@ -187,20 +187,22 @@ class DatabaseStore(Store):
 
     # --- reading and writing -------------------------------------------------------------------------------
 
-    def read(self, job: Job) -> Awaitable[Any]:
-        """Run a job in one snapshot."""
-        return self._submit([], job, writes=False)
+    def read(self, job: Job, *, snapshot: bool = False) -> Awaitable[Any]:
+        """Run a job that only reads; in one `snapshot`, where it asks more than once."""
+        return self._submit([], job, writes=False, snapshot=snapshot)
 
     def write(self, job: Job) -> Awaitable[Any]:
         """Run a job in a transaction of its own kind, which touches no key."""
         return self._submit([], job, writes=True)
 
-    def _submit(self, calls: list[Call], job: Job, *, writes: bool, keys: list[bytes] | None = None) -> Awaitable[Any]:
+    def _submit(
+        self, calls: list[Call], job: Job, *, writes: bool, keys: list[bytes] | None = None, snapshot: bool = False
+    ) -> Awaitable[Any]:
         if not self._open:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             future.set_exception(self._not_open())
             return future
-        done = self._lanes.submit(calls, job, writes=writes, keys=keys or ())
+        done = self._lanes.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot)
         if writes and any(call.spec.name == "PUBLISH" for call in calls):
             done.add_done_callback(self._published)
         return done
@@ -228,7 +230,7 @@ class DatabaseStore(Store):
 
     async def _sweep_step(self) -> bool:
         """True where there may be more to remove."""
-        dead, others = await self.read(lambda interpreter: sweep.dead_keys(interpreter, self._dialect))
+        dead, others = await self.read(lambda interpreter: sweep.dead_keys(interpreter, self._dialect), snapshot=True)
         buried = 0
         if dead:
             buried = await self._submit([], lambda interpreter: sweep.bury(interpreter, dead), writes=True, keys=dead)
