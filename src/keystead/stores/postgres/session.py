@@ -34,7 +34,6 @@ from keystead.stores.postgres.values import receiver, sent
 PREPARED = 200  # statements that are kept ready; what else is asked, is asked rarely
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
 _GONE = ("08", "57P")  # the connection, or the server, goes away
-_BUSY_WITH_STARTING = {"57P03", "53300"}
 
 
 def connect(settings: Settings) -> PostgresSession:
@@ -215,7 +214,7 @@ class PostgresSession(Session):
             return Failed(StoreRefused(f"{url} does not let this user do that: {said}"))
         if code in ("53100", "53200", "54000", "22001") or said.startswith("invalid memory alloc request"):
             return Failed(StoreFull(f"{url} has no room for this: {said}"))
-        if code in _BUSY_WITH_STARTING:
+        if code == "53300":  # too many connections
             return Failed(StoreUnavailable(f"{url} cannot serve now: {said}"))
         return Failed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
 
