@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
 # Usage: scripts/servers.sh PROGRAM...
-# Sees to it that each PROGRAM the tests start (redis-server, chromium) is on PATH: as root on Debian it installs
-# what is missing, anywhere else it says how to. Nothing is left running: the tests start their own servers.
+# Sees to it that each PROGRAM the tests start (redis-server, mariadbd, chromium) is on PATH: as root on Debian it
+# installs what is missing, anywhere else it says how to. Nothing is left running: the tests start their own servers.
 set -euo pipefail
+
+# The package of a program; most have the same name.
+package() {
+    case $1 in
+    mariadbd) echo mariadb-server ;;
+    *) echo "$1" ;;
+    esac
+}
 
 missing=()
 for program in "$@"; do
-    command -v "$program" >/dev/null 2>&1 || missing+=("$program")
+    PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null 2>&1 || missing+=("$(package "$program")")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "keystead: the tests need ${missing[*]}; on Debian or Ubuntu run 'sudo apt-get install ${missing[*]}'," \
-        "elsewhere put a program of that name on PATH." >&2
+        "elsewhere put the programs on PATH that it has." >&2
     exit 1
 fi
 

@@ -29,3 +29,15 @@ def valkey_cluster() -> Iterator[servers.Cluster]:
 def s3_server() -> Iterator[servers.S3Server]:
     with servers.seaweedfs() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers.PostgresServer]:
+    with servers.postgres("-c", "deadlock_timeout=100ms") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[servers.MariadbServer]:
+    with servers.mariadb() as server:
+        yield server

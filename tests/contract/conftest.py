@@ -3,9 +3,19 @@
 import pytest
 
 from keystead.testing import servers
-from tests.real_servers import redis_server, valkey_cluster, valkey_server
+from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster, valkey_server
 
-__all__ = ["redis", "redis_server", "valkey", "valkey_cluster", "valkey_server"]
+__all__ = [
+    "mariadb",
+    "mariadb_server",
+    "postgres",
+    "postgres_server",
+    "redis",
+    "redis_server",
+    "valkey",
+    "valkey_cluster",
+    "valkey_server",
+]
 
 
 @pytest.fixture
@@ -18,3 +28,15 @@ def valkey(valkey_server: servers.Server) -> servers.Server:
 def redis(redis_server: servers.Server) -> servers.Server:
     redis_server.ask("FLUSHALL")
     return redis_server
+
+
+@pytest.fixture
+def postgres(postgres_server: servers.PostgresServer) -> servers.PostgresServer:
+    postgres_server.empty()
+    return postgres_server
+
+
+@pytest.fixture
+def mariadb(mariadb_server: servers.MariadbServer) -> servers.MariadbServer:
+    mariadb_server.empty()
+    return mariadb_server

@@ -129,7 +129,10 @@ SESSION: list[tuple[str | bytes | int | float, ...]] = [
 # Their replies are of the moment; their shape is looked at below.
 OF_THE_MOMENT = {"TIME"}
 
-URLS = ["redis", "valkey", "sqlite", "memory"]
+URLS = [
+    *("redis", "valkey", "sqlite", "memory"),
+    *(pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("postgres", "mariadb")),
+]
 
 
 class Raw(redis.asyncio.Redis):
@@ -164,8 +167,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             # The measure has database 0 of the same server.
             server: Server = request.getfixturevalue("redis")
             yield f"redis://127.0.0.1:{server.port}/1"
-        case _:
-            server = request.getfixturevalue("valkey")
+        case name:
+            server = request.getfixturevalue(name)
             yield server.url
 
 

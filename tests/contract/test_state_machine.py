@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from keystead import connect
+from keystead.stores.database.store import DatabaseStore
 from keystead.stores.sqlite.store import MEMORY, SqliteStore, wall_ms
 from keystead.testing.oracle import Oracle
-from keystead.testing.servers import Server
+from keystead.testing.servers import DatabaseServer, Server
 from keystead.testing.state_machine import PLAY, Subject, machine_of, oracle_on
 
 
@@ -40,6 +41,23 @@ async def redis_at(server: Server) -> AsyncIterator[Subject]:
         admin.empty()
         async with connect(server.url) as store:
             yield Subject(store, admin.now_ms, admin.advance)
+
+
+@asynccontextmanager
+async def database_at(server: DatabaseServer) -> AsyncIterator[Subject]:
+    """A store on a database whose clock is the server's, and so many milliseconds ahead of it."""
+    ahead_ms = 0
+
+    def advance(ms: int) -> None:
+        nonlocal ahead_ms
+        ahead_ms += ms
+
+    server.empty()
+    opened = connect(server.url)
+    assert isinstance(opened, DatabaseStore)
+    async with type(opened)(opened.settings, ahead_ms=lambda: ahead_ms) as store:
+        # It runs on this machine, so its clock is ours.
+        yield Subject(store, lambda: wall_ms() + ahead_ms, advance)
 
 
 def play(
@@ -70,3 +88,15 @@ def test_sqlite_answers_as_valkey_does(valkey: Server, tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_the_redis_store_answers_as_redis_does(redis: Server, valkey: Server) -> None:
     play(lambda: redis_at(valkey), lambda: oracle_on(redis), 60)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("postgres")
+def test_postgresql_answers_as_redis_does(redis: Server, postgres: DatabaseServer) -> None:
+    play(lambda: database_at(postgres), lambda: oracle_on(redis), 20)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("mariadb")
+def test_mariadb_answers_as_redis_does(redis: Server, mariadb: DatabaseServer) -> None:
+    play(lambda: database_at(mariadb), lambda: oracle_on(redis), 20)

@@ -6,7 +6,7 @@ import pytest
 
 from keystead import BadArgument, Store
 from keystead.testing import StoreContract
-from keystead.testing.servers import Cluster, Server
+from keystead.testing.servers import Cluster, DatabaseServer, Server
 
 
 class TestMemory(StoreContract):
@@ -41,6 +41,20 @@ class TestRedisSocket(StoreContract):
     @pytest.fixture
     def url(self, redis: Server) -> str:
         return f"redis+unix://{redis.socket_path}"
+
+
+@pytest.mark.xdist_group("postgres")
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def url(self, postgres: DatabaseServer) -> str:
+        return postgres.url
+
+
+@pytest.mark.xdist_group("mariadb")
+class TestMariadb(StoreContract):
+    @pytest.fixture
+    def url(self, mariadb: DatabaseServer) -> str:
+        return mariadb.url
 
 
 class TestCluster(StoreContract):

@@ -53,29 +53,37 @@ def test_no_password_is_said_in_an_error(url: str) -> None:
 @pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"sqlite", "memory"}))
 def test_a_store_shows_its_url_without_secrets(scheme: str) -> None:
     rest = "/tmp/redis.sock" if scheme.endswith("unix") else "user:hunter2@host:7000"
-    store = keystead.connect(f"{scheme}://{rest}" + ("/main" if scheme.endswith("sentinel") else ""))
+    named = scheme.endswith("sentinel") or scheme in ("postgresql", "postgres", "mysql", "mariadb")
+    store = keystead.connect(f"{scheme}://{rest}" + ("/main" if named else ""))
     assert "hunter2" not in store.url
     assert store.url.startswith(f"{scheme}://")
 
 
 def test_every_documented_scheme_is_there() -> None:
     documented = {"sqlite", "memory", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"}
-    assert documented <= set(SCHEMES)
+    assert documented | {"postgresql", "mysql", "mariadb"} <= set(SCHEMES)
 
 
-def test_a_missing_driver_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "driver", "extra"),
+    [("redis", "hiredis", "redis"), ("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql")],
+)
+def test_a_missing_driver_is_said_with_the_command_that_installs_it(
+    scheme: str, driver: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = builtins.__import__
 
-    def without_hiredis(name: str, *rest: object) -> object:
-        if name.split(".")[0] == "hiredis":
-            raise ModuleNotFoundError("No module named 'hiredis'", name="hiredis")
+    def without_driver(name: str, *rest: object) -> object:
+        if name.split(".")[0] == driver:
+            raise ModuleNotFoundError(f"No module named '{driver}'", name=driver)
         return original(name, *rest)  # type: ignore[arg-type]
 
-    for name in [name for name in sys.modules if name.startswith(("hiredis", "keystead.stores.redis"))]:
+    ours = f"keystead.stores.{extra}"
+    for name in [name for name in sys.modules if name.startswith((driver, ours))]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", without_hiredis)
-    with pytest.raises(MissingExtra, match=r'pip install "keystead\[redis\]"'):
-        keystead.connect("redis://host")
+    monkeypatch.setattr(builtins, "__import__", without_driver)
+    with pytest.raises(MissingExtra, match=rf'pip install "keystead\[{extra}\]"'):
+        keystead.connect(f"{scheme}://host/0")
 
 
 def test_the_embedded_store_needs_no_driver() -> None:

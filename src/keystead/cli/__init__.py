@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "secrets",
     "backup",
     "restore",
+    "store",
 )
 
 app = typer.Typer(

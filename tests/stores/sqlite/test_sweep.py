@@ -7,8 +7,9 @@ from contextlib import closing
 import pytest
 
 from keystead.stores import required
-from keystead.stores.sql.tables import DELETE_AT_ONCE, Tables
+from keystead.stores.sql.tables import DELETE_AT_ONCE
 from keystead.stores.sqlite import SqliteStore, sweep
+from keystead.stores.sqlite.tables import SqliteTables
 from tests.stores.sqlite.conftest import Clock, Counts
 from tests.stores.sqlite.processes import until
 
@@ -172,32 +173,32 @@ async def test_memory_is_swept_too(store: SqliteStore, clock: Clock) -> None:
 
 
 @pytest.fixture
-def tables() -> Iterator[Tables]:
+def tables() -> Iterator[SqliteTables]:
     from keystead.stores.sqlite.files import prepare
 
     with closing(prepare(":memory:", 0)) as connection:
-        tables = Tables(connection, lambda: 0)
+        tables = SqliteTables(connection, lambda: 0)
         tables.changes = lambda: connection.total_changes  # type: ignore[attr-defined]
         yield tables
 
 
-def _step(tables: Tables, limit: int) -> tuple[bool, int]:
+def _step(tables: SqliteTables, limit: int) -> tuple[bool, int]:
     """Whether there may be more, and how many rows the step wrote."""
     changes: Callable[[], int] = tables.changes  # type: ignore[attr-defined]
     before = changes()
     return sweep.sweep(tables, 1_000, limit), changes() - before
 
 
-def _dead_hashes(tables: Tables, count: int, size: int) -> None:
+def _dead_hashes(tables: SqliteTables, count: int, size: int) -> None:
     for number in range(count):
-        owner = tables.create(b"%d" % number, 2, None, 1)
+        owner = tables.create(b"%d" % number, 2)
         for field in range(size):
             tables.execute("INSERT INTO fields (owner, field, value) VALUES (?, ?, '')", (owner, field))
-        tables.execute("UPDATE keys SET size = ? WHERE id = ?", (size, owner))
+        tables.execute("UPDATE keys SET size = ?, expires_at = 1 WHERE id = ?", (size, owner))
 
 
 @pytest.mark.parametrize(("count", "size"), [(2_000, 0), (2_000, 1), (300, DELETE_AT_ONCE), (20, 500), (1, 5_000)])
-def test_a_step_is_small_whatever_there_is_to_remove(tables: Tables, count: int, size: int) -> None:
+def test_a_step_is_small_whatever_there_is_to_remove(tables: SqliteTables, count: int, size: int) -> None:
     _dead_hashes(tables, count, size)
     limit, steps, more = 100, 0, True
     while more:
@@ -211,7 +212,7 @@ def test_a_step_is_small_whatever_there_is_to_remove(tables: Tables, count: int,
         assert tables.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
-def test_a_step_of_old_messages_is_followed_by_another_while_there_are_more(tables: Tables) -> None:
+def test_a_step_of_old_messages_is_followed_by_another_while_there_are_more(tables: SqliteTables) -> None:
     for number in range(250):
         tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES ('c', ?, ?)", (number, number))
     tables.wall_ms = lambda: sweep.MESSAGES_KEPT_MS + 225
@@ -221,7 +222,7 @@ def test_a_step_of_old_messages_is_followed_by_another_while_there_are_more(tabl
     assert tables.execute("SELECT count(*), min(sent_at) FROM messages").fetchone() == (25, 225)
 
 
-def test_messages_from_a_clock_that_was_set_back_are_removed(tables: Tables) -> None:
+def test_messages_from_a_clock_that_was_set_back_are_removed(tables: SqliteTables) -> None:
     tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES ('c', '', 4000000000000)")
     assert sweep.is_due(tables, 0)
     _step(tables, 100)
@@ -245,7 +246,7 @@ async def test_each_step_is_a_transaction_of_its_own_and_the_next_is_fitted_to_w
     limits: list[int] = []
     real_sweep = sweep.sweep
 
-    def seen(tables: Tables, now_ms: int, limit: int) -> bool:
+    def seen(tables: SqliteTables, now_ms: int, limit: int) -> bool:
         assert store._writer.in_transaction
         limits.append(limit)
         return real_sweep(tables, now_ms, limit)

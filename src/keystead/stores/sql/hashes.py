@@ -11,13 +11,6 @@ from keystead.stores.sql.tables import HASH, Tables
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PUT = (
-    "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?)"
-    " ON CONFLICT (owner, field) DO UPDATE SET value = excluded.value"
-)
-_GET = "SELECT value FROM fields WHERE owner = ? AND field = ?"
-_ADD = "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?) ON CONFLICT (owner, field) DO NOTHING"
-
 
 def _owner(tables: Tables, key: bytes) -> tuple[int, int]:
     """The id and size of the hash, which is created where it is missing."""
@@ -28,34 +21,27 @@ def _owner(tables: Tables, key: bytes) -> tuple[int, int]:
 def hset(tables: Tables, call: Call) -> Reply:
     key, *pairs = call.args
     owner, size = _owner(tables, key)
-    new = 0
-    for at in range(0, len(pairs), 2):
-        entry = (owner, pairs[at], pairs[at + 1])
-        if (
-            size == 0
-            or tables.execute("UPDATE fields SET value = ?3 WHERE owner = ?1 AND field = ?2", entry).rowcount == 0
-        ):
-            tables.execute(_PUT, entry)
-            new += 1
+    hint = True if size == 0 else None
+    new = sum(tables.put_field(owner, pairs[at], pairs[at + 1], new=hint) for at in range(0, len(pairs), 2))
     if size == 0 and new > 1:
         new = len(set(pairs[::2]))  # a field may be named twice
     if new:
-        tables.resize(owner, key, size + new)
+        tables.resize(key, owner, size + new)
     return new
 
 
 def hsetnx(tables: Tables, call: Call) -> Reply:
     key, field, value = call.args
     owner, size = _owner(tables, key)
-    new = tables.execute(_ADD, (owner, field, value)).rowcount
+    new = tables.add_field(owner, field, value)
     if new:
-        tables.resize(owner, key, size + 1)
-    return new
+        tables.resize(key, owner, size + 1)
+    return int(new)
 
 
 def hget(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
-    found = None if row is None else tables.execute(_GET, (row.id, call.args[1])).fetchone()
+    found = None if row is None else tables.field(row.id, call.args[1])
     return None if found is None else found[0]
 
 
@@ -63,15 +49,13 @@ def hmget(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
     if row is None:
         return [None] * (len(call.args) - 1)
-    found = (tables.execute(_GET, (row.id, field)).fetchone() for field in call.args[1:])
+    found = (tables.field(row.id, field) for field in call.args[1:])
     return [None if value is None else value[0] for value in found]
 
 
 def hgetall(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
-    if row is None:
-        return {}
-    return dict(tables.execute("SELECT field, value FROM fields WHERE owner = ?", (row.id,)).fetchall())
+    return {} if row is None else dict(tables.fields(row.id))
 
 
 def hdel(tables: Tables, call: Call) -> Reply:
@@ -82,11 +66,9 @@ def hdel(tables: Tables, call: Call) -> Reply:
 
 def remove_fields(tables: Tables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
     """Remove fields of a hash or members of a set; the key goes with the last."""
-    gone = sum(
-        tables.execute("DELETE FROM fields WHERE owner = ? AND field = ?", (owner, field)).rowcount for field in fields
-    )
+    gone = sum(tables.drop_field(owner, field) for field in fields)
     if gone:
-        tables.resize(owner, key, size - gone)
+        tables.resize(key, owner, size - gone)
     return gone
 
 
@@ -102,12 +84,12 @@ def hexists(tables: Tables, call: Call) -> Reply:
 def hincrby(tables: Tables, call: Call) -> Reply:
     key, field, _ = call.args
     row = tables.holding(key, HASH)
-    found = None if row is None else tables.execute(_GET, (row.id, field)).fetchone()
+    found = None if row is None else tables.field(row.id, field)
     total = added(None if found is None else found[0], call.options)
     owner = tables.create(key, HASH) if row is None else row.id
-    tables.execute(_PUT, (owner, field, b"%d" % total))
+    tables.put_field(owner, field, b"%d" % total, new=found is None)
     if found is None:
-        tables.resize(owner, key, 1 if row is None else row.size + 1)
+        tables.resize(key, owner, 1 if row is None else row.size + 1)
     return total
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keystead.stores.commands import Call, Reply
+from keystead.stores.commands import INT64_MAX, Call, Reply
 from keystead.stores.globs import compile_glob
 from keystead.stores.sql.tables import KIND_NAMES, Tables
 
@@ -40,15 +40,16 @@ def expire(tables: Tables, call: Call) -> Reply:
     if deadline <= tables.now_ms:
         tables.delete(key)
     else:
-        tables.set_deadline(row.id, deadline)
+        tables.set_deadline(key, row, deadline)
     return 1
 
 
 def persist(tables: Tables, call: Call) -> Reply:
-    row = tables.live(call.args[0])
+    key = call.args[0]
+    row = tables.live(key)
     if row is None or row.expires_at is None:
         return 0
-    tables.set_deadline(row.id, None)
+    tables.set_deadline(key, row, None)
     return 1
 
 
@@ -73,10 +74,7 @@ def type_(tables: Tables, call: Call) -> Reply:
 
 def scan(tables: Tables, call: Call) -> Reply:
     options: ScanOptions = call.options
-    rows = tables.execute(
-        "SELECT id, key, kind, expires_at FROM keys WHERE id > ? ORDER BY id LIMIT ?",
-        (min(options.cursor, 2**63 - 1), options.page),
-    ).fetchall()
+    rows = tables.page(min(options.cursor, INT64_MAX), options.page)
     glob = None if options.match is None else compile_glob(options.match)
     found = [
         key
@@ -90,9 +88,7 @@ def scan(tables: Tables, call: Call) -> Reply:
 
 
 def dbsize(tables: Tables, call: Call) -> Reply:
-    every = tables.execute("SELECT count(*) FROM keys").fetchone()[0]
-    dead = tables.execute("SELECT count(*) FROM keys WHERE expires_at <= ?", (tables.now_ms,)).fetchone()[0]
-    return every - dead
+    return tables.count()
 
 
 def time(tables: Tables, call: Call) -> Reply:
@@ -100,16 +96,8 @@ def time(tables: Tables, call: Call) -> Reply:
 
 
 def publish(tables: Tables, call: Call) -> Reply:
-    """Write the message down where somebody listens, here or in another process; they read it after the commit."""
     channel, data = call.args
-    now_ms = tables.wall_ms()
-    [listening] = tables.execute(
-        "SELECT count(*) FROM subscribers WHERE channel = ? AND expires_at > ?", (channel, now_ms)
-    ).fetchone()
-    if listening:
-        tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES (?, ?, ?)", (channel, data, now_ms))
-        tables.published = True
-    return listening
+    return tables.publish(channel, data)
 
 
 HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {

@@ -30,8 +30,8 @@ def _push(tables: Tables, call: Call, end: str, step: int) -> int:
         place = tables.execute(f"SELECT {end} FROM items WHERE owner = ?", (owner,)).fetchone()[0]  # noqa: S608
     for item in items:
         place += step
-        tables.execute("INSERT INTO items (owner, place, item) VALUES (?, ?, ?)", (owner, place, item))
-    tables.resize(owner, key, size + len(items))
+        tables.later("INSERT INTO items (owner, place, item) VALUES (?, ?, ?)", (owner, place, item))
+    tables.resize(key, owner, size + len(items))
     return size + len(items)
 
 
@@ -50,7 +50,7 @@ def _pop(tables: Tables, call: Call, order: str) -> Reply:
         return None
     found = tables.execute(
         f"SELECT place, item FROM items WHERE owner = ? ORDER BY {order} LIMIT ?",  # noqa: S608
-        (row.id, 1 if call.options is None else call.options),
+        (row.id, 1 if call.options is None else min(call.options, row.size)),
     ).fetchall()
     _remove(tables, key, row, [place for place, _ in found])
     return found[0][1] if call.options is None else [item for _, item in found]
@@ -58,9 +58,9 @@ def _pop(tables: Tables, call: Call, order: str) -> Reply:
 
 def _remove(tables: Tables, key: bytes, row: Row, places: list[int]) -> None:
     for place in places:
-        tables.execute("DELETE FROM items WHERE owner = ? AND place = ?", (row.id, place))
+        tables.later("DELETE FROM items WHERE owner = ? AND place = ?", (row.id, place))
     if places:
-        tables.resize(row.id, key, row.size - len(places))
+        tables.resize(key, row.id, row.size - len(places))
 
 
 def _slice(tables: Tables, row: Row, first: int, count: int) -> list[tuple[int, bytes]]:
@@ -95,9 +95,9 @@ def ltrim(tables: Tables, call: Call) -> Reply:
     elif count < row.size:
         [(low, _)] = _slice(tables, row, first, 1)
         [(high, _)] = _slice(tables, row, first + count - 1, 1)
-        tables.execute("DELETE FROM items WHERE owner = ? AND place < ?", (row.id, low))
-        tables.execute("DELETE FROM items WHERE owner = ? AND place > ?", (row.id, high))
-        tables.resize(row.id, key, count)
+        tables.later("DELETE FROM items WHERE owner = ? AND place < ?", (row.id, low))
+        tables.later("DELETE FROM items WHERE owner = ? AND place > ?", (row.id, high))
+        tables.resize(key, row.id, count)
     return b"OK"
 
 
@@ -109,7 +109,7 @@ def lrem(tables: Tables, call: Call) -> Reply:
     count: int = call.options
     found = tables.execute(
         f"SELECT place FROM items WHERE owner = ? AND item = ? ORDER BY place {'DESC' if count < 0 else ''} LIMIT ?",  # noqa: S608
-        (row.id, item, min(abs(count), row.size) or -1),
+        (row.id, item, min(abs(count), row.size) or row.size),
     ).fetchall()
     _remove(tables, key, row, [place for [place] in found])
     return len(found)
@@ -132,7 +132,7 @@ def lset(tables: Tables, call: Call) -> Reply:
     found = _at(tables, row, call.options)
     if row is None or found is None:
         raise BadArgument("there is no such list" if row is None else "the index is outside of the list")
-    tables.execute("UPDATE items SET item = ? WHERE owner = ? AND place = ?", (item, row.id, found[0]))
+    tables.later("UPDATE items SET item = ? WHERE owner = ? AND place = ?", (item, row.id, found[0]))
     return b"OK"
 
 

@@ -16,15 +16,9 @@ def sadd(tables: Tables, call: Call) -> Reply:
     key, *members = call.args
     row = tables.holding(key, SET)
     owner, size = (tables.create(key, SET), 0) if row is None else (row.id, row.size)
-    new = sum(
-        tables.execute(
-            "INSERT INTO fields (owner, field) VALUES (?, ?) ON CONFLICT (owner, field) DO NOTHING",
-            (owner, member),
-        ).rowcount
-        for member in members
-    )
+    new = sum(tables.add_field(owner, member) for member in members)
     if new:
-        tables.resize(owner, key, size + new)
+        tables.resize(key, owner, size + new)
     return new
 
 
@@ -36,17 +30,12 @@ def srem(tables: Tables, call: Call) -> Reply:
 
 def smembers(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], SET)
-    if row is None:
-        return set()
-    return {member for [member] in tables.execute("SELECT field FROM fields WHERE owner = ?", (row.id,))}
+    return set() if row is None else {member for member, _ in tables.fields(row.id)}
 
 
 def sismember(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], SET)
-    if row is None:
-        return 0
-    found = tables.execute("SELECT 1 FROM fields WHERE owner = ? AND field = ?", (row.id, call.args[1])).fetchone()
-    return int(found is not None)
+    return int(row is not None and tables.field(row.id, call.args[1]) is not None)
 
 
 def scard(tables: Tables, call: Call) -> Reply:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from keystead.stores.commands import ZAddOptions, ZRangeOptions
 
-_SCORE = "SELECT score FROM scored WHERE owner = ? AND member = ?"
-
 
 def zadd(tables: Tables, call: Call) -> Reply:
     options: ZAddOptions = call.options
@@ -25,20 +23,19 @@ def zadd(tables: Tables, call: Call) -> Reply:
     added = changed = 0
     score: float | None = None
     for member, given in options.pairs:
-        found = None if owner is None else tables.execute(_SCORE, (owner, member)).fetchone()
-        score = _next_score(flags, None if found is None else found[0], given)
-        if score is None or (found is not None and score == found[0]):
+        held = None if owner is None else tables.score(owner, member)
+        score = _next_score(flags, held, given)
+        if score is None or score == held:
             continue
         if owner is None:
             owner = tables.create(key, ZSET)
-        if found is None:
-            tables.execute("INSERT INTO scored (owner, member, score) VALUES (?, ?, ?)", (owner, member, score))
+        tables.put_score(key, owner, member, score, new=held is None)
+        if held is None:
             added += 1
         else:
-            tables.execute("UPDATE scored SET score = ? WHERE owner = ? AND member = ?", (score, owner, member))
             changed += 1
     if added and owner is not None:
-        tables.resize(owner, key, size + added)
+        tables.resize(key, owner, size + added)
     if b"INCR" in flags:
         return score
     return added + changed if b"CH" in flags else added
@@ -63,16 +60,13 @@ def zrem(tables: Tables, call: Call) -> Reply:
     row = tables.holding(key, ZSET)
     if row is None:
         return 0
-    gone = sum(
-        tables.execute("DELETE FROM scored WHERE owner = ? AND member = ?", (row.id, member)).rowcount
-        for member in members
-    )
+    gone = sum(tables.drop_score(row.id, member) for member in members)
     return _removed(tables, key, row, gone)
 
 
 def _removed(tables: Tables, key: bytes, row: Row, gone: int) -> int:
     if gone:
-        tables.resize(row.id, key, row.size - gone)
+        tables.resize(key, row.id, row.size - gone)
     return gone
 
 
@@ -80,8 +74,7 @@ def zmscore(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return [None] * (len(call.args) - 1)
-    found = (tables.execute(_SCORE, (row.id, member)).fetchone() for member in call.args[1:])
-    return [None if score is None else score[0] for score in found]
+    return [tables.score(row.id, member) for member in call.args[1:]]
 
 
 def zscore(tables: Tables, call: Call) -> Reply:
@@ -93,17 +86,17 @@ def zcard(tables: Tables, call: Call) -> Reply:
     return 0 if row is None else row.size
 
 
-def _between(low: Bound, high: Bound) -> tuple[str, tuple[float, ...]]:
+def _between(tables: Tables, low: Bound, high: Bound) -> tuple[str, tuple[float, ...]]:
     """A condition on scores, in constant words only, and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
-    return f"owner = ? AND score {above} ? AND score {below} ?", (low.score, high.score)
+    return f"owner = ? AND score {above} ? AND score {below} ?", (tables.coded(low.score), tables.coded(high.score))
 
 
 def zcount(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
-    where, bounds = _between(*call.options)
+    where, bounds = _between(tables, *call.options)
     return tables.execute(f"SELECT count(*) FROM scored WHERE {where}", (row.id, *bounds)).fetchone()[0]  # noqa: S608
 
 
@@ -118,33 +111,32 @@ def zrevrank(tables: Tables, call: Call) -> Reply:
 def _rank(tables: Tables, call: Call, side: str) -> int | None:
     key, member = call.args
     row = tables.holding(key, ZSET)
-    found = None if row is None else tables.execute(_SCORE, (row.id, member)).fetchone()
-    if row is None or found is None:
+    score = None if row is None else tables.score(row.id, member)
+    if row is None or score is None:
         return None
     before: int = tables.execute(
-        f"SELECT count(*) FROM scored WHERE owner = ? AND (score, member) {side} (?, ?)",  # noqa: S608
-        (row.id, found[0], member),
+        f"SELECT count(*) FROM scored WHERE owner = ? AND (score, {tables.member_of(key)}) {side} (?, ?)",  # noqa: S608
+        (row.id, tables.coded(score), member),
     ).fetchone()[0]
     return before
 
 
 def zrange(tables: Tables, call: Call) -> Reply:
     options: ZRangeOptions = call.options
-    row = tables.holding(call.args[0], ZSET)
+    key = call.args[0]
+    row = tables.holding(key, ZSET)
     if row is None:
         return []
     if options.by_score:
-        where, bounds = _between(options.low, options.high)
-        offset, count = options.offset, options.limit
-        if offset < 0:
+        where, bounds = _between(tables, options.low, options.high)
+        offset, count = options.offset, options.limit if options.limit >= 0 else row.size
+        if offset < 0 or count == 0:
             return []
     else:
         where, bounds = "owner = ?", ()
         offset, count = span((options.start, options.stop), row.size)
-    order = "score DESC, member DESC" if options.reverse else "score, member"
-    found = tables.execute(
-        f"SELECT member, score FROM scored WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608
-        (row.id, *bounds, count, offset),
+    found = tables.members(
+        key, where, (row.id, *bounds), reverse=options.reverse, limit=min(count, row.size), offset=offset
     )
     return [[member, score] for member, score in found] if options.with_scores else [member for member, _ in found]
 
@@ -153,19 +145,16 @@ def zremrangebyscore(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
-    where, bounds = _between(*call.options)
+    where, bounds = _between(tables, *call.options)
     gone = tables.execute(f"DELETE FROM scored WHERE {where}", (row.id, *bounds)).rowcount  # noqa: S608
     return _removed(tables, call.args[0], row, gone)
 
 
 def _remove_lowest(tables: Tables, key: bytes, row: Row, offset: int, count: int) -> list[list[Reply]]:
     """Remove `count` members from this place in the order, and return them in order."""
-    found = tables.execute(
-        "SELECT member, score FROM scored WHERE owner = ? ORDER BY score, member LIMIT ? OFFSET ?",
-        (row.id, count, offset),
-    ).fetchall()
+    found = tables.members(key, "owner = ?", (row.id,), limit=min(count, row.size), offset=offset)
     for member, _ in found:
-        tables.execute("DELETE FROM scored WHERE owner = ? AND member = ?", (row.id, member))
+        tables.drop_score(row.id, member)
     _removed(tables, key, row, len(found))
     return [[member, score] for member, score in found]
 

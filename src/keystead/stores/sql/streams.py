@@ -49,34 +49,33 @@ def xadd(tables: Tables, call: Call) -> Reply:
     key = call.args[0]
     options: XAddOptions = call.options
     row = tables.holding(key, STREAM)
-    entry = _new_id(options, 0 if row is None else int.from_bytes(tables.value(row), "big"), tables.now_ms)
+    entry = _new_id(options, 0 if row is None else int.from_bytes(tables.value(key, row), "big"), tables.now_ms)
     owner, size = (tables.create(key, STREAM), 0) if row is None else (row.id, row.size)
-    tables.execute(
+    tables.later(
         "INSERT INTO entries (owner, entry, body) VALUES (?, ?, ?)",
         (owner, _bytes(entry), _pack(options.fields)),
     )
-    tables.execute("UPDATE keys SET value = ?, size = ? WHERE id = ?", (_bytes(entry), size + 1, owner))
+    tables.set_size(key, owner, size + 1, last=_bytes(entry))
     if options.max_len is not None:
-        _trim(tables, owner, size + 1, options.max_len)
+        _trim(tables, key, owner, size + 1, options.max_len)
     return b"%d-%d" % (entry >> 64, entry & UINT64_MAX)
 
 
-def _trim(tables: Tables, owner: int, size: int, max_len: int) -> int:
+def _trim(tables: Tables, key: bytes, owner: int, size: int, max_len: int) -> int:
     surplus = size - max_len
     if surplus <= 0:
         return 0
-    tables.execute(
-        "DELETE FROM entries WHERE owner = ?1 AND entry IN"
-        " (SELECT entry FROM entries WHERE owner = ?1 ORDER BY entry LIMIT ?2)",
-        (owner, surplus),
-    )
-    tables.execute("UPDATE keys SET size = ? WHERE id = ?", (max_len, owner))
+    [last] = tables.execute(
+        "SELECT entry FROM entries WHERE owner = ? ORDER BY entry LIMIT 1 OFFSET ?", (owner, surplus - 1)
+    ).fetchone()
+    tables.later("DELETE FROM entries WHERE owner = ? AND entry <= ?", (owner, last))
+    tables.set_size(key, owner, max_len)
     return surplus
 
 
 def xtrim(tables: Tables, call: Call) -> Reply:
     row = tables.holding(call.args[0], STREAM)
-    return 0 if row is None else _trim(tables, row.id, row.size, call.options)
+    return 0 if row is None else _trim(tables, call.args[0], row.id, row.size, call.options)
 
 
 def xdel(tables: Tables, call: Call) -> Reply:
@@ -87,7 +86,7 @@ def xdel(tables: Tables, call: Call) -> Reply:
         tables.execute("DELETE FROM entries WHERE owner = ? AND entry = ?", (row.id, _bytes(entry))).rowcount
         for entry in call.options
     )
-    tables.execute("UPDATE keys SET size = ? WHERE id = ?", (row.size - gone, row.id))
+    tables.set_size(call.args[0], row.id, row.size - gone)
     return gone
 
 
@@ -115,7 +114,12 @@ def _range(tables: Tables, call: Call, order: str) -> Reply:
         return []
     found = tables.execute(
         f"SELECT entry, body FROM entries WHERE owner = ? AND entry BETWEEN ? AND ? ORDER BY {order} LIMIT ?",  # noqa: S608
-        (row.id, _bytes(options.low), _bytes(options.high), -1 if options.limit is None else options.limit),
+        (
+            row.id,
+            _bytes(options.low),
+            _bytes(options.high),
+            row.size if options.limit is None else min(options.limit, row.size),
+        ),
     )
     ids = ((int.from_bytes(entry, "big"), body) for entry, body in found)
     return [[b"%d-%d" % (entry >> 64, entry & UINT64_MAX), _unpack(body)] for entry, body in ids]

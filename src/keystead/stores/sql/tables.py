@@ -1,54 +1,29 @@
-"""The tables a SQL store keeps its keys in, and the few statements on whole keys.
+"""What the commands need of the tables that a SQL store keeps its keys in.
 
 `keys` has a row for each key, with its kind, deadline and size; a string's value stands in it. What a
 collection holds stands in a table of its kind, under the id of the key. An id is never given twice, so
 a large collection is deleted by deleting its row, and its entries go later, in small steps.
+
+`Tables` is where the stores differ: SQLite asks its file for each thing at once; a store on a server has read what a
+batch needs before it runs, and writes what has changed after it.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from keystead.errors import WrongKind
+from keystead.stores.commands import Call
 
 STRING, HASH, SET, ZSET, LIST, STREAM = range(1, 7)
 KIND_NAMES = {STRING: "string", HASH: "hash", SET: "set", ZSET: "zset", LIST: "list", STREAM: "stream"}
 KIND_NUMBERS = {name: number for number, name in KIND_NAMES.items()}
 ENTRY_TABLES = {HASH: "fields", SET: "fields", ZSET: "scored", LIST: "items", STREAM: "entries"}
 
-SCHEMA_VERSION = 1
-SCHEMA = """
-CREATE TABLE keys (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    key BLOB NOT NULL UNIQUE,
-    kind INTEGER NOT NULL,
-    expires_at INTEGER,
-    size INTEGER NOT NULL DEFAULT 0,
-    value BLOB
-);
-CREATE INDEX keys_by_deadline ON keys (expires_at) WHERE expires_at IS NOT NULL;
-CREATE TABLE fields (owner INTEGER, field BLOB, value BLOB, PRIMARY KEY (owner, field)) WITHOUT ROWID;
-CREATE TABLE scored (owner INTEGER, member BLOB, score REAL, PRIMARY KEY (owner, member)) WITHOUT ROWID;
-CREATE INDEX scored_in_order ON scored (owner, score, member);
-CREATE TABLE items (owner INTEGER, place INTEGER, item BLOB, PRIMARY KEY (owner, place)) WITHOUT ROWID;
-CREATE TABLE entries (owner INTEGER, entry BLOB, body BLOB, PRIMARY KEY (owner, entry)) WITHOUT ROWID;
-CREATE TABLE garbage (owner INTEGER PRIMARY KEY, kind INTEGER NOT NULL);
-CREATE TABLE messages (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, channel BLOB NOT NULL, data BLOB NOT NULL, sent_at INTEGER NOT NULL
-);
-CREATE TABLE subscribers (id TEXT, channel BLOB, expires_at INTEGER NOT NULL, PRIMARY KEY (id, channel)) WITHOUT ROWID;
-"""
-
-REMEMBERED = 50_000  # ids of strings, a few megabytes
-
 # Up to this many entries are deleted with their key; more are left to the sweep.
 DELETE_AT_ONCE = 64
-
-
-class TooWide(Exception):
-    """The command would touch more entries than may be read here; it has done nothing."""
 
 
 class Row(NamedTuple):
@@ -58,38 +33,41 @@ class Row(NamedTuple):
     size: int
 
 
-class Tables:
-    """One connection's view of the tables. `now_ms` is set for each batch; `width` limits what a read may touch."""
+class Rows(Protocol):
+    """What a statement gave: of sqlite3 its cursor."""
 
-    def __init__(self, connection: sqlite3.Connection, wall_ms: Callable[[], int]) -> None:
-        self.execute = connection.execute
-        self.executemany = connection.executemany
-        self.wall_ms = wall_ms
-        self.now_ms = 0
-        self.string_ids: dict[bytes, int] = {}
-        self.width: int | None = None
-        self.published = False
+    @property
+    def rowcount(self) -> int: ...
 
-    def remember(self, key: bytes, row_id: int) -> None:
-        """Keep the id of a string's row: found by it, the row costs one search instead of two.
+    def fetchone(self) -> Any: ...
 
-        What is remembered may be wrong: the row may be gone, or its id, given in a transaction that was rolled
-        back, may belong to another by now. Whoever uses it asks for the key and the kind as well.
-        """
-        if len(self.string_ids) >= REMEMBERED:
-            self.string_ids.clear()
-        self.string_ids[key] = row_id
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Execute(Protocol):
+    def __call__(self, statement: str, parameters: Sequence[Any] = (), /) -> Rows: ...
+
+
+class Tables(ABC):
+    """One connection's view of the tables. `now_ms` is set for each batch.
+
+    Statements have `?` for each parameter and name the tables as they are called here. What `execute` asks for is
+    needed at once; what `later` is given may be sent with what follows.
+    """
+
+    execute: Execute
+    later: Callable[[str, Sequence[Any]], object]
+    wall_ms: Callable[[], int]
+    now_ms: int
+    published: bool
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
+    @abstractmethod
     def live(self, key: bytes) -> Row | None:
         """The row of a key that is there and has not expired."""
-        found = self.execute("SELECT id, kind, expires_at, size FROM keys WHERE key = ?", (key,)).fetchone()
-        if found is None or (found[2] is not None and found[2] <= self.now_ms):
-            return None
-        if self.width is not None and found[3] > self.width:
-            raise TooWide
-        return Row._make(found)
 
     def holding(self, key: bytes, kind: int) -> Row | None:
         """The row of a live key of this kind; WrongKind if it is of another."""
@@ -98,56 +76,124 @@ class Tables:
             raise wrong_kind(row.kind, kind)
         return row
 
-    def value(self, row: Row) -> bytes:
+    @abstractmethod
+    def value(self, key: bytes, row: Row) -> bytes:
         """What stands in the row itself: a string, or the last id of a stream. It may be large, so it is asked for."""
-        [value] = self.execute("SELECT value FROM keys WHERE id = ?", (row.id,)).fetchone()
-        return value or b""
 
-    def create(self, key: bytes, kind: int, value: bytes | None = None, expires_at: int | None = None) -> int:
-        """A new row for a key that has none, or only an expired one."""
-        self.delete(key)
-        cursor = self.execute(
-            "INSERT INTO keys (key, kind, expires_at, value) VALUES (?, ?, ?, ?)",
-            (key, kind, expires_at, value),
-        )
-        return cursor.lastrowid or 0
+    @abstractmethod
+    def string(self, key: bytes) -> bytes | None:
+        """The string of a live key; WrongKind if it is of another kind."""
 
+    @abstractmethod
+    def put(self, key: bytes, value: bytes, expires_at: int | None) -> None:
+        """Set a string, whatever was there."""
+
+    @abstractmethod
+    def create(self, key: bytes, kind: int) -> int:
+        """The id of a new row for a key that has none, or only an expired one."""
+
+    @abstractmethod
     def delete(self, key: bytes) -> bool:
         """Remove a key, expired or not; True where it was there and had not expired."""
-        self.string_ids.pop(key, None)
-        found = self.execute("DELETE FROM keys WHERE key = ? RETURNING id, kind, size, expires_at", (key,)).fetchone()
-        if found is None:
-            return False
-        owner, kind, size, expires_at = found
-        self.discard(owner, kind, size)
-        return expires_at is None or expires_at > self.now_ms
 
-    def discard(self, owner: int, kind: int, size: int) -> None:
-        """Let go of the entries of a key whose row is gone."""
-        if kind == STRING:
-            return
-        if size <= DELETE_AT_ONCE:
-            self.execute(f"DELETE FROM {ENTRY_TABLES[kind]} WHERE owner = ?", (owner,))  # noqa: S608 - a constant
-        else:
-            self.postpone(owner, kind)
+    @abstractmethod
+    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None: ...
 
-    def postpone(self, owner: int, kind: int) -> None:
-        """Leave the entries of a key whose row is gone to the sweep."""
-        self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
+    @abstractmethod
+    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+        """Give a string another value, and leave it its deadline."""
 
-    def resize(self, row_id: int, key: bytes, size: int) -> None:
-        """Write down how many entries there are now. A collection without entries is no key (a stream is)."""
+    @abstractmethod
+    def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
+        """Write down how many entries there are now, and of a stream that has a new one, its id."""
+
+    def resize(self, key: bytes, owner: int, size: int) -> None:
+        """As `set_size`, but a collection without entries is no key (a stream is)."""
         if size:
-            self.execute("UPDATE keys SET size = ? WHERE id = ?", (size, row_id))
+            self.set_size(key, owner, size)
         else:
             self.delete(key)
 
-    def set_deadline(self, row_id: int, expires_at: int | None) -> None:
-        self.execute("UPDATE keys SET expires_at = ? WHERE id = ?", (expires_at, row_id))
+    @abstractmethod
+    def page(self, after: int, limit: int) -> list[tuple[int, bytes, int, int | None]]:
+        """Rows in the order of their ids: id, key, kind and deadline of each."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many live keys there are."""
+
+    # --- fields of hashes, members of sets -----------------------------------------------------------------
+
+    @abstractmethod
+    def field(self, owner: int, field: bytes) -> tuple[bytes] | None:
+        """The value of a field, alone in a tuple."""
+
+    @abstractmethod
+    def fields(self, owner: int) -> list[tuple[bytes, bytes]]: ...
+
+    @abstractmethod
+    def put_field(self, owner: int, field: bytes, value: bytes, *, new: bool | None = None) -> bool:
+        """Set a field; True where it is new. `new`: what the caller knows about that, if anything."""
+
+    @abstractmethod
+    def add_field(self, owner: int, field: bytes, value: bytes | None = None) -> bool:
+        """Set a field if it is not there; True where it was not."""
+
+    @abstractmethod
+    def drop_field(self, owner: int, field: bytes) -> bool:
+        """Remove a field; True where it was there."""
+
+    # --- members of sorted sets ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def score(self, owner: int, member: bytes) -> float | None: ...
+
+    @abstractmethod
+    def put_score(self, key: bytes, owner: int, member: bytes, score: float, *, new: bool) -> None: ...
+
+    @abstractmethod
+    def drop_score(self, owner: int, member: bytes) -> bool: ...
+
+    def members(
+        self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
+    ) -> list[tuple[bytes, float]]:
+        """Members and scores that fit a condition, in order: by score, and those of one score by their bytes."""
+        return self.execute(in_order(where, reverse), (*parameters, limit, offset)).fetchall()
+
+    def coded(self, score: float) -> float | int:
+        """A score as the table holds it; what it holds sorts as scores do."""
+        return score
+
+    def member_of(self, key: bytes) -> str:
+        """What stands for a whole member in a comparison within this sorted set."""
+        return "member"
+
+    # --- one atomic step -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_step(self, calls: Sequence[Call]) -> None:
+        """From here on, `undo_step` takes everything back that these calls do."""
+
+    @abstractmethod
+    def keep_step(self) -> None: ...
+
+    @abstractmethod
+    def undo_step(self) -> None: ...
+
+    # --- messages ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def publish(self, channel: bytes, data: bytes) -> int:
+        """Send a message when all this is committed; how many listen, here or in another process."""
 
 
 def wrong_kind(held: int, wanted: int) -> WrongKind:
     return WrongKind(f"the key holds a {KIND_NAMES[held]}, not a {KIND_NAMES[wanted]}")
+
+
+def in_order(where: str, reverse: bool) -> str:
+    order = "score DESC, member DESC" if reverse else "score, member"
+    return f"SELECT member, score FROM scored WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608 - constants
 
 
 def span(indexes: tuple[int, int], size: int) -> tuple[int, int]:

@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.stores.base import Message
 from keystead.stores.mailbox import Mailbox
-from keystead.stores.sql.tables import Tables
 from keystead.stores.sqlite.sweep import MESSAGES_KEPT_MS
+from keystead.stores.sqlite.tables import SqliteTables
 
 LOOK_EVERY_S = 0.01
 LEASE_MS = 30_000
@@ -41,8 +41,8 @@ class Feed:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        reader: Tables,
-        writer: Tables,
+        reader: SqliteTables,
+        writer: SqliteTables,
         write: Callable[[Callable[[], object]], asyncio.Future[object]],
         *,
         shared: bool,

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from keystead.errors import StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from keystead.stores.sql.tables import SCHEMA, SCHEMA_VERSION
+from keystead.stores.sqlite.tables import SCHEMA, SCHEMA_VERSION
 
 APPLICATION_ID = 0x4B535444  # "KSTD", where `file` and others look for it
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING

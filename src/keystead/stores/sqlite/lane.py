@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
 from keystead.stores.commands import Call
-from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite.files import explain, is_locked
-from keystead.stores.sqlite.worker import Worker
+from keystead.stores.sqlite.interpreter import SqliteInterpreter
+from keystead.stores.worker import Worker
 
 GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
 CALLS_A_TURN = 32  # calls in a row that need not wait, after which other tasks get a turn
@@ -50,7 +50,7 @@ class Lane:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        interpreter: Interpreter,
+        interpreter: SqliteInterpreter,
         path: str,
         worker: Worker,
         loop: asyncio.AbstractEventLoop,
@@ -319,7 +319,7 @@ class Inline:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, interpreter: Interpreter, *, committed: Callable[[], None]
+        self, connection: sqlite3.Connection, interpreter: SqliteInterpreter, *, committed: Callable[[], None]
     ) -> None:
         self._connection = connection
         self._interpreter = interpreter

@@ -17,14 +17,15 @@ from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
-from keystead.stores.sql import Interpreter, Tables, TooWide
 from keystead.stores.sql.tables import KIND_NUMBERS
 from keystead.stores.sqlite import sweep
 from keystead.stores.sqlite.feed import Feed
 from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
+from keystead.stores.sqlite.interpreter import SqliteInterpreter
 from keystead.stores.sqlite.lane import CALLS_A_TURN, INLINE_COMMANDS, Inline, Lane, Work
 from keystead.stores.sqlite.snapshot import Snapshot
-from keystead.stores.sqlite.worker import Worker
+from keystead.stores.sqlite.tables import SqliteTables, TooWide
+from keystead.stores.worker import Worker
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
@@ -76,7 +77,7 @@ class SqliteStore(Store):
                     writer.close()
                 self._committer.stop()
                 raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
-        self._writing = Interpreter(Tables(self._writer, wall_ms), self._clock)
+        self._writing = SqliteInterpreter(SqliteTables(self._writer, wall_ms), self._clock)
         self._lane: Lane | Inline
         if self._memory:
             self._lane = Inline(self._writer, self._writing, committed=self._committed)
@@ -91,9 +92,11 @@ class SqliteStore(Store):
                 beginning=self._beginning,
                 committed=self._committed,
             )
-        self._reading = self._writing if self._memory else Interpreter(Tables(self._reader, wall_ms), self._clock)
+        self._reading = (
+            self._writing if self._memory else SqliteInterpreter(SqliteTables(self._reader, wall_ms), self._clock)
+        )
         self._snapshot = Snapshot(self._reader, self._loop)
-        self._wide: tuple[Worker, sqlite3.Connection, Interpreter] | None = None
+        self._wide: tuple[Worker, sqlite3.Connection, SqliteInterpreter] | None = None
         self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
         self._checkpointing = False
         self._checkpointed_rows = self._written_bytes = 0
@@ -226,7 +229,7 @@ class SqliteStore(Store):
             return True
         return spec.name in _POPS and len(args) + (call.options or 0) > HEAVY_ARGUMENTS
 
-    async def _read(self, job: Callable[[Interpreter], Any]) -> Any:
+    async def _read(self, job: Callable[[SqliteInterpreter], Any]) -> Any:
         """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
         if not self._open:
             raise self._not_open()
@@ -244,7 +247,7 @@ class SqliteStore(Store):
         try:
             if self._wide is None:
                 connection = self._second_connection(wait_ms=int(self._timeout * 1000))
-                reading = Interpreter(Tables(connection, wall_ms), self._clock)
+                reading = SqliteInterpreter(SqliteTables(connection, wall_ms), self._clock)
                 self._wide = Worker("keystead-read", self._loop), connection, reading
             worker, connection, reading = self._wide
             async with asyncio.timeout(self._timeout):
@@ -378,7 +381,7 @@ def _nobody_waits(result: object, error: BaseException | None) -> None:
 
 
 def _page(
-    reading: Interpreter, after: bytes, inclusive: bool, prefix: bytes, page: int
+    reading: SqliteInterpreter, after: bytes, inclusive: bool, prefix: bytes, page: int
 ) -> list[tuple[bytes, int, int | None]]:
     beyond = _beyond(prefix)
     upper, bounds = ("", (after, page)) if beyond is None else ("AND key < ?", (after, beyond, page))

@@ -5,7 +5,8 @@ Expired keys are invisible at once; this only gives their room back. It runs by 
 
 from __future__ import annotations
 
-from keystead.stores.sql.tables import ENTRY_TABLES, Tables
+from keystead.stores.sql.tables import ENTRY_TABLES
+from keystead.stores.sqlite.tables import SqliteTables
 
 MESSAGES_KEPT_MS = 60_000
 FEWEST, MOST = 16, 2_048
@@ -15,7 +16,7 @@ LONG_S, SHORT_S = 0.008, 0.003
 _ENTRY_KEYS = {"fields": "field", "scored": "member", "items": "place", "entries": "entry"}
 
 
-def is_due(tables: Tables, now_ms: int) -> bool:
+def is_due(tables: SqliteTables, now_ms: int) -> bool:
     """Whether there is anything to remove: a look at the end of each index, however much there is."""
     wall_ms = tables.wall_ms()
     found = tables.execute(
@@ -33,7 +34,7 @@ def _kept(wall_ms: int) -> tuple[int, int]:
     return wall_ms - MESSAGES_KEPT_MS, wall_ms + MESSAGES_KEPT_MS
 
 
-def sweep(tables: Tables, now_ms: int, limit: int) -> bool:
+def sweep(tables: SqliteTables, now_ms: int, limit: int) -> bool:
     """Remove up to `limit` expired keys, as many entries and as many messages, inside a transaction.
 
     True where there may be more.
@@ -63,13 +64,13 @@ def sweep(tables: Tables, now_ms: int, limit: int) -> bool:
     return len(dead) == limit or entries == 0 or messages == limit
 
 
-def _remove_entries(tables: Tables, owner: int, kind: int, limit: int) -> int:
+def _remove_entries(tables: SqliteTables, owner: int, kind: int, limit: int) -> int:
     """Remove up to `limit` entries of a key that is gone; how many steps of the limit that took."""
     table = ENTRY_TABLES[kind]
     key = _ENTRY_KEYS[table]
     gone = tables.execute(
-        f"DELETE FROM {table} WHERE owner = ?1 AND {key} IN (SELECT {key} FROM {table} WHERE owner = ?1 LIMIT ?2)",  # noqa: S608 - constants
-        (owner, limit),
+        f"DELETE FROM {table} WHERE owner = ? AND {key} IN (SELECT {key} FROM {table} WHERE owner = ? LIMIT ?)",  # noqa: S608 - constants
+        (owner, owner, limit),
     ).rowcount
     if gone == limit:
         return limit

@@ -438,12 +438,13 @@ class Atomic(Promises):
         a, b = self.key("a"), self.key("b")
         await store.run([("SET", a, 0), ("SET", b, 0)])
         seen: list[list[bytes]] = []
-        done = asyncio.Event()
+        done, looked = asyncio.Event(), asyncio.Event()
 
         async def look() -> None:
             while not done.is_set():
                 [pair] = await (other or store).run([("MGET", a, b)])
                 seen.append(pair)
+                looked.set()
                 await asyncio.sleep(0)
 
         async def move() -> None:
@@ -451,6 +452,9 @@ class Atomic(Promises):
                 stop = [required(("GET", self.key("none")))] if n % 3 == 0 else []
                 await store.atomically([("INCRBY", a, 1), ("INCRBY", b, 1), *stop])
                 await asyncio.sleep(0)  # so that those who look get a turn on a store that never waits
+                if n % 20 == 0:  # and so that they look now and then, however slow the machine is
+                    looked.clear()
+                    await looked.wait()
             done.set()
 
         async with asyncio.timeout(30):

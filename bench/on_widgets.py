@@ -1,0 +1,171 @@
+"""Widgets: round trips, `GET /api/visit` beside routes of one's own, and many of them against few.
+
+The server as it is, a FastAPI route that asks nobody, and one with the two commands of an increment take turns, each
+under Granian with one worker.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import httpx2
+
+from bench import many_widgets, serving, widget_apps, widget_keys
+from bench.many_widgets import ME
+from bench.measure import Effort, Progress, Row, Target
+from bench.round_trips import Counted, counted
+from bench.widget_keys import TOKEN, counter_id, page, quick_hashes, visitors
+from keystead.stores import connect
+from keystead.testing import servers
+
+ONE = Target("at most", 1)
+MESSAGES = 20  # of the board, and entries of the ranking
+
+
+async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    return [
+        *await _round_trips(quick=quick),
+        *await _throughput(effort, progress, quick=quick),
+        *await many_widgets.run(folder, effort, progress, quick=quick),
+    ]
+
+
+# --- round trips -------------------------------------------------------------------------------------------
+
+
+async def _round_trips(*, quick: bool) -> list[Row]:
+    """How many each action takes where the process knows the widget: the median of several calls, one at a time."""
+    async with AsyncExitStack() as stack:
+        redis = stack.enter_context(servers.redis())
+        between = await stack.enter_async_context(counted(redis.port))
+        store = await stack.enter_async_context(connect(between.url))
+        widgets = await stack.enter_async_context(widget_keys.opened(store))
+        await stack.enter_async_context(quick_hashes())
+        await widget_keys.fill_counters(widgets, 1, _unseen)
+        board = await widget_keys.fill_board(widgets, MESSAGES, _unseen)
+        ranking = await widget_keys.fill_ranking(widgets, MESSAGES, _unseen)
+        app = widget_apps.keystead(between.url)
+        await stack.enter_async_context(app.router.lifespan_context(app))
+        transport = httpx2.ASGITransport(app=app)
+        client = await stack.enter_async_context(httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1"))
+        id, new, numbers = counter_id(0), visitors(), itertools.count()
+
+        async def increment_by_http() -> None:
+            headers = {"user-agent": f"browser {next(numbers)}"}
+            answer = await client.get("/api/visit", params={"action": "increment", "id": id}, headers=headers)
+            if answer.status_code != 200 or answer.json()["data"]["duplicate"]:
+                raise RuntimeError(f"a visit was not counted: {answer.text}")
+
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
+            "GET /api/visit?action=increment, a known counter": increment_by_http,
+            "increment, a new visitor": lambda: widgets.counters.increment(id, next(new)),
+            "increment, a known visitor": lambda: widgets.counters.increment(id, ME),
+            "get": lambda: widgets.counters.get(id, ME),
+            "batchGet": lambda: widgets.counters.batch_get([id], visitor=ME),
+            "create": lambda: widgets.counters.create(page(next(numbers) + 1), TOKEN, visitor=ME),
+            "board, post": lambda: widgets.boards.post(board.id, next(new), "a message"),
+            "board, get": lambda: widgets.boards.get(board.id, visitor=ME),
+            "ranking, submit": lambda: widgets.rankings.submit(ranking, next(new), f"name {next(numbers):,}", 1),
+            "ranking, get": lambda: widgets.rankings.get(ranking, visitor=ME),
+        }
+        times = 5 if quick else 50
+        return [
+            Row(
+                "widgets, redis",
+                f"round trips: {name}",
+                await _trips(between, call, times),
+                "round trips",
+                ONE if "increment" in name else None,
+            )
+            for name, call in calls.items()
+        ]
+
+
+async def _trips(between: Counted, call: Callable[[], Awaitable[object]], times: int) -> float:
+    await call()  # whoever asks for the first time has the record read
+    taken = []
+    for _ in range(times):
+        before = between.trips
+        await call()
+        taken.append(between.trips - before)
+    return statistics.median(taken)
+
+
+def _unseen(steps: int = 1) -> None:
+    """Nobody looks on."""
+
+
+# --- throughput --------------------------------------------------------------------------------------------
+
+PLAIN: Final = "FastAPI, a bare route"
+BY_HAND: Final = "FastAPI, redis-py, SET NX and INCR"
+NEW: Final = "increment, new visitors"
+KNOWN: Final = "increment, known visitors"
+SHOWN: Final = "display as text"
+COUNTERS, COUNTERS_QUICK = 1_000, 20
+
+
+async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    counters = COUNTERS_QUICK if quick else COUNTERS
+    async with AsyncExitStack() as stack:
+        redis, plain = stack.enter_context(servers.redis()), stack.enter_context(servers.redis())
+        first, rest = serving.cores()
+        for server in (redis, plain):  # neither sees the keys of the other
+            os.sched_setaffinity(server.pid, rest)
+        store = await stack.enter_async_context(connect(redis.url))
+        widgets = await stack.enter_async_context(widget_keys.opened(store))
+        await widget_keys.fill_counters(widgets, counters, _unseen)
+        apps = {"keystead": redis.url, "fastapi": plain.url, "fastapi-redis": plain.url}
+        starting = [
+            stack.enter_async_context(serving.served("bench.widget_apps:make", _environment(app, url), first))
+            for app, url in apps.items()
+        ]
+        ports = dict(zip(apps, [await one for one in starting], strict=True))
+        new = [f"GET /api/visit?action=increment&id={counter_id(n)}\nUser-Agent: {{number}}" for n in range(counters)]
+        known = [ask.replace("{number}", "a browser") for ask in new]
+        shown = [f"GET /api/visit?action=display&id={counter_id(n)}&format=text" for n in range(counters)]
+        wanted = {
+            NEW: serving.Asked(ports["keystead"], new, '"duplicate":'),
+            KNOWN: serving.Asked(ports["keystead"], known, '"duplicate":'),
+            SHOWN: serving.Asked(ports["keystead"], shown, "text/plain"),
+            PLAIN: serving.Asked(ports["fastapi"], known, '"total":'),
+            f"{BY_HAND}, new": serving.Asked(ports["fastapi-redis"], new, '"total":'),
+            f"{BY_HAND}, known": serving.Asked(ports["fastapi-redis"], known, '"total":'),
+        }
+        client = await stack.enter_async_context(serving.client(rest))
+        turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
+        with progress.activity("widgets · throughput", (effort.rounds + 1) * len(wanted)) as advance:
+            times = await serving.rounds(client, wanted, effort.rounds, turn_s, advance)
+    pairs = [
+        (NEW, PLAIN), (NEW, f"{BY_HAND}, new"), (KNOWN, PLAIN), (KNOWN, f"{BY_HAND}, known"), (SHOWN, PLAIN),
+    ]  # fmt: skip
+    return [
+        *(_kept(times, ours, theirs) for ours, theirs in pairs),
+        *(Row("widgets, http", f"requests, {name}", 1 / statistics.median(took), "a second")
+          for name, took in times.items()),
+    ]  # fmt: skip
+
+
+def _environment(app: str, redis_url: str) -> dict[str, str]:
+    return {"BENCH_APP": app, "BENCH_REDIS": redis_url}
+
+
+def _kept(times: dict[str, list[float]], ours: str, theirs: str) -> Row:
+    ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return Row(
+        subject="widgets, http",
+        name=f"{serving.CONNECTIONS} connections, {ours}",
+        value=statistics.median(ratios),
+        unit="times as fast",
+        against=theirs,
+        ours_us=statistics.median(times[ours]) * 1e6,
+        theirs_us=statistics.median(times[theirs]) * 1e6,
+        spread=(low, high),
+    )

@@ -1,0 +1,71 @@
+"""`GET /api/visit`, as Keystead answers it, and as one would write it by hand.
+
+Served by Granian as `bench.widget_apps:make` with the name of an application in `BENCH_APP` and the URL of a Redis in
+`BENCH_REDIS`.
+"""
+
+import base64
+import os
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+SEAL_KEYS = f"bench:{base64.b64encode(bytes(32)).decode()}"
+NO_LIMIT = 10**9  # counted as everywhere, and never reached
+LIMITS = dict.fromkeys(("read", "write", "post", "owner", "create"), NO_LIMIT)
+_DAY_S = 86_400
+
+
+def keystead(redis_url: str) -> FastAPI:
+    """The server as it is, with this kit alone."""
+    from keystead.kits.widgets import KIT
+    from keystead.server.app import create_app
+    from keystead.server.settings import Settings
+
+    settings = Settings(store=redis_url, seal_keys=SEAL_KEYS, widgets={"limits": LIMITS})
+    return create_app(settings, [KIT])
+
+
+def fastapi(redis_url: str) -> FastAPI:
+    """A route that asks nobody anything."""
+    app = FastAPI()
+
+    @app.get("/api/visit")
+    async def visit(action: str, id: str) -> dict[str, Any]:
+        return {"success": True, "data": {"id": id, "total": 1}}
+
+    return app
+
+
+def fastapi_redis(redis_url: str) -> FastAPI:
+    """The two commands of an increment, one after the other: mark the visitor for today, then count."""
+    from redis.asyncio import Redis
+
+    app, redis = FastAPI(), Redis.from_url(redis_url)
+
+    @app.get("/api/visit")
+    async def visit(request: Request, action: str, id: str) -> dict[str, Any]:
+        said = f"{request.client.host if request.client else ''}\n{request.headers.get('user-agent', '')}"
+        mark = f"counter:{id}:visit:{sha256(said.encode()).hexdigest()[:16]}"
+        now = int(time.time())
+        if await redis.set(mark, now, nx=True, ex=_DAY_S - now % _DAY_S):
+            total = await redis.incr(f"counter:{id}:total")
+        else:
+            total = int(await redis.get(f"counter:{id}:total") or 0)
+        return {"success": True, "data": {"id": id, "total": total}}
+
+    return app
+
+
+APPS: dict[str, Callable[[str], FastAPI]] = {
+    "keystead": keystead,
+    "fastapi": fastapi,
+    "fastapi-redis": fastapi_redis,
+}
+
+
+def make() -> FastAPI:
+    return APPS[os.environ["BENCH_APP"]](os.environ["BENCH_REDIS"])

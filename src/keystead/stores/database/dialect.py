@@ -1,0 +1,113 @@
+"""How a server wants to be asked."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from keystead.stores.database.session import Statement
+
+IDS_AT_ONCE = 1_000  # what a session takes for itself, so that a new key needs no question of its own
+
+_TABLE = re.compile(r"\b(FROM|INTO|UPDATE|JOIN) (\w+)")
+
+
+class NewRow(NamedTuple):
+    id: int
+    key: bytes  # its name, as the index has it
+    rest: bytes | None
+    kind: int
+    expires_at: int | None
+    size: int
+    long: int  # 1: a sorted set that has, or had, a member with a rest
+    value: bytes | None
+
+
+class Dialect(ABC):
+    """The words for each thing that `CachedTables` asks of a server."""
+
+    prefix: ClassVar[str]  # of every table
+    key: ClassVar[str] = "key"  # the column of that name
+    begin: ClassVar[Statement]
+    begin_reading: ClassVar[Sequence[Statement]]  # one snapshot for all that follows
+    commit: ClassVar[Statement] = Statement("COMMIT")
+    whole_member: ClassVar[str]  # a member with its rest
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def translated(self, words: str) -> str:
+        """A statement of the interpreter in the words of this server."""
+        found = self._known.get(words)
+        if found is None:
+            found = self._known[words] = self.placeholders(_TABLE.sub(rf"\1 {self.prefix}\2", words))
+        return found
+
+    @abstractmethod
+    def placeholders(self, words: str) -> str:
+        """With the server's placeholders in the place of question marks."""
+
+    def coded(self, score: float) -> float | int:
+        """A score as the table holds it."""
+        return score
+
+    def decoded(self, held: float | int) -> float:
+        return float(held)
+
+    @abstractmethod
+    def lock(self, keys: Sequence[bytes], *, publishes: bool) -> list[Statement]:
+        """Exclude all other writers of these keys until the end of the transaction."""
+
+    @abstractmethod
+    def lock_sweep(self) -> Statement:
+        """Selects one row where no other process sweeps now, and keeps others from it until the transaction ends."""
+
+    @abstractmethod
+    def allocate(self, blocks: int) -> list[Statement]:
+        """The last of these selects the first id of each of as many blocks of IDS_AT_ONCE. Outside of a transaction."""
+
+    @abstractmethod
+    def rows(self, with_value: Sequence[bytes], others: Sequence[bytes]) -> Statement:
+        """now, then key, rest, id, kind, expires_at, size, long, whether the value is there, value.
+
+        Where no key is found, one row with the time alone.
+        """
+
+    @abstractmethod
+    def pairs(self, table: str, wanted: Sequence[tuple[bytes, bytes]]) -> Statement:
+        """owner, name, value or score of these fields or members, each with its key."""
+
+    @abstractmethod
+    def wholes(self, keys: Sequence[bytes]) -> Statement:
+        """owner, field, rest, value of all fields of these keys."""
+
+    @abstractmethod
+    def delete_rows(self, ids: Sequence[int]) -> list[Statement]: ...
+
+    @abstractmethod
+    def insert_rows(self, rows: Sequence[NewRow]) -> list[Statement]: ...
+
+    @abstractmethod
+    def update_rows(self, rows: Sequence[NewRow]) -> list[Statement]:
+        """All but the value."""
+
+    @abstractmethod
+    def update_values(self, rows: Sequence[NewRow]) -> list[Statement]:
+        """The value, too."""
+
+    @abstractmethod
+    def put_entries(self, table: str, entries: Sequence[tuple[int, bytes, bytes | None, object]]) -> list[Statement]:
+        """Fields with values, or members with scores: owner, name, rest, value."""
+
+    @abstractmethod
+    def drop_entries(self, table: str, entries: Sequence[tuple[int, bytes]]) -> list[Statement]: ...
+
+    @abstractmethod
+    def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:
+        """A message that goes out with the commit. `number` is another for each message of a transaction."""
+
+    @abstractmethod
+    def remove_oldest(self, table: str, key: str, where: str, limit: int, parameters: Sequence[object]) -> Statement:
+        """Delete up to `limit` rows of a table that fit a condition."""

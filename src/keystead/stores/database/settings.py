@@ -1,0 +1,112 @@
+"""What the URL of a database server says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from keystead.errors import BadUrl
+from keystead.stores.durations import seconds
+
+OPTIONS = "timeout, connect_timeout, pool, socket, tls, ca, cert, key, verify"
+MOST_CONNECTIONS = 100
+
+
+@dataclass(frozen=True)
+class Settings:
+    url: str  # without secrets
+    host: str
+    port: int
+    database: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    socket: str | None = None  # a Unix socket, instead of host and port
+    tls: Mapping[str, Any] = field(default_factory=dict, repr=False)  # in the words of the driver
+    timeout: float = 5.0
+    connect_timeout: float = 2.0
+    pool: int = 4
+
+    @classmethod
+    def of(cls, url: str, *, port: int, tls: TlsReader) -> Self:
+        """Read a URL. Raises BadUrl with a sentence that says what to write instead, and without the password."""
+        scheme = url.partition("://")[0]
+        form = f"{scheme}://user:password@host:{port}/database"
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # whose text repeats the URL, with its password
+            raise BadUrl(f"the store URL cannot be read; write {form}") from None
+        userinfo, at, where = parts.netloc.rpartition("@")
+        # Said before anything else: what looks like a port or a database may be the second half of a password.
+        if parts.fragment or "@" in parts.path or ("@" in parts.query and not at) or "@" in userinfo:
+            raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
+        if "," in where:
+            raise BadUrl(f"{scheme}:// takes one host; write {form}")
+        user, _, password = userinfo.partition(":")
+        host, given_port = _address(where, port, form)
+        database = unquote(parts.path.removeprefix("/"))
+        if not database or "/" in database or not database.isprintable():
+            raise BadUrl(f"the URL names a database, which has to be there: write {form}")
+        options = _options(parts.query)
+        durations = {
+            name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options
+        }
+        pool = options.pop("pool", "4")
+        if not (pool.isascii() and pool.isdigit() and 0 < int(pool) <= MOST_CONNECTIONS):
+            raise BadUrl(f"pool={pool} is no number of connections; write one from 1 to {MOST_CONNECTIONS}")
+        settings = cls(
+            url=f"{scheme}://{'***@' if at else ''}{where}/{quote(database)}",
+            host=host,
+            port=given_port,
+            database=database,
+            user=unquote(user) or None,
+            password=unquote(password) or None,
+            socket=options.pop("socket", None),
+            tls=tls(options),
+            pool=int(pool),
+            **durations,
+        )
+        if options:
+            raise BadUrl(f"the option {next(iter(options))!r} is not known here; there are: {OPTIONS}")
+        return settings
+
+    def without_secrets(self, text: str) -> str:
+        """What a driver said, without the password, should it ever repeat it."""
+        return text.replace(self.password, "***") if self.password and len(self.password) > 3 else text
+
+
+class TlsReader:
+    """Takes the options of TLS out of those of a URL, and says them in the words of a driver."""
+
+    def __call__(self, options: dict[str, str]) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+
+def yes_or_no(options: dict[str, str], name: str, missing: str) -> bool:
+    answer = options.pop(name, missing)
+    if answer not in ("yes", "no"):
+        raise BadUrl(f"{name} is yes or no")
+    return answer == "yes"
+
+
+def _options(query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name in options:
+            raise BadUrl(f"the option {name!r} is there twice")
+        options[name] = text
+    return options
+
+
+def _address(text: str, default_port: int, form: str) -> tuple[str, int]:
+    host, port = text, ""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif ":" in text:
+        host, _, port = text.rpartition(":")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        # What stands there may be a password whose host was forgotten.
+        raise BadUrl(f"the port is no number from 1 to 65535; write {form}")
+    return unquote(host) or "127.0.0.1", int(port) if port else default_port

@@ -1,0 +1,7 @@
+"""The store on MySQL and MariaDB."""
+
+from __future__ import annotations
+
+from keystead.stores.mysql.store import MysqlStore
+
+__all__ = ["MysqlStore"]

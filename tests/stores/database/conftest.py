@@ -1,0 +1,24 @@
+"""Both database servers, each started once for each worker, and emptied before each test that uses it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from keystead import Store, connect
+from keystead.testing.servers import DatabaseServer
+from tests.real_servers import mariadb_server, postgres_server
+
+__all__ = ["mariadb_server", "postgres_server", "server", "store"]
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("postgres", "mariadb")])
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    server: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
+    server.empty()
+    return server
+
+
+@pytest.fixture
+async def store(server: DatabaseServer) -> AsyncIterator[Store]:
+    async with connect(server.url) as store:
+        yield store

@@ -1,0 +1,45 @@
+"""What the tests run as processes of their own: `python -m tests.stores.database.programs NAME ARGUMENTS`."""
+
+import asyncio
+import os
+import sys
+
+from keystead import connect
+
+
+def tell(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
+async def increments(url: str, count: str) -> None:
+    """Opens when all have started, and adds one again and again, in several tasks."""
+    tell("ready")
+    sys.stdin.readline()
+    async with connect(url) as store:
+
+        async def add() -> None:
+            for turn in range(int(count)):
+                await store.run([("INCRBY", "total", 1), ("HINCRBY", "totals", "all", 1)])
+                await store.atomically([("INCRBY", f"shared:{turn % 3}", 1), ("INCRBY", f"shared:{turn % 2}", 1)])
+
+        await asyncio.gather(*(add() for _ in range(6)))
+
+
+async def publishes(url: str, count: str) -> None:
+    async with connect(url) as store:
+        for number in range(int(count)):
+            [heard] = await store.run([("PUBLISH", "news", f"{number}:" + "x" * (number * 1_000))])
+            tell(str(heard))
+
+
+async def forgets(url: str) -> None:
+    """Opens, writes, and ends without closing."""
+    store = connect(url)
+    await store.open()
+    await asyncio.gather(*(store.run([("SET", f"k{n}", n)]) for n in range(20)))
+    await store.subscribe("news").__aenter__()
+    tell("ends")
+
+
+if __name__ == "__main__":
+    asyncio.run(globals()[sys.argv[1]](*sys.argv[2:]))

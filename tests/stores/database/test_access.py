@@ -1,0 +1,159 @@
+"""Who is let in, and what is said to those who are not."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import keystead
+from keystead import BadUrl, Store, StoreReadOnly, StoreRefused, StoreUnavailable, connect
+from keystead.stores.postgres.store import PostgresStore
+from keystead.testing import servers
+from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[PostgresServer]:
+    """A PostgreSQL that asks for a password."""
+    with servers.postgres(password="k3y:st/ead@") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def encrypted() -> Iterator[MariadbServer]:
+    """A MariaDB that speaks TLS."""
+    with servers.mariadb(tls=True) as server:
+        yield server
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_postgresql_lets_in_who_has_the_password_and_says_it_nowhere(guarded: PostgresServer) -> None:
+    url = guarded.url.replace("k3y:st/ead@", "k3y%3Ast%2Fead%40")
+    async with connect(url) as store:
+        assert await store.run([("SET", "a", 1)]) == [b"OK"]
+        assert "k3y" not in f"{store!r} {store.url} {vars(store)}"
+    for wrong in (url.replace("k3y", "hunter2"), url.replace("k3y%3Ast%2Fead%40", "")):
+        with pytest.raises(StoreRefused, match="check user and password of the URL") as caught:
+            await connect(wrong).open()
+        assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_a_postgresql_without_tls_is_refused_by_who_wants_tls(postgres_server: PostgresServer) -> None:
+    for asked in ("?tls=yes", "?tls=yes&verify=no", "?sslmode=require"):
+        with pytest.raises(StoreRefused, match="check tls, ca and verify"):
+            await connect(postgres_server.url + asked).open()
+
+
+@pytest.mark.xdist_group("mariadb")
+async def test_mariadb_is_trusted_only_with_a_certificate_that_is_trusted(encrypted: MariadbServer) -> None:
+    for good in (f"?ca={encrypted.certificate}", "?tls=yes&verify=no"):
+        async with connect(encrypted.url + good) as store:
+            assert await store.run([("SET", "a", 1)]) == [b"OK"]
+    with pytest.raises(StoreRefused, match="check tls, ca and verify"):
+        await connect(f"{encrypted.url}?tls=yes").open()
+
+
+@pytest.mark.xdist_group("mariadb")
+async def test_mariadb_lets_in_who_has_the_password_and_says_it_nowhere(mariadb_server: MariadbServer) -> None:
+    mariadb_server.query("CREATE OR REPLACE USER app@'127.0.0.1' IDENTIFIED BY 'k3y:st/ead@'")
+    mariadb_server.query("GRANT ALL ON keystead.* TO app@'127.0.0.1'")
+    url = mariadb_server.url.replace("root@", "app:k3y%3Ast%2Fead%40@")
+    async with connect(url) as store:
+        assert await store.run([("SET", "a", 1)]) == [b"OK"]
+        assert "k3y" not in f"{store!r} {store.url} {vars(store)}"
+    with pytest.raises(StoreRefused, match="check user and password of the URL") as caught:
+        await connect(url.replace("k3y", "hunter2")).open()
+    assert "hunter2" not in str(caught.value)
+    mariadb_server.query("SET GLOBAL read_only = 1")
+    try:
+        with pytest.raises(StoreReadOnly, match="cannot be written"):
+            await connect(url).open()
+    finally:
+        mariadb_server.query("SET GLOBAL read_only = 0")
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_a_postgresql_that_only_reads_is_found_when_it_is_opened(postgres_server: PostgresServer) -> None:
+    async with connect(postgres_server.url) as store:  # which makes the tables
+        postgres_server.query("ALTER DATABASE keystead SET default_transaction_read_only = on")
+        try:
+            with pytest.raises(StoreReadOnly, match="cannot be written"):
+                await connect(postgres_server.url).open()
+        finally:
+            postgres_server.query("SET default_transaction_read_only = off")
+            postgres_server.query("ALTER DATABASE keystead RESET default_transaction_read_only")
+        assert await store.run([("SET", "a", 1)]) == [b"OK"]
+
+
+async def test_a_database_that_is_not_there_is_said(server: DatabaseServer) -> None:
+    with pytest.raises(StoreRefused, match="there is no such database; create it first"):
+        await connect(server.url.replace("/keystead", "/nowhere")).open()
+
+
+async def test_a_server_that_is_not_there_is_said(server: DatabaseServer) -> None:
+    url = server.url.replace(f":{server.port}/", ":1/")
+    with pytest.raises(StoreUnavailable, match="is the server running there"):
+        await connect(url).open()
+
+
+async def test_what_survives_a_crash_is_asked_of_the_server(server: DatabaseServer, store: Store) -> None:
+    assert store.guarantees.durability == ("memory" if isinstance(server, PostgresServer) else "disk")
+    assert store.guarantees.atomic == "any keys"
+    if isinstance(server, MariadbServer):
+        server.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+        try:
+            async with connect(server.url) as weaker:
+                assert weaker.guarantees.durability == "seconds"
+        finally:
+            server.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb"])
+@pytest.mark.parametrize(
+    ("rest", "sentence"),
+    [
+        ("host", "names a database"),
+        ("host/", "names a database"),
+        ("host/a/b", "names a database"),
+        ("host:port/db", "the port is no number"),
+        ("host:0/db", "the port is no number"),
+        ("a,b/db", "takes one host"),
+        ("u:hunter2@x@host/db", "%2F"),
+        ("u:hunter2/more@host/db", "write / ? # and @"),
+        ("u:hunter2#more@host/db", "write / ? # and @"),
+        ("u:hunter2@host/db?colour=red", "'colour' is not known here"),
+        ("u:hunter2@host/db?timeout=5", "is no duration"),
+        ("u:hunter2@host/db?pool=0", "is no number of connections"),
+        ("u:hunter2@host/db?pool=2&pool=3", "is there twice"),
+        ("u:hunter2@host/db?verify=maybe", "verify is yes or no"),
+        ("u:hunter2@[::1/db", "cannot be read"),
+        ("u:hunter2@host/d\x00b", "names a database"),
+    ],
+)
+def test_a_url_that_is_wrong_is_answered_with_what_to_write(scheme: str, rest: str, sentence: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        keystead.connect(f"{scheme}://{rest}")
+    assert sentence in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_words_that_providers_put_into_their_urls_are_understood() -> None:
+    store = keystead.connect("postgres://u:p@host/db?sslmode=require&channel_binding=require")
+    assert isinstance(store, PostgresStore)
+    assert store.settings.tls == {"sslmode": "require"}
+    with pytest.raises(BadUrl, match="sslmode is one of"):
+        keystead.connect("postgres://host/db?sslmode=maybe")
+
+
+def test_tls_is_verified_unless_the_url_says_otherwise() -> None:
+    def tls(query: str) -> object:
+        store = keystead.connect(f"postgresql://host/db?{query}")
+        assert isinstance(store, PostgresStore)
+        return store.settings.tls
+
+    assert tls("") == {}
+    assert tls("tls=yes") == {"sslmode": "verify-full", "sslrootcert": "system"}
+    assert tls("ca=ca.pem") == {"sslmode": "verify-full", "sslrootcert": "ca.pem"}
+    assert tls("tls=yes&verify=no") == {"sslmode": "require"}

@@ -1,0 +1,149 @@
+"""A server that crashes, hangs or goes away, and comes back."""
+
+import asyncio
+import time
+
+import pytest
+
+from keystead import Store, StoreUnavailable, connect
+from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests.stores.database.others import other, until_one_waits
+from tests.stores.redis.proxy import Proxy
+from tests.stores.sqlite.processes import until
+
+pytestmark = pytest.mark.anyio
+
+
+def through(proxy: Proxy, server: DatabaseServer, options: str = "") -> str:
+    return server.url.replace(f":{server.port}/", f":{proxy.port}/") + options
+
+
+async def recovered(store: Store) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await store.run([("SET", "alive", 1)])
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_crash_under_load_is_said_and_what_was_acknowledged_is_there_afterwards(
+    server: DatabaseServer,
+) -> None:
+    async with connect(f"{server.url}?timeout=3s&connect_timeout=1s") as store:
+        acknowledged, unknown = [0] * 8, [0] * 8
+        longest_s, errors, stop = 0.0, 0, False
+
+        async def add(n: int) -> None:
+            nonlocal longest_s, errors
+            while not stop:
+                began = time.monotonic()
+                try:
+                    await store.run([("INCRBY", f"count:{n}", 1)])
+                    acknowledged[n] += 1
+                except StoreUnavailable as error:
+                    errors += 1
+                    unknown[n] += error.outcome == "unknown"
+                    await asyncio.sleep(0.005)
+                longest_s = max(longest_s, time.monotonic() - began)
+
+        tasks = [asyncio.create_task(add(n)) for n in range(8)]
+        await until(lambda: min(acknowledged) >= 5, "everybody has written")
+        server.kill()
+        await until(lambda: errors > 0, "somebody is told")
+        await asyncio.to_thread(server.restart)
+        before = list(acknowledged)
+        await until(
+            lambda: all(now >= then + 5 for now, then in zip(acknowledged, before, strict=True)),
+            "everybody writes again",
+        )
+        stop = True
+        await asyncio.gather(*tasks)
+        counts = await store.run([("GET", f"count:{n}") for n in range(8)])
+    assert longest_s < 6
+    for count, least, maybe in zip(counts, acknowledged, unknown, strict=True):
+        assert least <= int(count) <= least + maybe
+
+
+async def test_calls_fail_at_once_while_the_server_is_away_and_work_when_it_is_back(server: DatabaseServer) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy, server, "?connect_timeout=300ms")) as store:
+        await store.run([("SET", "a", 1)])
+        await proxy.refuse()
+        with pytest.raises(StoreUnavailable):
+            await store.run([("GET", "a")])
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="cannot reach") as caught:
+            await store.run([("SET", "a", 2)])
+        assert time.monotonic() - began < 0.2
+        assert caught.value.outcome == "not-sent"
+        await proxy.accept()
+        await recovered(store)
+        assert await store.run([("GET", "a")]) == [b"1"]
+
+
+async def test_a_write_whose_reply_is_lost_has_an_unknown_outcome_and_is_not_made_twice(
+    server: DatabaseServer,
+) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy, server)) as store:
+        await store.run([("SET", "a", 1)])
+        with other(server) as somebody:
+            somebody.touch_row("a")
+            writing = asyncio.create_task(store.run([("INCRBY", "a", 1)]))
+            await until_one_waits(server)  # by then the commit is on its way, too
+            proxy.reset()
+            with pytest.raises(StoreUnavailable, match="may have taken effect") as caught:
+                await writing
+            assert caught.value.outcome == "unknown"
+        await store.run([("SET", "b", 1)])
+        assert await store.run([("INCRBY", "a", 10)]) in ([11], [12])
+
+
+async def test_a_connection_that_is_cut_between_two_calls_is_made_again_and_nobody_notices(
+    server: DatabaseServer,
+) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy, server)) as store:
+        await store.run([("SET", "a", 1)])
+        for _ in range(3):
+            proxy.reset()
+            assert await store.run([("INCRBY", "a", 1)])
+        assert await store.run([("GET", "a")]) == [b"4"]
+
+
+async def test_a_server_that_says_nothing_holds_nobody_longer_than_the_timeout(server: DatabaseServer) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy, server, "?timeout=400ms")) as store:
+        await store.run([("SET", "a", 1)])
+        proxy.black_hole()
+        began = time.monotonic()
+        results = await asyncio.gather(store.run([("GET", "a")]), store.run([("SET", "a", 2)]), return_exceptions=True)
+        assert time.monotonic() - began < 3
+        assert [type(result) for result in results] == [StoreUnavailable] * 2
+        await proxy.resume()
+        await recovered(store)
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_a_subscriber_is_told_when_messages_may_have_been_missed(postgres_server: PostgresServer) -> None:
+    async with Proxy(postgres_server.port) as proxy, connect(through(proxy, postgres_server)) as store:
+        async with store.subscribe("news") as messages:
+            proxy.reset()
+            with pytest.raises(StoreUnavailable, match="messages may have been missed"):
+                await anext(messages)
+        async with store.subscribe("news") as messages:
+            await store.run([("PUBLISH", "news", "again")])
+            assert (await anext(messages)).data == b"again"
+
+
+@pytest.mark.xdist_group("mariadb")
+async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_server: MariadbServer) -> None:
+    mariadb_server.empty()
+    async with (
+        Proxy(mariadb_server.port) as proxy,
+        connect(through(proxy, mariadb_server)) as store,
+        connect(mariadb_server.url) as publisher,
+        store.subscribe("news") as messages,
+    ):
+        for number in range(3):
+            proxy.reset()
+            await publisher.run([("PUBLISH", "news", number)])
+            assert (await anext(messages)).data == b"%d" % number
