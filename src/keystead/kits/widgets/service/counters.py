@@ -74,8 +74,14 @@ class Counters(Service[CounterRecord]):
             day = self._calendar.day(now_ms)
             step = partial(self._visit, visitor, now_ms, day, before)
             try:
-                # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
-                (seen, done), past = await asyncio.gather(self._guarded(id, limit, visitor, step), self._past(id, day))
+                past = self._known_past(id, day)
+                if past is not None:
+                    seen, done = await self._guarded(id, limit, visitor, step)
+                else:
+                    # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
+                    (seen, done), past = await asyncio.gather(
+                        self._guarded(id, limit, visitor, step), self._past(id, day)
+                    )
             except _ToBeTold:
                 continue
             limit = None  # it is counted
@@ -188,11 +194,16 @@ class Counters(Service[CounterRecord]):
 
         return Operation(keys.counter_total.store, [command], read)
 
+    def _known_past(self, id: str, day: Day) -> Past | None:
+        known, record = self._days.get(id), self._kept.get(id)
+        return known.past if known is not None and record is not None and known.is_of(record.value, day) else None
+
     async def _past(self, id: str, day: Day) -> Past:
         """What was counted on the days before, which does not change any more. A process asks once a day."""
-        known, record = self._days.get(id), self._kept.get(id)
-        if known is not None and record is not None and known.is_of(record.value, day):
-            return known.past
+        known = self._known_past(id, day)
+        if known is not None:
+            return known
+        record = self._kept.get(id)
         keys = [self.keys.counter_daily(id, day.back(back)).key for back in range(1, _MONTH)]
         [found] = await self.keys.counter_daily.store.run([("MGET", *keys)])
         days = [int(one or 0) for one in found]
