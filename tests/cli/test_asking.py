@@ -50,6 +50,17 @@ class Terminal:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def until_it_waits(self) -> None:
+        """Until the program waits for what a person types: Python does not see a signal that comes just before that
+        until something is typed, or the signal comes again.
+        """
+        seen, deadline = 0, time.monotonic() + 30
+        while seen < 5 and time.monotonic() < deadline:
+            state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            seen = seen + 1 if state == "S" else 0
+            select.select([], [], [], 0.01)
+        assert seen == 5
+
     def ends(self) -> int:
         deadline = time.monotonic() + 30
         while self._process.poll() is None and time.monotonic() < deadline:
@@ -69,6 +80,7 @@ def test_ctrl_c_at_the_question_ends_it_and_deletes_nothing(program: Program, co
     before = program.held()
     terminal = Terminal(program, *command, *KEYS)
     terminal.until("[y/N]")
+    terminal.until_it_waits()
     terminal.signal(signal.SIGINT)
     assert terminal.ends() == 130
     assert "nothing was deleted" in terminal.said
