@@ -10,16 +10,16 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from keystead.errors import BadValue, CommandError, DoesNotFit, KeysteadError, Unreadable
+from keystead.errors import BadValue, CommandError, DoesNotFit, Unreadable
 from keystead.parts.outbox.keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
 from keystead.parts.outbox.marks import ANNOUNCED_FOR_MS, Due, Mark, Marks
 from keystead.parts.outbox.policy import OutboxPolicy
 from keystead.parts.outbox.turn import Counts, Deliverer, Said, Send, Turn
+from keystead.parts.rounds import Rounds
 from keystead.schema import Operation
 from keystead.schema.key import number, truth
 from keystead.schema.operation import Compound
@@ -59,7 +59,7 @@ class _Looked(NamedTuple):
     next_ms: int  # when it may be tried again
 
 
-class Outbox:
+class Outbox(Rounds[None]):
     """Messages that are delivered although their receiver is down, or this process is killed.
 
         outbox = Outbox(OutboxKeys(store), send)
@@ -88,6 +88,9 @@ class Outbox:
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         on_outcome: Callable[[str, Said], None] = lambda topic, outcome: None,
     ) -> None:
+        self._policy = policy or OutboxPolicy()
+        so_far = "another process delivers it when its lease is over"
+        super().__init__("outbox", so_far, _log, self._policy.stop_within_ms, wait)
         self._keys = keys
         self._store = keys.queue.store
         if self._store.guarantees.atomic not in ("any keys", "one slot"):
@@ -96,16 +99,10 @@ class Outbox:
                 "tells of, which this store cannot make"
             )
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._policy = policy or OutboxPolicy()
-        self._wait = wait
         self._marks = Marks(keys)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
         self._announced: dict[QueueName, int] = {}  # when, in a cluster; the earliest first
-        self._turns: dict[asyncio.Task[None], QueueName] = {}
-        self._woken = asyncio.Event()
-        self._away = 0
         self._complained: set[QueueName] = set()
-        self._looping: asyncio.Task[NoReturn] | None = None
 
     # --- adding ----------------------------------------------------------------------------------------------
 
@@ -223,29 +220,6 @@ class Outbox:
 
     # --- delivering ------------------------------------------------------------------------------------------
 
-    async def run(self) -> NoReturn:
-        """Look and deliver, until it is cancelled; then stop as the class says."""
-        try:
-            while True:
-                self._woken.clear()
-                await self._first_of(await self._round(), self._woken.wait())
-        finally:
-            await self._end_turns()
-
-    async def __aenter__(self) -> Self:
-        self._looping = asyncio.create_task(self.run(), name="keystead outbox")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._looping is not None:
-            self._looping.cancel()
-            await asyncio.wait({self._looping})
-            if not self._looping.cancelled() and (ended := self._looping.exception()) is not None:
-                _log.error("the outbox did not stop well", exc_info=ended)
-            self._looping = None
-
     async def deliver_due(self) -> Counts:
         """Deliver what is due, until nothing is; how it went. Raises StoreError where the store is away.
 
@@ -306,18 +280,6 @@ class Outbox:
             self._woken.set()
         elif isinstance(error, Exception):
             self._is_away(error)
-
-    def _is_away(self, error: Exception) -> None:
-        self._away += 1
-        if self._away == 1:
-            known = isinstance(error, KeysteadError)
-            said = error if known else type(error).__name__
-            _log.warning("the outbox waits for its store: %s", said, exc_info=None if known else error)
-
-    def _is_back(self) -> None:
-        if self._away:
-            _log.info("the outbox goes on: its store is back")
-        self._away = 0
 
     async def _look(self, counts: Counts, started: set[asyncio.Task[None]]) -> Due:
         """Look at the queues whose time has come, and begin a turn for each that can be delivered.
@@ -393,28 +355,3 @@ class Outbox:
             self._complained.add(mark.queue)
             _log.error("%s is not delivered: %s", mark.queue, error)
         await self._marks.move(mark, self._keys.now_ms() + _AFTER_TROUBLE_MS)
-
-    # --- stopping --------------------------------------------------------------------------------------------
-
-    async def _end_turns(self) -> None:
-        """Wait for what is under way, for a while; then cancel it."""
-        stop_within_s = self._policy.stop_within_ms / 1000
-        if self._turns:
-            await self._first_of(stop_within_s, asyncio.wait({*self._turns}))
-        for task in self._turns:
-            task.cancel()
-        if self._turns:
-            await self._first_of(stop_within_s / 2, asyncio.wait({*self._turns}))
-        for queue in self._turns.values():
-            _log.error(
-                "%s goes on although it was cancelled; another process delivers it when its lease is over", queue
-            )
-
-    async def _first_of(self, seconds: float, other: Awaitable[Any]) -> None:
-        tasks = {asyncio.ensure_future(self._wait(seconds)), asyncio.ensure_future(other)}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)

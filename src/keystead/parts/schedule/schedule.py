@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Self
+from typing import Any, Final, Literal, NamedTuple
 
 from keystead.errors import (
     BadDeclaration,
@@ -25,6 +24,7 @@ from keystead.errors import (
     StoreError,
     StoreUnavailable,
 )
+from keystead.parts.rounds import Rounds
 from keystead.parts.schedule import plan
 from keystead.parts.schedule.job import Job, Run, checked_result, shortened
 from keystead.parts.schedule.keys import Begun, JobState, Lease, Outcome, RunEntry, ScheduleKeys
@@ -102,7 +102,7 @@ class _Ending(NamedTuple):
     error: str | None = None
 
 
-class Schedule:
+class Schedule(Rounds[RunEntry | None]):
     """Runs jobs at their moments. Every process has one with the same jobs, and each moment is run by one of them.
 
         async with Schedule(ScheduleKeys(store), jobs):
@@ -130,6 +130,8 @@ class Schedule:
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         on_run: Callable[[str, Outcome], None] = lambda name, outcome: None,
     ) -> None:
+        so_far = "another process runs it when its lease is over"
+        super().__init__("schedule", so_far, _log, duration_ms(stop_within, "stop_within"), wait)
         self._keys = keys
         self._jobs = _by_name(jobs)
         self._store = keys.job.store
@@ -140,40 +142,11 @@ class Schedule:
             )
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._look_every_ms = duration_ms(look_every, "look_every")
-        self._stop_within_ms = duration_ms(stop_within, "stop_within")
-        self._wait = wait
         self._on_run = on_run
-        self._turns: dict[asyncio.Task[RunEntry | None], str] = {}  # what runs here, with the name of its job
         self._unanswered: dict[str, int] = {}  # the fence of a claim that may have taken effect, by the name of its job
-        self._woken = asyncio.Event()
-        self._away = 0
         self._looked_ms: dict[str, int] = {}
         self._touched_ms: dict[str, int] = {}
         self._complained: set[str] = set()
-        self._looping: asyncio.Task[NoReturn] | None = None
-
-    async def run(self) -> NoReturn:
-        """Look and run, until it is cancelled; then stop as the class says."""
-        try:
-            while True:
-                self._woken.clear()
-                await self._first_of(await self._look(), self._woken.wait())
-        finally:
-            await self._end_turns()
-
-    async def __aenter__(self) -> Self:
-        self._looping = asyncio.create_task(self.run(), name="keystead schedule")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._looping is not None:
-            self._looping.cancel()
-            await asyncio.wait({self._looping})
-            if not self._looping.cancelled() and (ended := self._looping.exception()) is not None:
-                _log.error("the schedule did not stop well", exc_info=ended)
-            self._looping = None
 
     async def run_now(self, name: str) -> RunEntry | Busy:
         """Run a job here and now, under its lease, whatever its cron text says; how it went, or that it runs already.
@@ -229,7 +202,7 @@ class Schedule:
 
     # --- looking -------------------------------------------------------------------------------------------
 
-    async def _look(self) -> float:
+    async def _round(self) -> float:
         """See what is due, and begin it; how many seconds there is nothing more to do. One read."""
         longest_ms = self._look_every_ms
         try:
@@ -237,16 +210,10 @@ class Schedule:
             looks = await self._read(jobs, touch=True)
             wakes_ms = [await self._attended(*one) for one in zip(jobs, looks, strict=True)]
         except Exception as error:
-            self._away += 1
-            if self._away == 1:
-                known = isinstance(error, KeysteadError)
-                said = error if known else type(error).__name__
-                _log.warning("the schedule waits for its store: %s", said, exc_info=None if known else error)
+            self._is_away(error)
             pause_ms = min(_FIRST_TRY_MS << min(self._away - 1, 10), longest_ms)
         else:
-            if self._away:
-                _log.info("the schedule goes on: its store is back")
-            self._away = 0
+            self._is_back()
             pause_ms = max(0, min([longest_ms, *(wake_ms - self._now_ms() for wake_ms in wakes_ms)]))
         spread = random.random()  # noqa: S311 - spreads processes apart
         if pause_ms == longest_ms:
@@ -520,29 +487,6 @@ class Schedule:
             *self._keys.history(job.name).append(entry).in_batch(),
             ("DEL", lease),
         ]
-
-    # --- stopping ------------------------------------------------------------------------------------------
-
-    async def _end_turns(self) -> None:
-        """Wait for what runs, for a while; then cancel it."""
-        if self._turns:
-            await self._first_of(self._stop_within_ms / 1000, asyncio.wait({*self._turns}))
-        for task in self._turns:
-            task.cancel()
-        if self._turns:
-            await self._first_of(self._stop_within_ms / 2000, asyncio.wait({*self._turns}))
-        for name in self._turns.values():
-            # Its lease must end by itself: it would be run twice at once.
-            _log.error("%s goes on although it was cancelled; another process runs it when its lease is over", name)
-
-    async def _first_of(self, seconds: float, other: Awaitable[Any]) -> None:
-        tasks = {asyncio.ensure_future(self._wait(seconds)), asyncio.ensure_future(other)}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:
