@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -446,8 +447,10 @@ async def test_of_several_addresses_the_next_is_tried_where_nobody_listens(recei
 async def test_an_address_of_ipv6_is_called_by_name_and_by_itself() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("this machine has no IPv6")
+    except OSError:  # a machine without IPv6: then it is a failure like any other
+        with pytest.raises(DeliveryFailed):
+            await sender(["::1"]).send(Webhook(f"http://{NAME}:9/", new_secret()), "msg_1", BODY)
+        return
     async with listening(Receiver(), address="::1") as receiver:
         await sender(["::1"]).send(hook(receiver), "msg_1", BODY)
         await sender().send(hook(receiver, host="[::1]"), "msg_2", BODY)
@@ -645,3 +648,25 @@ async def test_neither_url_nor_secret_nor_answer_is_in_a_log_an_error_or_a_text(
     assert "s3cret" not in "\n".join(said)
     assert SECRET not in "\n".join(said)
     assert SECRET.removeprefix("whsec_") not in json.dumps([headers for _, headers, _ in receiver.requests])
+
+
+async def test_name_servers_that_do_not_answer_keep_only_webhooks_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not files, nor whatever else needs a thread; and beyond some names at once, the next is told so."""
+    answered = threading.Event()
+
+    def silent(*asked: Any, **more: Any) -> list[Any]:
+        answered.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("192.0.2.1", 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    asked = [asyncio.create_task(resolve(f"slow{number}.example", 443)) for number in range(100)]
+    try:
+        # Those that are too many end by themselves; the others go on waiting.
+        ended, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_EXCEPTION)
+        assert waiting
+        assert {type(task.exception()) for task in ended} == {OSError}
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "a file"), 30) == "a file"
+    finally:
+        answered.set()
+    assert set(map(tuple, await asyncio.gather(*waiting))) == {("192.0.2.1",)}
+    assert await resolve("later.example", 443) == ["192.0.2.1"]
