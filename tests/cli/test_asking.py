@@ -48,11 +48,13 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def signal(self, number: int) -> None:
+        """Send a signal to a program that waits for what a person types."""
+        self._until_it_waits()
         self._process.send_signal(number)
 
-    def until_it_waits(self) -> None:
-        """Until the program waits for what a person types: Python does not see a signal that comes just before that
-        until something is typed, or the signal comes again.
+    def _until_it_waits(self) -> None:
+        """Python does not see a signal that comes just before it waits for a line until something is typed, or the
+        signal comes again; a person presses Ctrl-C again, a test would wait for ever.
         """
         seen, deadline = 0, time.monotonic() + 30
         while seen < 5 and time.monotonic() < deadline:
@@ -80,7 +82,6 @@ def test_ctrl_c_at_the_question_ends_it_and_deletes_nothing(program: Program, co
     before = program.held()
     terminal = Terminal(program, *command, *KEYS)
     terminal.until("[y/N]")
-    terminal.until_it_waits()
     terminal.signal(signal.SIGINT)
     assert terminal.ends() == 130
     assert "nothing was deleted" in terminal.said
