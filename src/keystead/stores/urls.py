@@ -18,7 +18,8 @@ def connect(url: str) -> Store:
     `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`, `redis://user:password@host:port/database`,
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
     `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each;
-    `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike.
+    `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
+    `memcached://host:port,host:port/prefix`.
     Options go behind a question mark: `?timeout=2s&connect_timeout=500ms`.
     """
     if not isinstance(url, str):
@@ -87,6 +88,12 @@ def _mysql(url: str) -> Store:
     return MysqlStore.of(url)
 
 
+def _memcached(url: str) -> Store:
+    from keystead.stores.memcached import MemcachedStore
+
+    return MemcachedStore.of(url)
+
+
 SCHEMES: dict[str, Callable[[str], Store]] = {
     "sqlite": _sqlite,
     "memory": _memory,
@@ -94,6 +101,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
     "postgres": _postgres,
     "mysql": _mysql,
     "mariadb": _mysql,
+    "memcached": _memcached,
     **{
         engine + topology: _redis
         for engine in ("redis", "rediss", "valkey", "valkeys")
