@@ -5,11 +5,16 @@ import time
 
 import pytest
 
-from keystead import Store, StoreUnavailable, connect
+from keystead import Store, StoreFull, StoreUnavailable, connect
 from keystead.testing import servers
 from keystead.testing.servers import MemcachedServer
+from tests.stores.redis.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
+
+
+def through(proxy: Proxy) -> str:
+    return f"memcached://127.0.0.1:{proxy.port}"
 
 
 async def recovered(store: Store, key: str) -> None:
@@ -41,48 +46,52 @@ async def test_a_server_that_goes_is_said_at_once_and_used_again_when_it_is_back
 
 
 async def test_a_server_that_hangs_is_said_within_the_timeout(server: MemcachedServer) -> None:
-    async with connect(f"{server.url}?timeout=300ms") as store:
-        server.pause()
-        try:
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable) as reading:
-                await store.run([("GET", "a")])
-            with pytest.raises(StoreUnavailable) as writing:
-                await store.run([("SET", "a", 1)])
-            assert time.monotonic() - began < 2
-        finally:
-            server.resume()
+    async with Proxy(server.port) as proxy, connect(f"{through(proxy)}?timeout=300ms") as store:
+        proxy.black_hole()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable) as reading:
+            await store.run([("GET", "a")])
+        with pytest.raises(StoreUnavailable) as writing:
+            await store.run([("SET", "a", 1)])
+        assert time.monotonic() - began < 2
+        await proxy.resume()
         assert reading.value.outcome == "not-sent"
         assert writing.value.outcome in ("not-sent", "unknown")
         await recovered(store, "a")
 
 
-async def test_a_write_whose_answer_was_lost_may_or_may_not_have_been_made(server: MemcachedServer) -> None:
-    async with connect(f"{server.url}?timeout=300ms") as store:
-        await store.run([("GET", "a")])
-        server.pause()
-        try:
-            with pytest.raises(StoreUnavailable, match="may or may not") as caught:
-                await store.run([("SET", "a", 1)])
-        finally:
-            server.resume()
+@pytest.mark.parametrize("command", [("SET", "a", 1), ("SET", "a", 1, "NX")], ids=["at once", "after a look"])
+async def test_a_write_whose_answer_was_lost_may_or_may_not_have_been_made(
+    server: MemcachedServer, command: tuple[str | int, ...]
+) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy)) as store:
+        proxy.cut_replies_after(len("EN\r\n") if "NX" in command else 0)
+        with pytest.raises(StoreUnavailable, match="may or may not") as caught:
+            await store.run([command])
         assert caught.value.outcome == "unknown"
+        assert await store.run([("GET", "a")]) == [b"1"]
+
+
+async def test_a_look_that_was_lost_is_taken_again_and_the_write_made_once(server: MemcachedServer) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy)) as store:
+        await store.run([("SET", "a", 1)])
+        proxy.cut_replies_after(0)
+        assert await store.run([("INCRBY", "a", 1)]) == [2]
+        assert await store.run([("GET", "a")]) == [b"2"]
 
 
 async def test_closing_ends_calls_under_way(server: MemcachedServer) -> None:
-    store = connect(server.url)
-    await store.open()
-    server.pause()
-    try:
+    async with Proxy(server.port) as proxy:
+        store = connect(through(proxy))
+        await store.open()
+        proxy.black_hole()
         calls = [asyncio.create_task(store.run([("INCRBY", "n", 1)])) for _ in range(5)]
         calls.append(asyncio.create_task(store.run([("GET", "n")])))
         await asyncio.sleep(0)
         async with asyncio.timeout(2):
             await store.close()
             ended = await asyncio.gather(*calls, return_exceptions=True)
-    finally:
-        server.resume()
-    assert all(isinstance(end, Exception) for end in ended)
+        assert all(isinstance(end, Exception) for end in ended)
 
 
 async def test_keys_are_spread_over_servers_and_each_process_finds_them() -> None:
@@ -123,3 +132,40 @@ async def test_while_one_server_is_away_the_keys_of_the_others_are_served_and_no
             await recovered(store, lost)
             held = await store.run([("GET", key) for key in keys])
         assert held == [b"new" if key in written else b"again" if key == lost else None for key in keys]
+
+
+async def test_what_its_caller_gave_up_before_it_was_written_is_not_written(server: MemcachedServer) -> None:
+    async with Proxy(server.port) as proxy, connect(through(proxy)) as store:
+        proxy.black_hole()
+        # One that waits for its look at the key, and one that begins with a SET and shares its round.
+        given_up = [
+            asyncio.create_task(store.run([("INCRBY", "a", 1)])),
+            asyncio.create_task(store.run([("SET", "b", 1)])),
+        ]
+        kept = asyncio.create_task(store.run([("INCRBY", "b", 5), ("INCRBY", "c", 1)]))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        for task in given_up:
+            task.cancel()
+        await asyncio.gather(*given_up, return_exceptions=True)
+        await proxy.resume()
+        assert await kept == [5, 1]
+        assert await store.run([("MGET", "a", "b", "c")]) == [[None, b"5", b"1"]]
+
+
+async def test_a_full_server_forgets_and_goes_on() -> None:
+    with servers.memcached("-m", "2") as server:
+        async with connect(server.url) as store:
+            for n in range(100):
+                await store.run([("SET", f"k{n}", b"v" * 100_000)])
+            held = await store.run([("EXISTS", f"k{n}") for n in range(100)])
+            assert 0 < sum(held) < 100
+            assert store.guarantees.evicts
+
+
+async def test_a_full_server_that_may_not_forget_says_so() -> None:
+    with servers.memcached("-M", "-m", "2") as server:
+        async with connect(server.url) as store:
+            with pytest.raises(StoreFull, match="no memory left"):
+                await store.run([("SET", f"k{n}", b"v" * 100_000) for n in range(100)])
+            assert await store.run([("GET", "k0")]) == [b"v" * 100_000]

@@ -136,18 +136,24 @@ class Lane:
         until = max(part.deadline for part in parts)
         answers = await self._link.ask([_look(name) for name in looked], until, writes=False) if looked else []
         found = dict(zip(looked, answers, strict=True))
-        changes = []
+        changes: list[_Change] = []
+        again: list[Part] = []
         for name, wanted in by_name.items():
-            change = self._change(name, wanted, found.get(name))
-            if change is not None:
+            # Whoever gave up while the keys were read was told that nothing was sent, and that has to stay true.
+            waiting = [part for part in wanted if not part.future.done()]
+            if name not in found and waiting != wanted:
+                again += waiting  # the SET that made the look needless may be gone
+            elif waiting and (change := self._change(name, waiting, found.get(name))) is not None:
                 changes.append(change)
         if not changes:
-            return []
+            return again
         for change in changes:
             for part in change.parts:
                 part.sent = True
         told = await self._link.ask([change.request for change in changes], until, writes=True)
-        return [part for change, answer in zip(changes, told, strict=True) for part in _ended(change, answer)]
+        for change, answer in zip(changes, told, strict=True):
+            again += _ended(change, answer)
+        return again
 
     def _change(self, name: bytes, parts: list[Part], answer: Answer | None) -> _Change | None:
         """Run the parts of a key; None where nothing is to be written, and they have their replies."""
