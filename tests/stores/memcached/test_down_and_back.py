@@ -125,13 +125,19 @@ async def test_while_one_server_is_away_the_keys_of_the_others_are_served_and_no
             written = [key for key, reply in zip(keys, replies, strict=True) if reply == b"OK"]
             assert 5 < len(written) < 35
             assert await store.run([("GET", key) for key in written]) == [b"new"] * len(written)
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailable) as reading:
                 await store.run([("MGET", *keys)])
+            assert reading.value.outcome == "not-sent"
+            # One of them is gone then, so nobody may be told that nothing was done.
+            away = next(key for key in keys if key not in written)
+            with pytest.raises(StoreUnavailable) as deleting:
+                await store.run([("DEL", away, deleted := written.pop())])
+            assert deleting.value.outcome == "unknown"
+            assert await store.run([("EXISTS", deleted)]) == [0]
             await asyncio.to_thread(two.restart)
-            lost = next(key for key in keys if key not in written)
-            await recovered(store, lost)
+            await recovered(store, away)
             held = await store.run([("GET", key) for key in keys])
-        assert held == [b"new" if key in written else b"again" if key == lost else None for key in keys]
+        assert held == [b"new" if key in written else b"again" if key == away else None for key in keys]
 
 
 async def test_what_its_caller_gave_up_before_it_was_written_is_not_written(server: MemcachedServer) -> None:

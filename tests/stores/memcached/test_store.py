@@ -81,6 +81,26 @@ async def test_a_server_without_compare_and_set_is_refused() -> None:
         await connect(server.url).open()
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [b"-ERR unknown command\r\n", b"VERSION 1.5.22\r\n", b"VERSION\r\n", b"VERSION 1.6.18\r\nSTAT odd\r\nEND\r\n"],
+    ids=["redis", "too old", "no version", "odd settings"],
+)
+async def test_what_is_no_memcached_or_too_old_is_refused(answers: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for line in answers.splitlines(keepends=True):
+            if line != b"END\r\n":  # which ends an answer that has begun
+                await reader.readline()
+            writer.write(line)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(StoreRefused, match=r"is no Memcached|no Memcached does"):
+            await connect(f"memcached://127.0.0.1:{port}").open()
+
+
 async def test_the_largest_value_is_what_the_server_says() -> None:
     with servers.memcached("-I", "2m") as server:
         async with connect(server.url) as store:

@@ -107,6 +107,9 @@ class Link:
         except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
             connection.close("it failed")
             raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
+        except (ValueError, IndexError):
+            connection.close("it is no Memcached")
+            raise StoreRefused(f"{address} answers as no Memcached does; is it one?") from None
         except BaseException:
             connection.close("it is of no use")
             raise

@@ -210,6 +210,9 @@ def _each_of(replies: Replies | StoreError, count: int) -> list[Reply]:
 def _joined(call: Call, pieces: list[Reply]) -> Reply:
     """The reply of a command from what it found at each of its keys."""
     for piece in pieces:
+        if isinstance(piece, StoreUnavailable) and call.spec.writes and len(pieces) > 1:
+            # Other keys of the same command may be on a server that did its part.
+            return StoreUnavailable(f"{piece}; other keys of this command may have been written", "unknown")
         if isinstance(piece, StoreError):
             return piece
     if call.spec.name == "MGET":
