@@ -92,6 +92,15 @@ class Lane:
         self._waiting: list[Part] = []
         self._turning: asyncio.Task[None] | None = None
 
+    async def look(self, name: bytes, calls: list[Call], deadline: float) -> list[Reply]:
+        """The replies of calls that only read this key. Raises StoreUnavailable."""
+        [answer] = await self._link.ask([_look(name)], deadline, writes=False)
+        try:
+            slot, _ = self._slot(answer)
+        except StoreError as error:
+            return _failed(calls, error)
+        return self._interpreter(slot).replies(calls)
+
     async def read(self, parts: Sequence[Part], deadline: float) -> None:
         """Answer parts that only read, past all rounds. Raises StoreUnavailable."""
         answers = await self._link.ask([_look(part.name) for part in parts], deadline, writes=False)
@@ -222,8 +231,12 @@ def _all_failed(part: Part, error: StoreError) -> Replies | CommandError:
     if isinstance(part.work[0], Planned):
         part.fail(error)
         return Outcome([])
+    return _failed(part.calls, error)
+
+
+def _failed(calls: list[Call], error: StoreError) -> list[Reply]:
     failed: list[Reply] = []
-    for call in part.calls:
+    for call in calls:
         each = type(error)(str(error))
         failed.append(call.blame(each) if isinstance(each, CommandError) else each)
     return failed
