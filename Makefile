@@ -22,7 +22,7 @@ serve: $(RUN)/.ready ## Run Keystead on http://127.0.0.1:8700 (STORE=url PORT=nu
 	@$(if $(STORE),export KEYSTEAD_STORE='$(STORE)';) $(if $(PORT),export KEYSTEAD_PORT='$(PORT)';) exec $(RUN)/bin/keystead serve
 
 test: $(DEV)/.ready ## Run the whole suite on real servers and a real browser (ARGS=pytest options)
-	@scripts/servers.sh redis-server mariadbd chromium
+	@scripts/servers.sh redis-server mariadbd memcached chromium
 	@scripts/node.sh $(DEV)/bin/python
 	@$(DEV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/servers.sh PROGRAM...
-# Sees to it that each PROGRAM the tests start (redis-server, mariadbd, chromium) is on PATH: as root on Debian it
+# Sees to it that each PROGRAM the tests start (redis-server, mariadbd, memcached, chromium) is on PATH: as root on Debian it
 # installs what is missing, anywhere else it says how to. Nothing is left running: the tests start their own servers.
 set -euo pipefail
 

@@ -38,6 +38,12 @@ def postgres_server() -> Iterator[servers.PostgresServer]:
 
 
 @pytest.fixture(scope="session")
+def memcached_server() -> Iterator[servers.MemcachedServer]:
+    with servers.memcached() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[servers.MariadbServer]:
     with servers.mariadb() as server:
         yield server

@@ -209,7 +209,7 @@ class WrongKind(CommandError):
 
 
 class CrossSlot(CommandError):
-    """The keys of one atomic step live in different slots of a cluster."""
+    """The keys of one atomic step live in different slots of a cluster, or are more than the store takes in one."""
 
     code = "cross-slot"
 

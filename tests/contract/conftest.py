@@ -3,11 +3,20 @@
 import pytest
 
 from keystead.testing import servers
-from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster, valkey_server
+from tests.real_servers import (
+    mariadb_server,
+    memcached_server,
+    postgres_server,
+    redis_server,
+    valkey_cluster,
+    valkey_server,
+)
 
 __all__ = [
     "mariadb",
     "mariadb_server",
+    "memcached",
+    "memcached_server",
     "postgres",
     "postgres_server",
     "redis",
@@ -40,3 +49,9 @@ def postgres(postgres_server: servers.PostgresServer) -> servers.PostgresServer:
 def mariadb(mariadb_server: servers.MariadbServer) -> servers.MariadbServer:
     mariadb_server.empty()
     return mariadb_server
+
+
+@pytest.fixture
+def memcached(memcached_server: servers.MemcachedServer) -> servers.MemcachedServer:
+    memcached_server.empty()
+    return memcached_server

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from keystead import connect
+from keystead import Guarantees, connect
 from keystead.stores.database.store import DatabaseStore
+from keystead.stores.memcached import MemcachedStore
+from keystead.stores.memcached.settings import Settings
 from keystead.stores.sqlite.store import MEMORY, SqliteStore, wall_ms
 from keystead.testing.oracle import Oracle
-from keystead.testing.servers import DatabaseServer, Server
+from keystead.testing.servers import DatabaseServer, MemcachedServer, Server
 from keystead.testing.state_machine import PLAY, Subject, machine_of, oracle_on
 
 
@@ -60,12 +62,31 @@ async def database_at(server: DatabaseServer) -> AsyncIterator[Subject]:
         yield Subject(store, lambda: wall_ms() + ahead_ms, advance)
 
 
+@asynccontextmanager
+async def memcached_at(server: MemcachedServer) -> AsyncIterator[Subject]:
+    """A store on a clock that can be moved: the deadlines in its values go by it, and the server's come later."""
+    ahead_ms = 0
+
+    def now_ms() -> int:
+        return wall_ms() + ahead_ms
+
+    def advance(ms: int) -> None:
+        nonlocal ahead_ms
+        ahead_ms += ms
+
+    server.empty()
+    async with MemcachedStore(Settings.of(server.url), clock=now_ms) as store:
+        yield Subject(store, now_ms, advance)
+
+
 def play(
     open_subject: Callable[[], AbstractAsyncContextManager[Subject]],
     open_oracle: Callable[[], AbstractContextManager[Oracle]],
     examples: int,
+    guarantees: Guarantees | None = None,
 ) -> None:
-    run_state_machine_as_test(machine_of(open_subject, open_oracle), settings=settings(PLAY, max_examples=examples))
+    machine = machine_of(open_subject, open_oracle, guarantees or Guarantees())
+    run_state_machine_as_test(machine, settings=settings(PLAY, max_examples=examples))
 
 
 @pytest.mark.timeout(300)
@@ -100,3 +121,9 @@ def test_postgresql_answers_as_redis_does(redis: Server, postgres: DatabaseServe
 @pytest.mark.xdist_group("mariadb")
 def test_mariadb_answers_as_redis_does(redis: Server, mariadb: DatabaseServer) -> None:
     play(lambda: database_at(mariadb), lambda: oracle_on(redis), 20)
+
+
+@pytest.mark.timeout(300)
+def test_memcached_answers_as_redis_does(redis: Server, memcached: MemcachedServer) -> None:
+    guarantees = connect(memcached.url).guarantees
+    play(lambda: memcached_at(memcached), lambda: oracle_on(redis), 60, guarantees)

@@ -57,6 +57,12 @@ class TestMariadb(StoreContract):
         return mariadb.url
 
 
+class TestMemcached(StoreContract):
+    @pytest.fixture
+    def url(self, memcached: Server) -> str:
+        return memcached.url
+
+
 class TestCluster(StoreContract):
     prefix = b"{t}"
     counts_listeners = False

@@ -61,7 +61,7 @@ def test_a_store_shows_its_url_without_secrets(scheme: str) -> None:
 
 def test_every_documented_scheme_is_there() -> None:
     documented = {"sqlite", "memory", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"}
-    assert documented | {"postgresql", "mysql", "mariadb"} <= set(SCHEMES)
+    assert documented | {"postgresql", "mysql", "mariadb", "memcached"} <= set(SCHEMES)
 
 
 @pytest.mark.parametrize(

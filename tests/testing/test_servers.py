@@ -33,6 +33,17 @@ def test_a_server_is_ready_inside_the_block_and_gone_after_it(make: object) -> N
     assert not folder.exists()
 
 
+def test_a_memcached_is_ready_emptied_and_gone_after_the_block() -> None:
+    with servers.memcached() as server:
+        pid, folder = server.pid, server.folder
+        assert server.said_to("set a 0 0 1\r\n1") == b"STORED\r\n"
+        server.empty()
+        assert server.said_to("mg a v") == b"EN\r\n"
+        assert runs(pid)
+    assert not runs(pid)
+    assert not folder.exists()
+
+
 def test_a_server_is_gone_after_a_test_that_failed() -> None:
     started: list[int] = []
 

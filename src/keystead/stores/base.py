@@ -54,6 +54,7 @@ class Guarantees:
         metadata={"doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"},
     )
     evicts: bool = field(default=False, metadata={"doc": "whether a key may vanish before its time"})
+    scans: bool = field(default=True, metadata={"doc": "whether it can list and count its keys"})
     shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
     key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit of its own"})
     value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit of its own"})
@@ -287,7 +288,8 @@ class Store(ABC):
 
         A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a
         key may come twice on stores that move keys while they are read (Redis). Pages may be empty. The store
-        goes on serving others. A page holds about `page` keys, more or fewer.
+        goes on serving others. A page holds about `page` keys, more or fewer. A store that does not guarantee `scans`
+        raises UnknownCommand.
         """
         if not isinstance(match, str | bytes):
             raise BadArgument(f"a pattern is text or bytes, not {type(match).__name__}", "SCAN")
@@ -299,7 +301,7 @@ class Store(ABC):
 
         At most once: where the connection was lost, or the reader fell too far behind, messages may have been
         missed; the iterator then raises StoreUnavailable rather than go on in silence. Subscribe again, and catch
-        up from what is stored.
+        up from what is stored. A store without the kind `channel` raises UnknownCommand.
         """
         if not channels or not all(isinstance(channel, str) for channel in channels):
             raise BadArgument('channels are text, one or more: write subscribe("news", "weather")', "SUBSCRIBE")

@@ -36,6 +36,7 @@ __all__ = [
     "Cluster",
     "DatabaseServer",
     "MariadbServer",
+    "MemcachedServer",
     "MissingProgram",
     "NotReady",
     "PostgresServer",
@@ -44,6 +45,7 @@ __all__ = [
     "Server",
     "cluster",
     "mariadb",
+    "memcached",
     "postgres",
     "redis",
     "seaweedfs",
@@ -887,3 +889,79 @@ def mariadb(*arguments: str, tls: bool = False) -> Iterator[MariadbServer]:
 
     with _database(make) as server:
         yield server
+
+
+# --- Memcached ---------------------------------------------------------------------------------------------
+
+
+class MemcachedServer(Server):
+    """Memcached.
+
+    url             of a store with the usual prefix
+    empty()         forgets everything, past every store
+    said_to(text)   what it answers to this on a connection of the test itself
+    """
+
+    user: str | None = None
+
+    @property
+    def url(self) -> str:
+        secret = "" if self.password is None else f"{self.user}:{self.password}@"
+        return f"memcached://{secret}127.0.0.1:{self.port}"
+
+    def said_to(self, text: str | bytes, end: bytes = b"\r\n") -> bytes:
+        """All that comes until it ends with `end`."""
+        with socket.create_connection(("127.0.0.1", self.port), READY_S) as connection:
+            if self.password is not None:
+                secret = f"{self.user} {self.password}".encode()
+                connection.sendall(b"set keystead 0 0 %d\r\n%b\r\n" % (len(secret), secret))
+                connection.recv(1024)
+            connection.sendall((text.encode() if isinstance(text, str) else text) + b"\r\n")
+            answer = b""
+            while not answer.endswith(end) and (more := connection.recv(1 << 16)):
+                answer += more
+            return answer
+
+    def empty(self) -> None:
+        self.said_to("flush_all")
+
+    def _answers_or_ended(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return True
+        try:
+            return self.said_to("version").startswith((b"VERSION", b"CLIENT_ERROR"))
+        except OSError:
+            return False
+
+
+@contextmanager
+def memcached(*arguments: str, password: str | None = None) -> Iterator[MemcachedServer]:
+    """The machine's own `memcached`; `arguments` are further options of its own.
+
+    With a password, it lets in only the user `keystead`.
+    """
+    program = _program("memcached", "apt-get install memcached")
+    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+    try:
+        account = ("-u", "root") if os.geteuid() == 0 else ()
+        secret: tuple[str, ...] = ()
+        if password is not None:
+            (folder / "users").write_text(f"keystead:{password}\n")
+            secret = ("-Y", str(folder / "users"))
+        for attempt in range(5):
+            port = free_port()
+            argv = [program, *("-l", "127.0.0.1", "-p", str(port), "-t", "2"), *account, *secret, *arguments]
+            server = MemcachedServer(argv, port, folder, password=password)
+            server.user = None if password is None else "keystead"
+            try:
+                server.start()
+                break
+            except NotReady:
+                if attempt == 4 or "in use" not in server.said:
+                    raise
+        try:
+            yield server
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

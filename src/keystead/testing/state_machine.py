@@ -14,7 +14,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
@@ -27,6 +27,7 @@ from keystead.stores import (
     AtMost,
     Command,
     FieldHolds,
+    Guarantees,
     Holds,
     Outcome,
     Required,
@@ -58,6 +59,7 @@ PLAY = settings(
 # The milliseconds that may really pass in one play. Everything else is a multiple of STEP_MS.
 SLACK_MS = 4_000
 STEP_MS = 5_000
+ALL = Guarantees()
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,14 @@ ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
 NOT_PLAYED = frozenset({"DBSIZE", "SCAN", "TIME", "PUBLISH"})
 
 
+def names_for(guarantees: Guarantees) -> list[str]:
+    """The commands that a store with these guarantees has."""
+    return sorted(name for name in ARGUMENTS if TABLE[name].kind is None or TABLE[name].kind in guarantees.kinds)
+
+
 @st.composite
-def commands(draw: st.DrawFn) -> Template:
-    name = draw(st.sampled_from(sorted(ARGUMENTS)))
+def commands(draw: st.DrawFn, guarantees: Guarantees) -> Template:
+    name = draw(st.sampled_from(names_for(guarantees)))
     return (name, *draw(ARGUMENTS[name]))
 
 
@@ -263,24 +270,49 @@ class Play:
         command = sent(self.parts, now_ms)
         return required(command) if self.required else command
 
+    def on(self, key: bytes) -> Play:
+        """The same, with this key in the place of each that it names."""
+        if self.guard is not None:
+            if isinstance(self.guard, AtMost):
+                return replace(self, guard=replace(self.guard, command=sent(_on(self.guard.command, key), 0)))
+            return replace(self, guard=replace(self.guard, key=key))
+        return replace(self, parts=_on(self.parts, key))
+
+
+def _on(parts: Sequence[Part], key: bytes) -> Template:
+    name, _, *rest = parts
+    every = isinstance(name, str) and TABLE[name].keys < 0
+    return (name, key, *(key if every else part for part in rest))
+
 
 @st.composite
-def plays(draw: st.DrawFn) -> Play:
+def plays(draw: st.DrawFn, guarantees: Guarantees) -> Play:
+    names = names_for(guarantees)
     match draw(st.integers(0, 10)):
         case 0:
             return Play((), guard=holds(draw(keys_for("string")), draw(st.one_of(st.none(), VALUES))))
-        case 1:
+        case 1 if "hash" in guarantees.kinds:
             held = draw(st.one_of(st.none(), VALUES))
             return Play((), guard=field_holds(draw(keys_for("hash")), draw(MEMBER), held))
         case 2:
             return Play((), guard=absent(draw(keys_for(None))))
         case 3:
-            name = draw(st.sampled_from(AMOUNTS))
+            name = draw(st.sampled_from([name for name in AMOUNTS if name in names]))
             return Play((), guard=at_most(sent((name, *draw(ARGUMENTS[name])), 0), draw(LIMITS)))
         case 4 | 5:
-            return Play(draw(commands()), required=True)
+            return Play(draw(commands(guarantees)), required=True)
         case _:
-            return Play(draw(commands()))
+            return Play(draw(commands(guarantees)))
+
+
+@st.composite
+def atomic_batches(draw: st.DrawFn, guarantees: Guarantees) -> list[Play]:
+    """Steps that a store with these guarantees takes as one."""
+    batch = draw(st.lists(plays(guarantees), min_size=1, max_size=6))
+    if guarantees.atomic != "one key":
+        return batch
+    key = draw(keys_for("string"))
+    return [play.on(key) for play in batch]
 
 
 def sent(parts: Template, now_ms: int) -> Command:
@@ -324,8 +356,13 @@ READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
 def machine_of(
     open_subject: Callable[[], AbstractAsyncContextManager[Subject]],
     open_oracle: Callable[[], AbstractContextManager[Oracle]],
+    guarantees: Guarantees = ALL,
 ) -> type[RuleBasedStateMachine]:
-    """A machine for `run_state_machine_as_test` of Hypothesis. Both are opened anew for each play, and empty then."""
+    """A machine for `run_state_machine_as_test` of Hypothesis. Both are opened anew for each play, and empty then.
+
+    `guarantees`: of a store that has not all kinds, takes atomic steps on one key only, or cannot list its keys; it is
+    played as far as they go.
+    """
 
     class SameAsTheOracle(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -350,11 +387,11 @@ def machine_of(
                 (parts, told(parts, reply)) for parts, reply in zip(batch, expected, strict=True)
             ]
 
-        @rule(batch=st.lists(commands(), min_size=1, max_size=6))
+        @rule(batch=st.lists(commands(guarantees), min_size=1, max_size=6))
         def run(self, batch: list[Template]) -> None:
             self.run_both(batch)
 
-        @rule(batch=st.lists(plays(), min_size=1, max_size=6))
+        @rule(batch=atomic_batches(guarantees))
         def atomically(self, batch: list[Play]) -> None:
             steps = [play.step(self.subject.now_ms()) for play in batch]
             got = self.wait(_outcome(self.subject.store, steps))
@@ -382,6 +419,8 @@ def machine_of(
 
         @rule(pattern=st.sampled_from(("*", "?", "[*1]*", "\\*\\?*", "[^1]*", "")), kind=st.sampled_from((None, *KEYS)))
         def walk(self, pattern: str, kind: str | None) -> None:
+            if not guarantees.scans:
+                return
             options: list[str | int] = ["MATCH", pattern, "COUNT", 3, *([] if kind is None else ["TYPE", kind])]
             expected = set(self.oracle.keys(*options))
             assert self.wait(_scanned(self.subject.store, pattern, kind)) == expected
@@ -391,7 +430,10 @@ def machine_of(
         @rule()
         def compare_contents(self) -> None:
             keys = sorted(self.oracle.keys())
-            assert sorted(self.wait(_scanned(self.subject.store, "*", None))) == keys
+            if guarantees.scans:
+                assert sorted(self.wait(_scanned(self.subject.store, "*", None))) == keys
+            else:
+                self.run_both([("EXISTS", key) for key in (*KEYS.values(), b"none")])
             kinds = self.oracle.run([("TYPE", key) for key in keys])
             looks: list[Template] = []
             for key, kind in zip(keys, kinds, strict=True):

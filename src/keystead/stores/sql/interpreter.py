@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 from keystead.errors import CommandError
 from keystead.stores.base import Outcome, Planned
 from keystead.stores.commands import Call, Reply
 from keystead.stores.sql import hashes, keys, lists, sets, sorted_sets, streams, strings
-from keystead.stores.sql.tables import Tables
+from keystead.stores.sql.tables import Keys, Tables
 
 Handler = Callable[[Tables, Call], Reply]
-T = TypeVar("T", bound=Tables)
+T = TypeVar("T", bound=Keys)
 
 HANDLERS: dict[str, Handler] = {
     **strings.HANDLERS,
@@ -26,11 +26,17 @@ HANDLERS: dict[str, Handler] = {
 
 
 class Interpreter(Generic[T]):
-    """Turns calls into replies. The caller opens and ends the transaction."""
+    """Turns calls into replies. The caller opens and ends the transaction.
 
-    def __init__(self, tables: T, clock: Callable[[], int]) -> None:
+    `handlers`: of a store that has only some of the commands, those.
+    """
+
+    def __init__(
+        self, tables: T, clock: Callable[[], int], handlers: Mapping[str, Callable[[Any, Call], Reply]] = HANDLERS
+    ) -> None:
         self.tables = tables
         self.clock = clock
+        self.handlers = handlers
 
     def replies(self, calls: list[Call]) -> list[Reply]:
         """One reply a call; a CommandError in the place of each that failed, which then had no effect."""
@@ -50,7 +56,7 @@ class Interpreter(Generic[T]):
         replies: list[Reply] = []
         try:
             for place, step in enumerate(steps):
-                reply = HANDLERS[step.call.spec.name](tables, step.call)
+                reply = self.handlers[step.call.spec.name](tables, step.call)
                 if step.guard:
                     reply = step.verdict(reply)
                 replies.append(reply)
@@ -66,6 +72,6 @@ class Interpreter(Generic[T]):
     def reply(self, call: Call) -> Reply:
         """What this call replies, or the CommandError that it fails with."""
         try:
-            return HANDLERS[call.spec.name](self.tables, call)
+            return self.handlers[call.spec.name](self.tables, call)
         except CommandError as error:
             return call.blame(error)

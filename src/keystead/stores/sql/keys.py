@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keystead.stores.commands import INT64_MAX, Call, Reply
 from keystead.stores.globs import compile_glob
-from keystead.stores.sql.tables import KIND_NAMES, Tables
+from keystead.stores.sql.tables import KIND_NAMES, Keys, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from keystead.stores.commands import ExpireOptions, ScanOptions
 
 
-def del_(tables: Tables, call: Call) -> Reply:
+def del_(tables: Keys, call: Call) -> Reply:
     return sum(tables.delete(key) for key in call.args)
 
 
-def exists(tables: Tables, call: Call) -> Reply:
+def exists(tables: Keys, call: Call) -> Reply:
     return sum(tables.live(key) is not None for key in call.args)
 
 
-def expire(tables: Tables, call: Call) -> Reply:
+def expire(tables: Keys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.live(key)
     if row is None:
@@ -44,7 +44,7 @@ def expire(tables: Tables, call: Call) -> Reply:
     return 1
 
 
-def persist(tables: Tables, call: Call) -> Reply:
+def persist(tables: Keys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.live(key)
     if row is None or row.expires_at is None:
@@ -53,21 +53,21 @@ def persist(tables: Tables, call: Call) -> Reply:
     return 1
 
 
-def pttl(tables: Tables, call: Call) -> Reply:
+def pttl(tables: Keys, call: Call) -> Reply:
     row = tables.live(call.args[0])
     if row is None:
         return -2
     return -1 if row.expires_at is None else row.expires_at - tables.now_ms
 
 
-def pexpiretime(tables: Tables, call: Call) -> Reply:
+def pexpiretime(tables: Keys, call: Call) -> Reply:
     row = tables.live(call.args[0])
     if row is None:
         return -2
     return -1 if row.expires_at is None else row.expires_at
 
 
-def type_(tables: Tables, call: Call) -> Reply:
+def type_(tables: Keys, call: Call) -> Reply:
     row = tables.live(call.args[0])
     return b"none" if row is None else KIND_NAMES[row.kind].encode()
 
@@ -91,7 +91,7 @@ def dbsize(tables: Tables, call: Call) -> Reply:
     return tables.count()
 
 
-def time(tables: Tables, call: Call) -> Reply:
+def time(tables: Keys, call: Call) -> Reply:
     return [b"%d" % (tables.now_ms // 1000), b"%d" % (tables.now_ms % 1000 * 1000)]
 
 
@@ -100,7 +100,8 @@ def publish(tables: Tables, call: Call) -> Reply:
     return tables.publish(channel, data)
 
 
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+# What a store needs that keeps strings and nothing else.
+OF_ANY_KIND: dict[str, Callable[[Keys, Call], Reply]] = {
     "DEL": del_,
     "EXISTS": exists,
     "EXPIRE": expire,
@@ -110,8 +111,11 @@ HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
     "PTTL": pttl,
     "PEXPIRETIME": pexpiretime,
     "TYPE": type_,
+    "TIME": time,
+}
+HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+    **OF_ANY_KIND,
     "SCAN": scan,
     "DBSIZE": dbsize,
-    "TIME": time,
     "PUBLISH": publish,
 }

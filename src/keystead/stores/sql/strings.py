@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
 from keystead.stores.commands import INT64_MAX, INT64_MIN, PLAIN_SET, Call, Reply, integer
-from keystead.stores.sql.tables import STRING, Tables, wrong_kind
+from keystead.stores.sql.tables import STRING, Keys, wrong_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from keystead.stores.commands import GetExOptions, SetOptions
 
 
-def get(tables: Tables, call: Call) -> Reply:
+def get(tables: Keys, call: Call) -> Reply:
     return tables.string(call.args[0])
 
 
-def mget(tables: Tables, call: Call) -> Reply:
+def mget(tables: Keys, call: Call) -> Reply:
     rows = ((key, tables.live(key)) for key in call.args)
     return [tables.value(key, row) if row is not None and row.kind == STRING else None for key, row in rows]
 
 
-def set_(tables: Tables, call: Call) -> Reply:
+def set_(tables: Keys, call: Call) -> Reply:
     key, value = call.args[0], call.args[1]
     options: SetOptions = call.options
     if options is PLAIN_SET:
@@ -45,7 +45,7 @@ def set_(tables: Tables, call: Call) -> Reply:
     return b"OK" if allowed else None
 
 
-def getdel(tables: Tables, call: Call) -> Reply:
+def getdel(tables: Keys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
     if row is None:
@@ -55,7 +55,7 @@ def getdel(tables: Tables, call: Call) -> Reply:
     return value
 
 
-def getex(tables: Tables, call: Call) -> Reply:
+def getex(tables: Keys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
     if row is None:
@@ -79,7 +79,7 @@ def added(held: bytes | None, amount: int) -> int:
     return total
 
 
-def incrby(tables: Tables, call: Call) -> Reply:
+def incrby(tables: Keys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
     total = added(None if row is None else tables.value(key, row), call.options)
@@ -90,7 +90,7 @@ def incrby(tables: Tables, call: Call) -> Reply:
     return total
 
 
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[Keys, Call], Reply]] = {
     "GET": get,
     "MGET": mget,
     "SET": set_,

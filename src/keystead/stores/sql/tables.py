@@ -50,18 +50,10 @@ class Execute(Protocol):
     def __call__(self, statement: str, parameters: Sequence[Any] = (), /) -> Rows: ...
 
 
-class Tables(ABC):
-    """One connection's view of the tables. `now_ms` is set for each batch.
+class Keys(ABC):
+    """Keys that hold strings, and what the commands on them need. `now_ms` is set for each batch."""
 
-    Statements have `?` for each parameter and name the tables as they are called here. What `execute` asks for is
-    needed at once; what `later` is given may be sent with what follows.
-    """
-
-    execute: Execute
-    later: Callable[[str, Sequence[Any]], object]
-    wall_ms: Callable[[], int]
     now_ms: int
-    published: bool
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
@@ -89,10 +81,6 @@ class Tables(ABC):
         """Set a string, whatever was there."""
 
     @abstractmethod
-    def create(self, key: bytes, kind: int) -> int:
-        """The id of a new row for a key that has none, or only an expired one."""
-
-    @abstractmethod
     def delete(self, key: bytes) -> bool:
         """Remove a key, expired or not; True where it was there and had not expired."""
 
@@ -102,6 +90,37 @@ class Tables(ABC):
     @abstractmethod
     def set_value(self, key: bytes, row: Row, value: bytes) -> None:
         """Give a string another value, and leave it its deadline."""
+
+    # --- one atomic step -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_step(self, calls: Sequence[Call]) -> None:
+        """From here on, `undo_step` takes everything back that these calls do."""
+
+    @abstractmethod
+    def keep_step(self) -> None: ...
+
+    @abstractmethod
+    def undo_step(self) -> None: ...
+
+
+class Tables(Keys):
+    """One connection's view of the tables.
+
+    Statements have `?` for each parameter and name the tables as they are called here. What `execute` asks for is
+    needed at once; what `later` is given may be sent with what follows.
+    """
+
+    execute: Execute
+    later: Callable[[str, Sequence[Any]], object]
+    wall_ms: Callable[[], int]
+    published: bool
+
+    # --- whole keys of any kind ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def create(self, key: bytes, kind: int) -> int:
+        """The id of a new row for a key that has none, or only an expired one."""
 
     @abstractmethod
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
@@ -167,18 +186,6 @@ class Tables(ABC):
     def member_of(self, key: bytes) -> str:
         """What stands for a whole member in a comparison within this sorted set."""
         return "member"
-
-    # --- one atomic step -----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def begin_step(self, calls: Sequence[Call]) -> None:
-        """From here on, `undo_step` takes everything back that these calls do."""
-
-    @abstractmethod
-    def keep_step(self) -> None: ...
-
-    @abstractmethod
-    def undo_step(self) -> None: ...
 
     # --- messages ------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keystead.stores import Guarantees, Store
 from keystead.stores.commands import KINDS
-from keystead.testing.contract.atomic import Atomic
+from keystead.testing.contract.atomic import Atomic, AtomicOnOneKey
 from keystead.testing.contract.callers import Callers
 from keystead.testing.contract.collections import Hashes, Lists, Sets, SortedSets, Streams
 from keystead.testing.contract.lifetimes import Lifetimes
@@ -49,6 +49,7 @@ class StoreContract(
     Streams,
     Lifetimes,
     Atomic,
+    AtomicOnOneKey,
     Races,
     Cancellation,
     Texts,

@@ -462,3 +462,68 @@ class Atomic(Promises):
         assert [pair for pair in seen if pair[0] != pair[1]] == []
         assert len(set(map(tuple, seen))) > 2
         await expect(store, (("MGET", a, b), [b"66", b"66"]))
+
+
+class AtomicOnOneKey(Promises):
+    """What a store keeps, too, whose atomic steps are about one key."""
+
+    @needs("atomic key")
+    async def test_steps_on_one_key_take_effect_together_and_answer_in_order(self, store: Store) -> None:
+        a = self.key("a")
+        outcome = await store.atomically([("SET", a, "1", "NX"), ("INCRBY", a, 5), ("GET", a), ("EXISTS", a, a)])
+        assert outcome
+        assert outcome.replies == [b"OK", 6, b"6", 2]
+        await expect(store, (("GET", a), b"6"), (("PTTL", a), -1))
+
+    @needs("atomic key")
+    async def test_a_stop_leaves_the_key_its_value_and_its_deadline(self, store: Store) -> None:
+        a, at_ms = self.key("a"), await hours_ahead(store)
+        await store.run([("SET", a, "kept", "PXAT", at_ms)])
+        batches: list[list[Step]] = [
+            [("SET", a, "lost"), required(("DEL", a)), required(("GET", a))],
+            [("PERSIST", a), required(("SET", a, "lost", "NX"))],
+            [("DEL", a), holds(a, "kept")],
+            [("GETDEL", a), required(("EXPIRE", a, 5))],
+            [("PEXPIREAT", a, 1), required(("GET", a))],
+        ]
+        for steps in batches:
+            outcome = await store.atomically(steps)
+            assert (bool(outcome), outcome.stopped_at) == (False, len(steps) - 1)
+            await expect(store, (("GET", a), b"kept"), (("PEXPIRETIME", a), at_ms))
+
+    @needs("atomic key")
+    async def test_an_error_leaves_the_key_as_it_was(self, store: Store) -> None:
+        a, at_ms = self.key("a"), await hours_ahead(store)
+        await store.run([("SET", a, "text", "PXAT", at_ms)])
+        with pytest.raises(NotANumber) as caught:
+            await store.atomically([("SET", a, "other"), ("INCRBY", a, 1)])
+        assert (caught.value.command, caught.value.key) == ("INCRBY", a)
+        await expect(store, (("GET", a), b"text"), (("PEXPIRETIME", a), at_ms))
+
+    @needs("atomic key")
+    async def test_guards_look_at_what_the_key_holds_now(self, store: Store) -> None:
+        a = self.key("a")
+        assert not await store.atomically([holds(a, "x"), ("SET", a, "1")])
+        assert await store.atomically([absent(a), holds(a, None), ("SET", a, "1")])
+        assert not await store.atomically([absent(a), ("SET", a, "2")])
+        assert not await store.atomically([holds(a, "1 "), ("SET", a, "2")])
+        assert await store.atomically([holds(a, "1"), at_most(("GET", a), 1), ("INCRBY", a, 1), holds(a, "2")])
+        assert not await store.atomically([at_most(("GET", a), 1), ("INCRBY", a, 1)])
+        await expect(store, (("GET", a), b"2"))
+
+    @needs("atomic key")
+    async def test_of_many_that_compare_and_set_one_key_no_update_is_lost(
+        self, store: Store, other: Store | None
+    ) -> None:
+        a = self.key("a")
+        await store.run([("SET", a, 0)])
+
+        async def add(by: Store) -> None:
+            while True:
+                [held] = await by.run([("GET", a)])
+                if await by.atomically([holds(a, held), ("SET", a, int(held) + 1)]):
+                    return
+
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(add(other if other is not None and n % 2 else store) for n in range(16)))
+        await expect(store, (("GET", a), b"16"))

@@ -60,7 +60,9 @@ class Promises:
 
 
 def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
-    """The kinds of value a promise is about, and `atomic` where it takes atomic steps over several keys.
+    """The kinds of value a promise is about, and what else it takes of a store.
+
+    `atomic`: atomic steps over several keys; `atomic key`: over one; `scan`: a list and a count of all keys.
 
     A store that says it lacks one of them has to refuse it: then this is what the test demands.
     """
@@ -82,6 +84,10 @@ def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
 def _has(store: Store, power: str) -> bool:
     if power == "atomic":
         return store.guarantees.atomic in ("any keys", "one slot")
+    if power == "atomic key":
+        return store.guarantees.atomic != "nothing"
+    if power == "scan":
+        return store.guarantees.scans
     return power in store.guarantees.kinds
 
 
@@ -89,6 +95,15 @@ async def _refuses(promises: Promises, store: Store, power: str) -> None:
     if power == "atomic":
         with pytest.raises(StoreError):
             await store.atomically([("SET", promises.key("refused"), "x"), ("SET", promises.key("too"), "x")])
+    elif power == "atomic key":
+        with pytest.raises(StoreError):
+            await store.atomically([("SET", promises.key("refused"), "x")])
+    elif power == "scan":
+        with pytest.raises(StoreError):
+            await anext(store.scan())
+        for command in (("SCAN", "0"), ("DBSIZE",)):
+            with pytest.raises(StoreError):
+                await store.run([command])
     else:
         name, key, *rest = SAMPLES[power]
         with pytest.raises(StoreError):
@@ -104,6 +119,12 @@ async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:
 
 def _wanted(reply: Any) -> Any:
     return f"error {reply.code}" if isinstance(reply, type) and issubclass(reply, StoreError) else shown(reply)
+
+
+async def expect_count(store: Store, keys: int) -> None:
+    """So many keys are there, if the store can count them."""
+    if store.guarantees.scans:
+        await expect(store, (("DBSIZE",), keys))
 
 
 async def clock_ms(store: Store) -> int:

@@ -66,22 +66,25 @@ class Scans(Promises):
         return self.prefix + pattern.encode()
 
     @pytest.mark.parametrize("pattern", PATTERNS)
+    @needs("scan")
     async def test_a_pattern_finds_what_redis_would(self, store: Store, pattern: str) -> None:
         await store.run([("SET", self.key(name), "") for name in NAMES])
         found = set(await found_by(store, self.pattern(pattern)))
         assert found == {self.key(name) for name in PATTERNS[pattern]}
 
+    @needs("scan")
     async def test_an_empty_store_has_no_keys(self, store: Store) -> None:
         assert await found_by(store) == []
 
     @pytest.mark.parametrize("page", [1, 7, 500, 5000])
+    @needs("scan")
     async def test_every_key_is_found_whatever_the_size_of_a_page(self, store: Store, page: int) -> None:
         keys = {self.key(f"k:{n}") for n in range(300)}
         await store.run([("SET", key, "") for key in (*keys, self.key("other"))])
         assert set(await found_by(store, self.pattern("k:*"), page=page)) == keys
         assert set(await found_by(store, page=page)) == {*keys, self.key("other")}
 
-    @needs("hash", "set", "zset", "list", "stream")
+    @needs("scan", "hash", "set", "zset", "list", "stream")
     async def test_a_scan_may_ask_for_one_kind(self, store: Store) -> None:
         kinds = ("string", "hash", "set", "zset", "list", "stream")
         for kind in kinds:
@@ -94,10 +97,12 @@ class Scans(Promises):
         with pytest.raises(StoreError):
             await found_by(store, kind="table")
 
+    @needs("scan")
     async def test_a_scan_does_not_show_the_dead(self, store: Store) -> None:
         await store.run([("SET", self.key("a"), ""), ("SET", self.key("b"), ""), ("PEXPIREAT", self.key("b"), 1)])
         assert await found_by(store) == [self.key("a")]
 
+    @needs("scan")
     async def test_keys_that_are_there_throughout_are_found_while_others_come_and_go(self, store: Store) -> None:
         stay = {self.key(f"stay:{n}") for n in range(300)}
         go = [self.key(f"go:{n}") for n in range(300)]
@@ -116,6 +121,7 @@ class Scans(Promises):
                 continue
         assert stay <= found
 
+    @needs("scan")
     async def test_a_scan_may_be_left_early(self, store: Store) -> None:
         await store.run([("SET", self.key(f"k{n}"), "") for n in range(50)])
         pages = store.scan(page=5)
@@ -123,6 +129,7 @@ class Scans(Promises):
         await pages.aclose()  # type: ignore[attr-defined]
         assert await store.run([("DBSIZE",)]) == [50]
 
+    @needs("scan")
     async def test_the_command_scan_walks_with_a_cursor(self, store: Store) -> None:
         keys = {self.key(f"k{n}") for n in range(100)}
         await store.run([("SET", key, "") for key in keys])

@@ -1,0 +1,129 @@
+"""What a store on Memcached promises, what it refuses, and who is let in."""
+
+import asyncio
+
+import pytest
+
+from keystead import BadUrl, CrossSlot, DoesNotFit, StoreRefused, UnknownCommand, connect, required
+from keystead.schema import Hash, Keyspace, Value, after
+from keystead.testing import servers
+from keystead.testing.servers import MemcachedServer
+
+pytestmark = pytest.mark.anyio
+
+
+class PageKeys(Keyspace):
+    page = Value("page:{name}", str, lifetime=after("10m"), role="cache", doc="a page as it was rendered")
+
+
+class SessionKeys(Keyspace):
+    session = Value("session:{id}", str, lifetime=after("1d"), doc="who is logged in")
+
+
+class ProfileKeys(Keyspace):
+    profile = Hash("profile:{id}", dict[str, str], lifetime=after("1d"), role="cache", doc="fields of a profile")
+
+
+async def test_a_cache_is_welcome(server: MemcachedServer) -> None:
+    async with connect(server.url) as store:
+        keys = PageKeys(store, cache=store)
+        await keys.page("home").set("<html>")
+        assert await keys.page("home").get() == "<html>"
+
+
+@pytest.mark.parametrize(
+    ("keyspace", "why"),
+    [(SessionKeys, "may forget a key before its time"), (ProfileKeys, "keeps no")],
+    ids=["sessions", "hashes"],
+)
+async def test_what_needs_more_is_refused_at_the_start(
+    server: MemcachedServer, keyspace: type[Keyspace], why: str
+) -> None:
+    async with connect(server.url) as store:
+        with pytest.raises(DoesNotFit, match=why):
+            keyspace(store, cache=store)
+
+
+async def test_what_it_has_not_is_refused_by_name(server: MemcachedServer) -> None:
+    async with connect(server.url) as store:
+        with pytest.raises(UnknownCommand, match="cannot list its keys"):
+            store.scan()
+        with pytest.raises(UnknownCommand, match="no messages"):
+            store.subscribe("news")
+        with pytest.raises(UnknownCommand, match="HSET h: Memcached keeps strings only"):
+            await store.run([("HSET", "h", "f", "v")])
+        with pytest.raises(UnknownCommand, match="strings only"):
+            await store.atomically([("SADD", "s", "m")])
+        with pytest.raises(CrossSlot, match="about one key"):
+            await store.atomically([required(("SET", "a", 1, "NX")), ("INCRBY", "b", 1)])
+        assert await store.run([("EXISTS", "a", "b", "h", "s")]) == [0]
+
+
+async def test_a_thousand_increments_from_two_stores_are_all_counted(server: MemcachedServer) -> None:
+    async with connect(server.url) as one, connect(server.url) as two:
+        await asyncio.gather(*((one, two)[n % 2].run([("INCRBY", "n", 1), ("GET", f"k{n}")]) for n in range(1000)))
+        assert await one.run([("GET", "n")]) == [b"1000"]
+
+
+async def test_the_user_and_the_password_of_the_url_are_needed_and_enough() -> None:
+    with servers.memcached(password="hunter2") as server:
+        async with connect(server.url) as store:
+            assert "hunter2" not in store.url
+            assert await store.run([("SET", "a", 1), ("GET", "a")]) == [b"OK", b"1"]
+        with pytest.raises(StoreRefused, match="does not let this user in"):
+            await connect(server.url.replace("hunter2", "hunter3")).open()
+        with pytest.raises(StoreRefused, match="asks for a user and a password"):
+            await connect(f"memcached://127.0.0.1:{server.port}").open()
+
+
+async def test_a_server_without_compare_and_set_is_refused() -> None:
+    with servers.memcached("-C") as server, pytest.raises(StoreRefused, match="without -C"):
+        await connect(server.url).open()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [b"-ERR unknown command\r\n", b"VERSION 1.5.22\r\n", b"VERSION\r\n", b"VERSION 1.6.18\r\nSTAT odd\r\nEND\r\n"],
+    ids=["redis", "too old", "no version", "odd settings"],
+)
+async def test_what_is_no_memcached_or_too_old_is_refused(answers: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for line in answers.splitlines(keepends=True):
+            if line != b"END\r\n":  # which ends an answer that has begun
+                await reader.readline()
+            writer.write(line)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(StoreRefused, match=r"is no Memcached|no Memcached does"):
+            await connect(f"memcached://127.0.0.1:{port}").open()
+
+
+async def test_the_largest_value_is_what_the_server_says() -> None:
+    with servers.memcached("-I", "2m") as server:
+        async with connect(server.url) as store:
+            limit = store.guarantees.value_max_bytes
+            assert limit is not None
+            assert 2_000_000 < limit < 2 << 20
+            await store.run([("SET", "a", b"v" * limit)])
+            assert await store.run([("GET", "a")]) == [b"v" * limit]
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("memcached://host:port", "the port is no number from 1 to 65535"),
+        ("memcached://a:1,b:99999", "the port is no number"),
+        ("memcached://a,a:11211", "a server is there twice"),
+        ("memcached://host/two%20words", "a prefix is printable, without spaces"),
+        ("memcached://host/" + "p" * 101, "at most 100 bytes"),
+        ("memcached://host?timeout=5", "is no duration"),
+        ("memcached://host?pool=4", "is not known here; there are: timeout, connect_timeout"),
+        ("memcached://user:a@b@host", "write / \\? # and @ within a user or password"),
+    ],
+)
+def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: str) -> None:
+    with pytest.raises(BadUrl, match=sentence):
+        connect(url)

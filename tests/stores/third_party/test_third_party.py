@@ -1,0 +1,93 @@
+"""Another package adds a store: by its scheme, wherever a URL goes, and held to the contract."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from keystead import BadUrl, MissingExtra, connect
+from keystead.testing import StoreContract
+
+pytestmark = pytest.mark.xdist_group("third-party")
+
+
+def claim(folder: Path, package: str, scheme: str, value: str) -> None:
+    """A package of this name is installed, as far as its metadata goes."""
+    metadata = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[keystead.stores]\n{scheme} = {value}\n")
+
+
+@pytest.mark.xdist_group("third-party")
+class TestDictionary(StoreContract):
+    @pytest.fixture
+    def url(self, installed: Path) -> str:
+        return f"dictionary://{uuid4().hex}"
+
+
+def test_a_scheme_that_nobody_has_is_no_scheme() -> None:
+    with pytest.raises(BadUrl, match="dictionary:// is no scheme of a store"):
+        connect("dictionary://a")
+
+
+def test_an_installed_package_is_enough(installed_in: Path) -> None:
+    program = (
+        "import asyncio, keystead\n"
+        "async def main():\n"
+        "    async with keystead.connect('Dictionary://a') as store:\n"
+        "        print(store.url, await store.run([('SET', 'k', 'v'), ('GET', 'k')]))\n"
+        "asyncio.run(main())"
+    )
+    path = os.pathsep.join(filter(None, (str(installed_in), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "dictionary://a [b'OK', b'v']\n"
+
+
+def test_what_the_package_says_of_a_url_is_told(installed: Path) -> None:
+    with pytest.raises(BadUrl, match="write dictionary://name"):
+        connect("dictionary://a/b")
+
+
+def test_a_scheme_that_is_nearly_right_is_named(installed: Path) -> None:
+    with pytest.raises(BadUrl, match=r"is it dictionary://\?"):
+        connect("dictionry://a")
+
+
+def test_a_scheme_of_keystead_cannot_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim(tmp_path, "greedy", "memory", "greedy:store")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert type(connect("memory://")).__module__ == "keystead.stores.sqlite.store"
+
+
+def test_a_scheme_that_two_packages_claim_is_refused(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(tmp_path, "other-dictionary", "dictionary", "other:store")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(BadUrl, match="keystead-dictionary and other-dictionary; uninstall all but one"):
+        connect("dictionary://a")
+
+
+def test_a_package_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim(tmp_path, "half-there", "half", "half_there:store")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(MissingExtra, match="the package half-there has the stores of half://"):
+        connect("half://a")
+
+
+def test_what_is_no_store_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim(tmp_path, "odd-one", "odd", "builtins:str")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(BadUrl, match="odd-one made a str of odd://, which is no store"):
+        connect("odd://a")
