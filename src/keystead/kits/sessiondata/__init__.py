@@ -2,5 +2,15 @@
 
 from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
+from keystead.kits.sessiondata.service import SessionArea, SessionData, SessionDataSettings, TooLong, UserArea
 
-__all__ = ["SessionDataKeys", "SessionField", "UserField"]
+__all__ = [
+    "SessionArea",
+    "SessionData",
+    "SessionDataKeys",
+    "SessionDataSettings",
+    "SessionField",
+    "TooLong",
+    "UserArea",
+    "UserField",
+]
