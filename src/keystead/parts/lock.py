@@ -31,7 +31,7 @@ class Holder(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     id: str
-    """made anew for each hold, so that nobody refreshes or releases the hold of another, or an older one of their own"""
+    """made anew for each hold, so that nobody refreshes or releases the hold of another, or one that is over"""
     by: str
     """who: `user:42`, `import/7`"""
     since_ms: int
@@ -90,8 +90,8 @@ class Lock:
              both, and where it was forgotten it begins at the time in ms, which is beyond what it was
 
     Acquiring, refreshing and releasing are one atomic step and one round trip each. The clock of the keyspace tells
-    when a refresh is due; `wait` is for tests. Raises BadDeclaration for families of another shape, and DoesNotFit for a
-    store that has no atomic step on two keys. On a cluster both keys need one slot: give their families the same `tag`.
+    when a refresh is due; `wait` is for tests. Raises BadDeclaration for families of another shape, and DoesNotFit for
+    a store that has no atomic step on two keys. On a cluster both keys need one slot: give both families that `tag`.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Lock:
         """Take the lock, or learn who has it. Of several callers one gets a hold. One round trip, atomic.
 
         Whoever gets it refreshes it, and releases it in the end: `holding` does both. Where the answer of the store is
-        lost (StoreUnavailable), the lock may be held by nobody who knows; it is free 120 s later. `by` and `comment` are
-        for people: long texts are cut, and what cannot be seen is written out.
+        lost (StoreUnavailable), the lock may be held by nobody who knows; it is free 120 s later. `by` and `comment`
+        are for people: long texts are cut, and what cannot be seen is written out.
         """
         if not by:
             raise BadValue("who takes a lock says who it is, as in acquire('user:42')")

@@ -29,7 +29,7 @@ class SessionDataKeys(Keyspace):
         doc="The data of a session, by key and page, for `retention` after its last use: 1440 minutes. The field "
         "`StartTime` is there from its beginning to its end.",
         used_by=(*_SESSIONS, _EACH_REQUEST),
-        changed="In the document only a write starts the 1440 minutes anew, so that a session could end in the midst of "
+        changed="In the document only a write starts the 1440 minutes anew, so that a session can end in the midst of "
         "being read; here a use does, at most once a minute, unless `renewed_by` says `write`. Removing a field never "
         "does. A session is begun once, with `StartTime`; only one that is there is written to, so that one that has "
         "ended stays dead. Deleting a session deletes what is to be read once, too.",

@@ -24,6 +24,7 @@ START: Final = SessionField("StartTime")  # what every session has, from its beg
 
 _KEY_MAX: Final = 256  # characters, of a key and of a page
 _TOUCH_EVERY_MS: Final = 60_000
+_GONE: Final = -2  # what PTTL replies where there is no such key
 
 
 class TooLong(BadValue):
@@ -223,9 +224,6 @@ class UserArea:
     async def clear(self) -> bool:
         """Take out everything. False: there was nothing. One round trip, atomic."""
         return await self._area.delete()
-
-
-_GONE: Final = -2  # what PTTL replies where there is no such key
 
 
 def guid_of(session_id: str) -> str:
