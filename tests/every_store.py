@@ -1,7 +1,8 @@
 """Stores of every kind that keeps what it is given, by name, for suites that run on all of them."""
 
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,17 @@ import pytest
 from keystead import Store, connect
 from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster
 
-__all__ = ["EVERY", "mariadb_server", "on", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
+__all__ = [
+    "EVERY",
+    "held_by",
+    "mariadb_server",
+    "on",
+    "postgres_server",
+    "redis_server",
+    "store",
+    "stores",
+    "valkey_cluster",
+]
 
 EVERY = ("memory", "sqlite", "redis", "postgres", "mariadb")
 _SERVERS = ("redis", "cluster", "postgres", "mariadb")
@@ -38,6 +49,20 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.fixture
 def store(stores: dict[str, Store]) -> Store:
     return stores["default"]
+
+
+def held_by(name: str, request: pytest.FixtureRequest, folder: Path) -> int:
+    """How many keys a server or a file really holds, expired ones, too. No store is asked."""
+    match name:
+        case "sqlite":
+            with closing(sqlite3.connect(f"file:{folder}/kept.db?mode=ro", uri=True)) as file:
+                return int(file.execute("SELECT count(*) FROM keys").fetchone()[0])
+        case "redis":
+            return int(request.getfixturevalue("redis_server").ask("DBSIZE"))
+        case "postgres":
+            return int(request.getfixturevalue("postgres_server").query("SELECT count(*) FROM keystead.keys")[0][0])
+        case _:
+            return int(request.getfixturevalue("mariadb_server").query("SELECT count(*) FROM keystead_keys")[0][0])
 
 
 def _empty(name: str, request: pytest.FixtureRequest, folder: Path) -> str:

@@ -80,8 +80,7 @@ async def session(data: SessionData, keys: SessionDataKeys) -> Begun:
 
 
 def keys_on(stores: dict[str, Store], clock: Clock) -> SessionDataKeys:
-    roles = {role: store for role, store in stores.items() if role != "default"}
-    return SessionDataKeys(stores["default"], now_ms=clock, **roles)
+    return SessionDataKeys(stores["default"], now_ms=clock, durable=stores.get("durable", stores["default"]))
 
 
 def renewed_by_writes(keys: SessionDataKeys, retention: str = "1440m") -> SessionData:
