@@ -15,6 +15,7 @@ DOCUMENT = {
     "{SessionGuid}_readOnce": "Hash",
     "@{UserId}": "Hash",
 }
+OURS = {"sessiondata:apikeys": "SortedSet", "sessiondata:apikey:{id}": "Value"}  # of which it says that there are some
 GUID = "abc123def456"
 VIEW_MODE = SessionField("ViewMode")
 DAY_MS = 86_400_000
@@ -30,7 +31,7 @@ def keys(store: Store) -> SessionDataKeys:
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(SessionDataKeys) == rows(DOCUMENT)
+    assert rows_of(SessionDataKeys) == rows(DOCUMENT | OURS)
 
 
 def test_sessions_end_and_the_area_of_a_user_does_not() -> None:
@@ -38,11 +39,14 @@ def test_sessions_end_and_the_area_of_a_user_does_not() -> None:
         "session": "until `ends_at`, at most 400 days",  # the service gives it 1440 minutes, or what it is told
         "read_once": "until `ends_at`, at most 400 days",
         "user_area": "never ends: removed by the user, or with the user",
+        "api_keys": "never ends: emptied as API keys are revoked",
+        "api_key": "never ends: removed when it is revoked, or with the user",
     }
 
 
-def test_the_area_of_a_user_needs_a_store_that_forgets_nothing() -> None:
-    assert {name for name, family in SessionDataKeys.families.items() if family.role == "durable"} == {"user_area"}
+def test_the_area_of_a_user_and_api_keys_need_a_store_that_forgets_nothing() -> None:
+    durable = {name for name, family in SessionDataKeys.families.items() if family.role == "durable"}
+    assert durable == {"user_area", "api_key", "api_keys"}
 
 
 async def test_the_examples_of_the_document_come_out_byte_for_byte(keys: SessionDataKeys, raw: Raw) -> None:

@@ -1,7 +1,8 @@
 """The key document of the session data kit."""
 
 from keystead.kits.sessiondata.models import SessionField, UserField
-from keystead.schema import Hash, Keyspace, never, packed, until
+from keystead.parts.apikeys import ApiKey
+from keystead.schema import Hash, Keyspace, SortedSet, Value, never, packed, until
 
 _SESSIONS = ("/api/Sessions/Get", "/api/Sessions/Set", "/api/Sessions/Delete")
 _EACH_REQUEST = "every request"
@@ -57,4 +58,24 @@ class SessionDataKeys(Keyspace):
         used_by=(*_SESSIONS, _EACH_REQUEST),
         changed="In the document these are rows of a table that the Redis side cannot read. Here they are a hash with "
         "the same names, in the store for what must last.",
+    )
+    api_keys = SortedSet(
+        "sessiondata:apikeys",
+        str,
+        lifetime=never("emptied as API keys are revoked"),
+        role="durable",
+        doc="The ids of all API keys, the oldest first.",
+        used_by=("keystead apikeys",),
+        changed="The document says only that a request carries an ApiKey.",
+    )
+    api_key = Value(
+        "sessiondata:apikey:{id:alnum}",
+        ApiKey,
+        lifetime=never("removed when it is revoked, or with the user"),
+        role="durable",
+        listed_in=api_keys.by(score="made_ms"),
+        member_of="user:{user_id}",
+        doc="Whose an API key is, under the part of it that is no secret. Of the rest there is a digest.",
+        used_by=(*_SESSIONS, "keystead apikeys"),
+        changed="The document says only that a request carries an ApiKey.",
     )
