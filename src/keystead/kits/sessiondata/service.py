@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from keystead.errors import BadDeclaration, BadValue
 from keystead.kits.sessiondata.keys import LONGEST, SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
+from keystead.parts.apikeys import ApiKeys
 from keystead.parts.sizes import size_bytes
 from keystead.schema import Operation
 from keystead.schema.key import truth
@@ -45,6 +46,9 @@ class SessionDataSettings(BaseModel):
         "minute, or only a `write`. Removing something never does.",
     )
     value_max: str = Field("1MB", description="The largest value, in bytes of UTF-8, such as 64KiB or 1MB.")
+    check_content_type: bool = Field(
+        False, description="Whether the Sessions API takes bodies only that say that they are application/json."
+    )
 
     @field_validator("retention")
     @classmethod
@@ -89,9 +93,10 @@ class SessionData:
 
     def __init__(self, keys: SessionDataKeys, settings: SessionDataSettings | None = None) -> None:
         self._keys = keys
-        self._settings = settings or SessionDataSettings()
-        self._retention_ms = duration_ms(self._settings.retention)
-        self._value_max = size_bytes(self._settings.value_max)
+        self.settings: Final = settings or SessionDataSettings()
+        self.api_keys: Final = ApiKeys(keys.api_key, keys.api_keys())
+        self._retention_ms = duration_ms(self.settings.retention)
+        self._value_max = size_bytes(self.settings.value_max)
 
     async def begin(self) -> str:
         """Make a session; its id, which is a secret: whoever has it has the session. One round trip.
@@ -153,7 +158,7 @@ class SessionArea:
             )
             kept, left_ms, once = done.values
             value = once if kept is None else kept
-        if self._data._settings.renewed_by == "use" and 0 <= left_ms <= self._data._retention_ms - _TOUCH_EVERY_MS:
+        if self._data.settings.renewed_by == "use" and 0 <= left_ms <= self._data._retention_ms - _TOUCH_EVERY_MS:
             await self._keys.atomically(*self._renewals(self._data._ends_at_ms()))
         return value
 
