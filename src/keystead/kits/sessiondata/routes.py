@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from keystead.errors import BadValue, StoreError
 from keystead.kits.kit import Kit, Site, service_of
@@ -78,14 +78,6 @@ class _NotRead(_Refused):
     """Refused before anything of it was understood: the answer has a message only."""
 
 
-class AnyCase(APIRoute):
-    """A route whose path is the same in capitals and small letters."""
-
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self.path_regex = re.compile(self.path_regex.pattern, re.IGNORECASE)
-
-
 class Open:
     """What answers the routes."""
 
@@ -104,7 +96,7 @@ async def open_session_data(keys: SessionDataKeys, settings: SessionDataSettings
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["sessiondata"], route_class=AnyCase)
+    routes = APIRouter(tags=["sessiondata"])
     shapes = {status: {"model": Wrong} for status in STATUS.values()}
     for path, route, summary, body in (
         (_PATHS[0], _get, "Read a value", Asked),
@@ -122,7 +114,17 @@ def router() -> APIRouter:
                 "requestBody": {"required": True, "content": {"application/json": {"schema": body.model_json_schema()}}}
             },
         )
+        in_any_case = f"anycase_{summary.partition(' ')[0].lower()}"
+        register_url_convertor(in_any_case, _any_case(path.removeprefix("/")))
+        routes.add_api_route(f"/{{path:{in_any_case}}}", route, methods=["POST"], include_in_schema=False)
     return routes
+
+
+def _any_case(text: str) -> StringConvertor:
+    """The rest of a path, in any mixture of capitals and small letters."""
+    made: Any = type("AnyCase", (StringConvertor,), {"regex": f"(?i:{re.escape(text)})"})
+    convertor: StringConvertor = made()
+    return convertor
 
 
 async def _get(request: Request, opened: Opened) -> Response:
