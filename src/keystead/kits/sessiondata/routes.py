@@ -69,6 +69,12 @@ class Wrong(BaseModel):
     Message: str
 
 
+class NotUnderstood(BaseModel):
+    """The body is no JSON, or does not say that it is."""
+
+    Message: str
+
+
 class _Refused(Exception):
     def __init__(self, what: str) -> None:
         self.what = what
@@ -97,7 +103,8 @@ async def open_session_data(keys: SessionDataKeys, settings: SessionDataSettings
 def router() -> APIRouter:
     """All routes of the kit."""
     routes = APIRouter(tags=["sessiondata"])
-    shapes = {status: {"model": Wrong} for status in STATUS.values()}
+    shapes: dict[int | str, dict[str, Any]] = {status: {"model": Wrong} for status in STATUS.values()}
+    shapes[400] = {"model": Wrong | NotUnderstood}
     for path, route, summary, body in (
         (_PATHS[0], _get, "Read a value", Asked),
         (_PATHS[1], _set, "Write a value", AskedToSet),
@@ -108,7 +115,7 @@ def router() -> APIRouter:
             route,
             methods=["POST"],
             response_model=Answer,
-            responses=shapes,  # type: ignore[arg-type]
+            responses=shapes,
             summary=summary,
             openapi_extra={
                 "requestBody": {"required": True, "content": {"application/json": {"schema": body.model_json_schema()}}}
@@ -184,7 +191,7 @@ class _Answering:
                 body = Answer(Response=self.told) if self.told is not None else None
                 self._answer(200, {} if body is None else body.model_dump(exclude_none=True))
             case _NotRead():
-                self._answer(400, {"Message": said(error.what, self._language)})
+                self._answer(400, NotUnderstood(Message=said(error.what, self._language)).model_dump())
             case _Refused():
                 self._wrong(error.what)
             case TooLong():
