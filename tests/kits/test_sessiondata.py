@@ -1,10 +1,11 @@
 """The key document of the session data kit: fields of sessions and users, by key and page."""
 
-from typing import Any
+import time
 
 import pytest
 
 from keystead import Store
+from keystead.errors import BadValue
 from keystead.kits.sessiondata import SessionDataKeys, SessionField, UserField
 from tests.kits.conftest import Raw, lifetimes, rows, rows_of
 from tests.kits.writes import each_write
@@ -14,8 +15,14 @@ DOCUMENT = {
     "{SessionGuid}_readOnce": "Hash",
     "@{UserId}": "Hash",
 }
+OURS = {"sessiondata:apikeys": "SortedSet", "sessiondata:apikey:{id}": "Value"}  # of which it says that there are some
 GUID = "abc123def456"
 VIEW_MODE = SessionField("ViewMode")
+DAY_MS = 86_400_000
+
+
+def in_a_day() -> int:
+    return time.time_ns() // 1_000_000 + DAY_MS
 
 
 @pytest.fixture
@@ -24,24 +31,29 @@ def keys(store: Store) -> SessionDataKeys:
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(SessionDataKeys) == rows(DOCUMENT)
+    assert rows_of(SessionDataKeys) == rows(DOCUMENT | OURS)
 
 
-def test_the_lifetimes_are_those_of_the_document() -> None:
+def test_sessions_end_and_the_area_of_a_user_does_not() -> None:
     assert lifetimes(SessionDataKeys) == {
-        "session": "1 day after the last use; touched at most once in 1 minute",
-        "read_once": "1 day after the last use; touched at most once in 1 minute",
+        "session": "until `ends_at`, at most 400 days",  # the service gives it 1440 minutes, or what it is told
+        "read_once": "until `ends_at`, at most 400 days",
         "user_area": "never ends: removed by the user, or with the user",
+        "api_keys": "never ends: emptied as API keys are revoked",
+        "api_key": "never ends: removed when it is revoked, or with the user",
     }
 
 
-def test_the_area_of_a_user_needs_a_store_that_forgets_nothing() -> None:
-    assert {name for name, family in SessionDataKeys.families.items() if family.role == "durable"} == {"user_area"}
+def test_the_area_of_a_user_and_api_keys_need_a_store_that_forgets_nothing() -> None:
+    durable = {name for name, family in SessionDataKeys.families.items() if family.role == "durable"}
+    assert durable == {"user_area", "api_key", "api_keys"}
 
 
 async def test_the_examples_of_the_document_come_out_byte_for_byte(keys: SessionDataKeys, raw: Raw) -> None:
-    await keys.session(guid=GUID).put({VIEW_MODE: "List", SessionField("ViewMode", "Items/100"): "Card"})
-    await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"})
+    await keys.session(guid=GUID).put(
+        {VIEW_MODE: "List", SessionField("ViewMode", "Items/100"): "Card"}, ends_at=in_a_day()
+    )
+    await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"}, ends_at=in_a_day())
     await keys.user_area(userId=1).put({UserField("Theme"): "Dark", UserField("View", "Items/200"): "{...}"})
     assert await raw.ask("HGETALL", "abc123def456") == {b"ViewMode": b"List", b"ViewMode_Items/100": b"Card"}
     assert await raw.ask("HGETALL", "abc123def456_readOnce") == {b"Message": b"{...}"}
@@ -67,29 +79,30 @@ async def test_the_examples_of_the_document_come_out_byte_for_byte(keys: Session
 async def test_a_field_is_read_back_with_its_own_key_and_page(
     keys: SessionDataKeys, raw: Raw, field: SessionField, stored: bytes
 ) -> None:
-    await keys.session(guid=GUID).put({field: "x"})
+    await keys.session(guid=GUID).put({field: "x"}, ends_at=in_a_day())
     assert await raw.ask("HGETALL", GUID) == {stored: b"x"}
     assert await keys.session(guid=GUID).get() == {field: "x"}
 
 
 async def test_a_key_with_an_underscore_is_not_taken_for_a_key_and_a_page(keys: SessionDataKeys) -> None:
     key = keys.session(guid=GUID)
-    await key.put({SessionField("User_Theme"): "key", SessionField("User", "Theme"): "key and page"})
+    await key.put(
+        {SessionField("User_Theme"): "key", SessionField("User", "Theme"): "key and page"}, ends_at=in_a_day()
+    )
     assert await key.field(SessionField("User_Theme")) == "key"
     assert await key.field(SessionField("User", "Theme")) == "key and page"
     assert await key.count() == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "duration"),
-    [("session", {VIEW_MODE: "List"}, "1440m"), ("read_once", {SessionField("Message"): "{...}"}, "1440m")],
-)
-async def test_after_each_write_a_session_lives_as_long_as_the_document_says(
-    keys: SessionDataKeys, raw: Raw, name: str, value: Any, duration: str
-) -> None:
+@pytest.mark.parametrize("name", ["session", "read_once"])
+async def test_after_a_write_a_session_lives_as_long_as_it_says(keys: SessionDataKeys, raw: Raw, name: str) -> None:
     key = getattr(keys, name)(GUID)
-    async for verb in each_write(key, value):
-        assert await raw.lives(key.key, duration), verb
+    await key.put({VIEW_MODE: "List"}, ends_at=in_a_day())
+    assert await raw.lives(key.key, "1440m")
+    assert await key.update({VIEW_MODE: "Card"}, ends_at=in_a_day() + DAY_MS)
+    assert await raw.lives(key.key, "2880m")
+    with pytest.raises(BadValue, match="ends_at"):
+        await key.put({VIEW_MODE: "List"})
 
 
 async def test_after_each_write_the_area_of_a_user_has_no_deadline(keys: SessionDataKeys, raw: Raw) -> None:
@@ -100,7 +113,7 @@ async def test_after_each_write_the_area_of_a_user_has_no_deadline(keys: Session
 async def test_removing_a_field_takes_it_out_of_both_and_lets_the_deadline_be(keys: SessionDataKeys, raw: Raw) -> None:
     session, once = keys.session(guid=GUID), keys.read_once(guid=GUID)
     for key in (session, once):
-        await key.put({VIEW_MODE: "List", SessionField("FilterSettings"): "..."})
+        await key.put({VIEW_MODE: "List", SessionField("FilterSettings"): "..."}, ends_at=in_a_day())
         await raw.ask("PEXPIRE", key.key, 72_000_000)  # 1200 of the 1440 minutes are left
     assert await keys.run(session.remove(VIEW_MODE), once.remove(VIEW_MODE)) == (1, 1)
     for key in (session, once):
@@ -109,26 +122,14 @@ async def test_removing_a_field_takes_it_out_of_both_and_lets_the_deadline_be(ke
 
 
 async def test_the_last_field_takes_the_key_along(keys: SessionDataKeys, raw: Raw) -> None:
-    await keys.session(guid=GUID).put({VIEW_MODE: "List"})
+    await keys.session(guid=GUID).put({VIEW_MODE: "List"}, ends_at=in_a_day())
     await keys.session(guid=GUID).remove(VIEW_MODE)
     assert await raw.keys() == set()
 
 
-async def test_reading_alone_does_not_make_a_session_live_longer_but_using_it_does(
-    keys: SessionDataKeys, raw: Raw
-) -> None:
-    key = keys.session(guid=GUID)
-    await key.put({VIEW_MODE: "List"})
-    await raw.ask("PEXPIRE", GUID, 72_000_000)
-    assert await key.get() == {VIEW_MODE: "List"}
-    assert await raw.lives(GUID, "1200m")
-    assert await key.use() == {VIEW_MODE: "List"}
-    assert await raw.lives(GUID, "1440m")
-
-
 async def test_a_message_is_read_once(keys: SessionDataKeys, raw: Raw) -> None:
     message, key = SessionField("Message"), keys.read_once(guid=GUID)
-    await key.put({message: "saved", SessionField("Other"): "kept"})
+    await key.put({message: "saved", SessionField("Other"): "kept"}, ends_at=in_a_day())
     assert await key.consume_field(message) == "saved"
     assert await key.consume_field(message) is None
     assert await raw.ask("HGETALL", "abc123def456_readOnce") == {b"Other": b"kept"}
@@ -140,9 +141,9 @@ async def test_a_message_is_read_once(keys: SessionDataKeys, raw: Raw) -> None:
 async def test_the_end_of_a_session_is_the_end_of_what_it_was_to_read_but_not_of_the_users_area(
     keys: SessionDataKeys, raw: Raw
 ) -> None:
-    await keys.session(guid=GUID).put({VIEW_MODE: "List"})
-    await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"})
-    await keys.session(guid="0A1B").put({VIEW_MODE: "Card"})
+    await keys.session(guid=GUID).put({VIEW_MODE: "List"}, ends_at=in_a_day())
+    await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"}, ends_at=in_a_day())
+    await keys.session(guid="0A1B").put({VIEW_MODE: "Card"}, ends_at=in_a_day())
     await keys.user_area(userId=1).put({UserField("Theme"): "Dark"})
     assert await keys.session(guid=GUID).delete() is True
     assert await raw.keys() == {"0A1B", "@1"}

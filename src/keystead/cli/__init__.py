@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "delete",
     "erase",
     "sessions",
+    "apikeys",
     "jobs",
     "audit",
     "secrets",

@@ -17,6 +17,7 @@ ROUTED: Final = {
     "login": "keystead.kits.login",
     "sharing": "keystead.kits.sharing",
     "widgets": "keystead.kits.widgets",
+    "sessiondata": "keystead.kits.sessiondata",
 }
 
 __all__ = ["KITS", "ROUTED"]

@@ -1,6 +1,30 @@
 """Session data: what an application remembers of a session, once or until it ends, and of a user for good."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
+from keystead.kits.sessiondata.service import SessionArea, SessionData, SessionDataSettings, TooLong, UserArea
 
-__all__ = ["SessionDataKeys", "SessionField", "UserField"]
+if TYPE_CHECKING:
+    from keystead.kits.sessiondata.routes import KIT
+
+__all__ = [
+    "KIT",
+    "SessionArea",
+    "SessionData",
+    "SessionDataKeys",
+    "SessionDataSettings",
+    "SessionField",
+    "TooLong",
+    "UserArea",
+    "UserField",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
+    if name != "KIT":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.routes").KIT

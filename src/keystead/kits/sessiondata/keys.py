@@ -1,10 +1,12 @@
 """The key document of the session data kit."""
 
 from keystead.kits.sessiondata.models import SessionField, UserField
-from keystead.schema import Hash, Keyspace, never, packed, sliding
+from keystead.parts.apikeys import ApiKey
+from keystead.schema import Hash, Keyspace, SortedSet, Value, never, packed, until
 
 _SESSIONS = ("/api/Sessions/Get", "/api/Sessions/Set", "/api/Sessions/Delete")
 _EACH_REQUEST = "every request"
+LONGEST = "400d"
 
 
 class SessionDataKeys(Keyspace):
@@ -22,25 +24,28 @@ class SessionDataKeys(Keyspace):
         "{guid:alnum}",
         dict[SessionField, str],
         fields=packed(SessionField, "{key}[_{page}]"),
-        lifetime=sliding("24h", touch_every="1m"),
+        lifetime=until("ends_at", at_most=LONGEST),
         owns="read_once",
         tag="guid",
-        doc="The data of a session, by key and page, until it has not been used for 24 hours.",
+        doc="The data of a session, by key and page, for `retention` after its last use: 1440 minutes. The field "
+        "`StartTime` is there from its beginning to its end.",
         used_by=(*_SESSIONS, _EACH_REQUEST),
-        changed="In the document only a write starts the 24 hours anew, so that a session could end in the midst of "
-        "being read; here a use does, at most once a minute. Removing a field does not. Deleting a session deletes "
-        "what is to be read once, too.",
+        changed="In the document only a write starts the 1440 minutes anew, so that a session can end in the midst of "
+        "being read; here a use does, at most once a minute, unless `renewed_by` says `write`. Removing a field never "
+        "does. A session is begun once, with `StartTime`; only one that is there is written to, so that one that has "
+        "ended stays dead. Deleting a session deletes what is to be read once, too.",
     )
     read_once = Hash(
         "{guid:alnum}_readOnce",
         dict[SessionField, str],
         fields=packed(SessionField, "{key}[_{page}]"),
-        lifetime=sliding("24h", touch_every="1m"),
+        lifetime=until("ends_at", at_most=LONGEST),
         tag="guid",
-        doc="Data of a session that is gone once it was read, such as a message for the next page.",
+        doc="Data of a session that is gone once it was read, such as a message for the next page. It ends with its "
+        "session.",
         used_by=(_EACH_REQUEST,),
-        changed="Reading and deleting are one atomic step, of a field or of all: of two requests one gets a message. "
-        "In the document both can.",
+        changed="Reading and deleting are one atomic step, of a field: of two requests one gets a message, and the "
+        "others stay. In the document both can, and all others are lost.",
     )
     user_area = Hash(
         "@{userId:int}",
@@ -53,4 +58,24 @@ class SessionDataKeys(Keyspace):
         used_by=(*_SESSIONS, _EACH_REQUEST),
         changed="In the document these are rows of a table that the Redis side cannot read. Here they are a hash with "
         "the same names, in the store for what must last.",
+    )
+    api_keys = SortedSet(
+        "sessiondata:apikeys",
+        str,
+        lifetime=never("emptied as API keys are revoked"),
+        role="durable",
+        doc="The ids of all API keys, the oldest first.",
+        used_by=("keystead apikeys",),
+        changed="The document says only that a request carries an ApiKey.",
+    )
+    api_key = Value(
+        "sessiondata:apikey:{id:alnum}",
+        ApiKey,
+        lifetime=never("removed when it is revoked, or with the user"),
+        role="durable",
+        listed_in=api_keys.by(score="made_ms"),
+        member_of="user:{user_id}",
+        doc="Whose an API key is, under the part of it that is no secret. Of the rest there is a digest.",
+        used_by=(*_SESSIONS, "keystead apikeys"),
+        changed="The document says only that a request carries an ApiKey.",
     )

@@ -1,0 +1,263 @@
+"""The Sessions API: session data over HTTP, for programs with an API key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.convertors import StringConvertor, register_url_convertor
+
+from keystead.errors import BadValue, StoreError
+from keystead.kits.kit import Kit, Site, service_of
+from keystead.kits.sessiondata.keys import SessionDataKeys
+from keystead.kits.sessiondata.service import SessionArea, SessionData, SessionDataSettings, TooLong, UserArea
+from keystead.kits.sessiondata.words import said
+from keystead.kits.visit import NO_STORE
+from keystead.parts.cookies import Cookie
+from keystead.parts.sizes import size_bytes
+
+_PATHS: Final = ("/api/Sessions/Get", "/api/Sessions/Set", "/api/Sessions/Delete")
+_TYPE: Final = "application/json;charset=utf-8"
+_USER: Final = "User_"  # what stands before the key of a client, so that it meets no key of the application
+_ESCAPED: Final = 6  # bytes of JSON that one byte of a value can take: \u0000
+_BESIDE: Final = 16_384  # bytes for all that a body holds beside the value
+
+STATUS: Final = {"bad-request": 400, "unauthorized": 401, "not-found": 404, "too-long": 422, "store": 500}
+
+
+class Asked(BaseModel):
+    """The body of a request. What others of this API know beside it is let be."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
+
+    ApiVersion: float = Field(1.1, gt=0, description="The version of the API that the client speaks.")
+    ApiKey: str = Field("", description="The API key, as `keystead apikeys issue` shows it.")
+    SessionKey: str = Field("", description="The name of the value. It must not be empty.")
+    SavePerUser: bool = Field(False, description="Kept for the user of the key, for good; otherwise for the session.")
+    SessionGuid: str = Field("", description="The session, as `Set` told it; without it, it is that of the cookie.")
+
+
+class AskedToSet(Asked):
+    SessionValue: str = Field("", description="The value. It must not be empty.")
+
+
+class Told(BaseModel):
+    """What was asked for. `SessionGuid` is there where this request began a session."""
+
+    UserId: int
+    Key: str
+    Value: str | None = None
+    SessionGuid: str | None = None
+
+
+class Answer(BaseModel):
+    StatusCode: int = 200
+    Response: Told
+
+
+class Wrong(BaseModel):
+    """Something is wrong; `Message` says what, in English, Japanese or Korean by `Accept-Language`."""
+
+    Id: int = 0
+    StatusCode: int
+    Message: str
+
+
+class NotUnderstood(BaseModel):
+    """The body is no JSON, or does not say that it is."""
+
+    Message: str
+
+
+class _Refused(Exception):
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+class _NotRead(_Refused):
+    """Refused before anything of it was understood: the answer has a message only."""
+
+
+class Open:
+    """What answers the routes."""
+
+    def __init__(self, data: SessionData, site: Site) -> None:
+        self.data = data
+        self.cookie = Cookie("sessionguid", site.secure)
+
+
+Opened = Annotated[Open, Depends(service_of("sessiondata"))]
+
+
+@asynccontextmanager
+async def open_session_data(keys: SessionDataKeys, settings: SessionDataSettings, site: Site) -> AsyncIterator[Open]:
+    yield Open(SessionData(keys, settings), site)
+
+
+def router() -> APIRouter:
+    """All routes of the kit."""
+    routes = APIRouter(tags=["sessiondata"])
+    shapes: dict[int | str, dict[str, Any]] = {status: {"model": Wrong} for status in STATUS.values()}
+    shapes[400] = {"model": Wrong | NotUnderstood}
+    for path, route, summary, body in (
+        (_PATHS[0], _get, "Read a value", Asked),
+        (_PATHS[1], _set, "Write a value", AskedToSet),
+        (_PATHS[2], _delete, "Remove a value", Asked),
+    ):
+        routes.add_api_route(
+            path,
+            route,
+            methods=["POST"],
+            response_model=Answer,
+            responses=shapes,
+            summary=summary,
+            openapi_extra={
+                "requestBody": {"required": True, "content": {"application/json": {"schema": body.model_json_schema()}}}
+            },
+        )
+        in_any_case = f"anycase_{summary.partition(' ')[0].lower()}"
+        register_url_convertor(in_any_case, _any_case(path.removeprefix("/")))
+        routes.add_api_route(f"/{{path:{in_any_case}}}", route, methods=["POST"], include_in_schema=False)
+    return routes
+
+
+def _any_case(text: str) -> StringConvertor:
+    """The rest of a path, in any mixture of capitals and small letters."""
+    made: Any = type("AnyCase", (StringConvertor,), {"regex": f"(?i:{re.escape(text)})"})
+    convertor: StringConvertor = made()
+    return convertor
+
+
+async def _get(request: Request, opened: Opened) -> Response:
+    async with _Answering(request) as answering:
+        user_id, asked = await _read(request, opened, Asked)
+        area, key = _place(request, opened, user_id, asked)
+        value = await area.get(key)
+        if value is None:
+            raise _Refused("not-found")
+        answering.told = Told(UserId=user_id, Key=asked.SessionKey, Value=value)
+    return answering.answer
+
+
+async def _set(request: Request, opened: Opened) -> Response:
+    async with _Answering(request) as answering:
+        user_id, asked = await _read(request, opened, AskedToSet)
+        if not asked.SessionValue:
+            raise _Refused("bad-request")
+        begun = None
+        area, key = _place(request, opened, user_id, asked)
+        if isinstance(area, UserArea):
+            await area.set(key, asked.SessionValue)
+        elif not await area.set(key, asked.SessionValue):
+            # There is no such session: the client gets one, under an id that it did not choose.
+            begun = await opened.data.begin()
+            await opened.data.session(begun).set(key, asked.SessionValue)
+            answering.cookies.append(opened.cookie.set(begun))
+        answering.told = Told(UserId=user_id, Key=asked.SessionKey, SessionGuid=begun)
+    return answering.answer
+
+
+async def _delete(request: Request, opened: Opened) -> Response:
+    async with _Answering(request) as answering:
+        user_id, asked = await _read(request, opened, Asked)
+        area, key = _place(request, opened, user_id, asked)
+        if not await area.remove(key):
+            raise _Refused("not-found")
+        answering.told = Told(UserId=user_id, Key=asked.SessionKey)
+    return answering.answer
+
+
+class _Answering:
+    """Makes the answer of what a block says, or of what went wrong in it."""
+
+    def __init__(self, request: Request) -> None:
+        self._language = request.headers.get("accept-language", "")
+        self.cookies: list[str] = []
+        self.told: Told | None = None
+        self.answer: Response = Response(status_code=500)
+
+    async def __aenter__(self) -> _Answering:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        match error:
+            case None:
+                body = Answer(Response=self.told) if self.told is not None else None
+                self._answer(200, {} if body is None else body.model_dump(exclude_none=True))
+            case _NotRead():
+                self._answer(400, NotUnderstood(Message=said(error.what, self._language)).model_dump())
+            case _Refused():
+                self._wrong(error.what)
+            case TooLong():
+                self._wrong("too-long")
+            case BadValue():
+                self._wrong("bad-request")
+            case StoreError():
+                self._wrong("store")
+            case _:
+                return False
+        return True
+
+    def _wrong(self, what: str) -> None:
+        wrong = Wrong(StatusCode=STATUS[what], Message=said(what, self._language))
+        self._answer(wrong.StatusCode, wrong.model_dump())
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        self.answer = JSONResponse(body, status, headers=NO_STORE | {"vary": "accept-language"}, media_type=_TYPE)
+        for cookie in self.cookies:
+            self.answer.headers.append("set-cookie", cookie)
+
+
+async def _read(request: Request, opened: Open, model: type[Any]) -> tuple[int, Any]:
+    """Who asks, and for what."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if opened.data.settings.check_content_type and kind != "application/json":
+        raise _NotRead("content-type")
+    try:
+        body = json.loads(await request.body(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise _NotRead("not-json") from None
+    try:
+        asked = model.model_validate(body)
+    except ValidationError:
+        raise _Refused("bad-request") from None
+    user_id = await opened.data.api_keys.user_of(asked.ApiKey)
+    if user_id is None:
+        raise _Refused("unauthorized")
+    if not asked.SessionKey:
+        raise _Refused("bad-request")
+    return user_id, asked
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _place(request: Request, opened: Open, user_id: int, asked: Asked) -> tuple[SessionArea | UserArea, str]:
+    """Where the value is, and its key there."""
+    if asked.SavePerUser:
+        return opened.data.user(user_id), asked.SessionKey
+    header = "; ".join(request.headers.getlist("cookie"))
+    session_id = asked.SessionGuid or opened.cookie.read(header) or ""
+    return opened.data.session(session_id), f"{_USER}{asked.SessionKey}"
+
+
+def _bodies(settings: SessionDataSettings) -> dict[str, int]:
+    return dict.fromkeys(_PATHS, size_bytes(settings.value_max) * _ESCAPED + _BESIDE)
+
+
+KIT: Final = Kit(
+    name="sessiondata",
+    doc="What an application remembers of a session until it ends, and of a user for good.",
+    keyspace=SessionDataKeys,
+    settings=SessionDataSettings,
+    router=router,
+    service=open_session_data,
+    bodies=_bodies,
+)

@@ -1,0 +1,271 @@
+"""Session data: four verbs, the same on every store, over a session or over what is kept for a user."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from keystead.errors import BadDeclaration, BadValue
+from keystead.kits.sessiondata.keys import LONGEST, SessionDataKeys
+from keystead.kits.sessiondata.models import SessionField, UserField
+from keystead.parts.apikeys import ApiKeys
+from keystead.parts.sizes import size_bytes
+from keystead.schema import Operation
+from keystead.schema.key import truth
+from keystead.schema.kinds import HashKey
+from keystead.schema.lifetime import duration_ms
+
+__all__ = ["START", "SessionArea", "SessionData", "SessionDataSettings", "TooLong", "UserArea"]
+
+START: Final = SessionField("StartTime")  # what every session has, from its beginning to its end
+
+_KEY_MAX: Final = 256  # characters, of a key and of a page
+_TOUCH_EVERY_MS: Final = 60_000
+_GONE: Final = -2  # what PTTL replies where there is no such key
+
+
+class TooLong(BadValue):
+    """A key, a page or a value that is longer than session data may be. Nothing was stored."""
+
+    code = "too-long"
+
+
+class SessionDataSettings(BaseModel):
+    """The table `[sessiondata]` of keystead.toml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    retention: str = Field("1440m", description="How long a session is kept after it was last renewed.")
+    renewed_by: Literal["use", "write"] = Field(
+        "use",
+        description="What lets a session live for another `retention`: every `use` of it, written down at most once a "
+        "minute, or only a `write`. Removing something never does.",
+    )
+    value_max: str = Field("1MB", description="The largest value, in bytes of UTF-8, such as 64KiB or 1MB.")
+    check_content_type: bool = Field(
+        False, description="Whether the Sessions API takes bodies only that say that they are application/json."
+    )
+
+    @field_validator("retention")
+    @classmethod
+    def _is_a_duration(cls, given: str) -> str:
+        try:
+            ms = duration_ms(given, "retention")
+        except BadDeclaration as error:
+            raise ValueError(str(error)) from None
+        if not 2 * _TOUCH_EVERY_MS <= ms <= duration_ms(LONGEST):
+            raise ValueError(f"retention is from 2m to {LONGEST}")
+        return given
+
+    @field_validator("value_max", mode="before")
+    @classmethod
+    def _is_a_size(cls, given: Any) -> str:
+        try:
+            return str(size_bytes(given))
+        except ValueError:
+            raise ValueError("a size is a number of bytes, or a number with a unit, such as 1MB or 64KiB") from None
+
+
+class SessionData:
+    """What an application remembers: of a session until it ends, and of a user for good.
+
+        session_id = await data.begin()
+        await data.session(session_id).set("ViewMode", "Card", page="Items/100")
+        await data.user(42).set("Theme", "Dark")
+
+    **A key and a page together name one value**, whatever characters they hold; no page is a name of its own. What is
+    set to be read once takes the place of what was there under that name, and the other way round.
+
+    **Dead stays dead.** `begin` makes a session, under an id that nobody had before; nothing else does. Every other
+    write is to a session that is there, in one atomic step. So what was cleared or has expired is not revived by a
+    write in flight, which is told (False), and the caller begins a new one.
+
+    The area of a user has no beginning and no end. It is there as soon as something is set, and lives in the role
+    `durable`; of a `set` and a `clear` at the same time the later one counts.
+
+    Where a store is down, every verb raises its error: a value that cannot be read is never said to be absent. Values
+    written at the same time under different names do not touch each other; under one name the last one stays.
+    """
+
+    def __init__(self, keys: SessionDataKeys, settings: SessionDataSettings | None = None) -> None:
+        self._keys = keys
+        self.settings: Final = settings or SessionDataSettings()
+        self.api_keys: Final = ApiKeys(keys.api_key, keys.api_keys())
+        self._retention_ms = duration_ms(self.settings.retention)
+        self._value_max = size_bytes(self.settings.value_max)
+
+    async def begin(self) -> str:
+        """Make a session; its id, which is a secret: whoever has it has the session. One round trip.
+
+        The store knows the digest of the id only.
+        """
+        started = datetime.fromtimestamp(self._keys.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        while True:
+            session_id = secrets.token_urlsafe(32)
+            key = self._keys.session(guid=guid_of(session_id))
+            if await key.add({START: started}, ends_at=self._ends_at_ms()):
+                return session_id
+
+    def session(self, session_id: str) -> SessionArea:
+        """What is remembered of a session. Any text is taken: one that is no id has no session. Nothing is sent."""
+        return SessionArea(self, guid_of(session_id))
+
+    def user(self, user_id: int) -> UserArea:
+        """What is remembered of a user. Nothing is sent."""
+        return UserArea(self, user_id)
+
+    def _ends_at_ms(self) -> int:
+        return self._keys.now_ms() + self._retention_ms
+
+    def _checked(self, value: Any) -> str:
+        if type(value) is not str:
+            raise BadValue(f"a value of session data is a text, not {type(value).__name__}")
+        # A character has up to four bytes, so most values need not be encoded to be known as short enough.
+        if len(value) * 4 > self._value_max and len(value.encode("utf-8", "surrogatepass")) > self._value_max:
+            raise TooLong(f"a value of session data has at most {self._value_max} bytes")
+        return value
+
+
+class SessionArea:
+    """The data of one session."""
+
+    def __init__(self, data: SessionData, guid: str) -> None:
+        self._data = data
+        self._keys = data._keys
+        self._session: HashKey[dict[SessionField, str], SessionField, str] = data._keys.session(guid=guid)
+        self._once: HashKey[dict[SessionField, str], SessionField, str] = data._keys.read_once(guid=guid)
+
+    async def exists(self) -> bool:
+        """Whether there is such a session. One round trip; it is no use of the session."""
+        return await self._session.exists()
+
+    async def get(self, key: str, page: str | None = None) -> str | None:
+        """The value of this name; None: there is none, or no such session.
+
+        What was set to be read once is consumed by it, and nothing else is: of several callers one gets it. One round
+        trip for a value that stays; a second one, atomic, where it is to be read once or not there.
+        """
+        field = _session_field(key, page)
+        value, left_ms = await self._keys.run(self._session.field(field), _left(self._session))
+        if value is None and left_ms != _GONE:
+            # Between two reads somebody may set the same name the other way: only one step sees all that is there.
+            done = await self._keys.atomically(
+                self._session.field(field), _left(self._session), self._once.consume_field(field)
+            )
+            kept, left_ms, once = done.values
+            value = once if kept is None else kept
+        if self._data.settings.renewed_by == "use" and 0 <= left_ms <= self._data._retention_ms - _TOUCH_EVERY_MS:
+            await self._keys.atomically(*self._renewals(self._data._ends_at_ms()))
+        return value
+
+    async def set(self, key: str, value: str, page: str | None = None) -> bool:
+        """Write a value that stays until it is removed or the session ends.
+
+        False: there is no such session, and nothing was stored. One round trip, atomic. Raises TooLong.
+        """
+        field, ends_at = _writable(key, page), self._data._ends_at_ms()
+        done = await self._keys.atomically(
+            # Only a session that is there is written to: a clear that came before this stays.
+            self._session.update({field: self._data._checked(value)}, ends_at=ends_at),
+            self._once.remove(field),
+            _renewal(self._once, ends_at),
+        )
+        return bool(done)
+
+    async def set_once(self, key: str, value: str, page: str | None = None) -> bool:
+        """Write a value that is gone once it was read. False: there is no such session. One round trip, atomic."""
+        field, ends_at = _writable(key, page), self._data._ends_at_ms()
+        done = await self._keys.atomically(
+            self._session.exists().required(),
+            self._once.put({field: self._data._checked(value)}, ends_at=ends_at),
+            self._session.remove(field),
+            *self._renewals(ends_at),
+        )
+        return bool(done)
+
+    async def remove(self, key: str, page: str | None = None) -> bool:
+        """Take out the value of this name, whether it stays or is to be read once. False: there was none.
+
+        The session does not live longer for it. One round trip, atomic.
+        """
+        field = _writable(key, page)
+        done = await self._keys.atomically(self._session.remove(field), self._once.remove(field))
+        return any(done.values)
+
+    async def clear(self) -> bool:
+        """End the session: all of it is gone, for good. False: there was none. One round trip, atomic.
+
+        A `set` that is under way takes effect before this, and is gone, or after it, and is refused.
+        """
+        return await self._session.delete()
+
+    def _renewals(self, ends_at: int) -> tuple[Operation[bool], Operation[bool]]:
+        return _renewal(self._session, ends_at), _renewal(self._once, ends_at)
+
+
+class UserArea:
+    """The data of one user, across all sessions. It never ends by itself."""
+
+    def __init__(self, data: SessionData, user_id: int) -> None:
+        self._data = data
+        self._area: HashKey[dict[UserField, str], UserField, str] = data._keys.user_area(userId=user_id)
+
+    async def get(self, key: str, page: str | None = None) -> str | None:
+        """The value of this name; None: there is none. One round trip."""
+        return await self._area.field(_user_field(key, page))
+
+    async def set(self, key: str, value: str, page: str | None = None) -> None:
+        """Write a value that stays until it is removed. One round trip, atomic. Raises TooLong."""
+        await self._area.put({_user_field(key, page): self._data._checked(value)})
+
+    async def remove(self, key: str, page: str | None = None) -> bool:
+        """Take out the value of this name. False: there was none. One round trip, atomic."""
+        return bool(await self._area.remove(_user_field(key, page)))
+
+    async def clear(self) -> bool:
+        """Take out everything. False: there was nothing. One round trip, atomic."""
+        return await self._area.delete()
+
+
+def guid_of(session_id: str) -> str:
+    """What stands for the id of a session in its keys: its digest, in hex. It opens nothing."""
+    return sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _left(key: HashKey[Any, Any, Any]) -> Operation[int]:
+    return Operation(key.bound.store, [("PTTL", key.key)], lambda replies: int(replies[0]))
+
+
+def _renewal(key: HashKey[Any, Any, Any], ends_at: int) -> Operation[bool]:
+    """Let a key that is there live until then, unless it lives longer already. None is made."""
+    return Operation(key.bound.store, [("PEXPIREAT", key.key, ends_at, "GT")], truth)
+
+
+def _session_field(key: str, page: str | None) -> SessionField:
+    return SessionField(*_name(key, page))
+
+
+def _user_field(key: str, page: str | None) -> UserField:
+    return UserField(*_name(key, page))
+
+
+def _writable(key: str, page: str | None) -> SessionField:
+    field = _session_field(key, page)
+    if field == START:
+        raise BadValue(f"{START.key} is what a session begins and ends with; it is read, and not changed")
+    return field
+
+
+def _name(key: Any, page: Any) -> tuple[str, str | None]:
+    """Raises BadValue for what is no name, and TooLong."""
+    if type(key) is not str or not key:
+        raise BadValue("a key of session data is a text, and not empty")
+    if page is not None and (type(page) is not str or not page):
+        raise BadValue("a page of session data is a text, and not empty; without a page, leave it out")
+    if len(key) > _KEY_MAX or (page is not None and len(page) > _KEY_MAX):
+        raise TooLong(f"a key and a page of session data have at most {_KEY_MAX} characters each")
+    return key, page

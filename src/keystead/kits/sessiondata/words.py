@@ -1,0 +1,74 @@
+"""What the Sessions API says when something is wrong, in the language that the client likes best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+ENGLISH: Final = "en"
+
+# By what is wrong, then by language.
+WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "not-json": {
+        "en": "The body of the request is no JSON.",
+        "ja": "リクエスト本文が JSON ではありません。",
+        "ko": "요청 본문이 JSON이 아닙니다.",
+    },
+    "content-type": {
+        "en": "The content type must be application/json.",
+        "ja": "Content-Type は application/json にしてください。",
+        "ko": "Content-Type은 application/json이어야 합니다.",
+    },
+    "bad-request": {
+        "en": "The request is not what this address takes.",
+        "ja": "リクエストの内容が正しくありません。",
+        "ko": "요청 내용이 올바르지 않습니다.",
+    },
+    "unauthorized": {
+        "en": "The API key is missing, unknown or revoked.",
+        "ja": "API キーがないか、無効です。",
+        "ko": "API 키가 없거나 유효하지 않습니다.",
+    },
+    "not-found": {
+        "en": "There is nothing under this key.",
+        "ja": "このキーのデータはありません。",
+        "ko": "이 키에 해당하는 데이터가 없습니다.",
+    },
+    "too-long": {
+        "en": "The key or the value is too long.",
+        "ja": "キーまたは値が長すぎます。",
+        "ko": "키 또는 값이 너무 깁니다.",
+    },
+    "store": {
+        "en": "The store does not answer; try again in a moment.",
+        "ja": "データストアが応答しません。しばらくしてからもう一度お試しください。",
+        "ko": "저장소가 응답하지 않습니다. 잠시 후 다시 시도하세요.",
+    },
+}
+
+
+def said(what: str, accept_language: str) -> str:
+    """The sentence, in the best of the languages that there are; English where none fits."""
+    words = WORDS[what]
+    return next((words[language] for language in _liked(accept_language) if language in words), words[ENGLISH])
+
+
+def _liked(accept_language: str) -> list[str]:
+    """The languages of an Accept-Language header, the best first, without their regions."""
+    liked: list[tuple[float, str]] = []
+    for part in accept_language[:1000].split(","):
+        name, _, weight = part.partition(";")
+        quality = _quality(weight)
+        if quality > 0:
+            liked.append((-quality, name.strip().lower().partition("-")[0]))
+    return [name for _, name in sorted(liked, key=lambda one: one[0])]
+
+
+def _quality(weight: str) -> float:
+    name, _, number = weight.partition("=")
+    if name.strip().lower() != "q":
+        return 1.0
+    try:
+        return float(number)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,105 @@
+"""API keys, as a part: what programs show instead of a login. Issued, listed, revoked; known by their digest."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from keystead.errors import BadDeclaration, BadValue
+from keystead.parts.digest import digest, same
+from keystead.parts.visible import visible
+from keystead.schema import Bound
+from keystead.schema.kinds import SortedSetKey, Value, ValueKey
+
+__all__ = ["ApiKey", "ApiKeys", "IssuedApiKey", "ListedApiKey"]
+
+_TOKEN = re.compile(r"ks_([0-9a-f]{16})_[\w-]{43}", re.ASCII)
+_LONGEST_NAME: Final = 100
+
+
+class ApiKey(BaseModel):
+    """An API key, as it is stored. Nobody can use what stands here."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+    user_id: int
+    """who acts with it"""
+    name: str
+    """what for, for people"""
+    made_ms: int
+    digest: str
+    """of the whole token"""
+
+
+class IssuedApiKey(NamedTuple):
+    """A new API key. The token is shown once; nobody can read it again."""
+
+    id: str
+    token: str
+
+
+@dataclass(frozen=True)
+class ListedApiKey:
+    """An API key as people may see it. The id is no secret: it names the key for `revoke`."""
+
+    id: str
+    user_id: int
+    name: str
+    made_ms: int
+
+
+class ApiKeys:
+    """API keys in a family `Value("apikey:{id:alnum}", ApiKey, listed_in=…)`, listed in a `SortedSet` of ids.
+
+        token = (await api_keys.issue(42, "nightly import")).token    # ks_{id}_{secret}
+        user_id = await api_keys.user_of(token)                       # 42, or None
+
+    A key lives until it is revoked, and is never changed: so nothing in flight revives it. Where the store is down,
+    every verb raises its error; nobody is let in meanwhile.
+    """
+
+    def __init__(self, keys: Bound[ValueKey[ApiKey]], index: SortedSetKey[str]) -> None:
+        family: Any = keys.family
+        if not isinstance(family, Value) or family.codec.type is not ApiKey:
+            raise BadDeclaration("API keys are kept in a family Value(…, ApiKey, …), as in ApiKeys(keys.api_key, …)")
+        self._keys = keys
+        self._index = index
+
+    async def issue(self, user_id: int, name: str) -> IssuedApiKey:
+        """Make a key for a user; its token, which is not stored. One round trip. Raises BadValue without a name."""
+        if not name.strip():
+            raise BadValue("an API key has a name that says what it is for")
+        while True:
+            key_id = secrets.token_hex(8)
+            token = f"ks_{key_id}_{secrets.token_urlsafe(32)}"
+            made = ApiKey(
+                user_id=user_id, name=visible(name, _LONGEST_NAME), made_ms=self._keys.now_ms(), digest=digest(token)
+            )
+            if await self._keys(key_id).add(made):
+                return IssuedApiKey(key_id, token)
+
+    async def user_of(self, token: str) -> int | None:
+        """Who acts with this token; None: it is none that was issued, or it was revoked. At most one round trip."""
+        found = _TOKEN.fullmatch(token)
+        if found is None:
+            return None
+        key = await self._keys(found[1]).get()
+        return key.user_id if key is not None and same(key.digest, digest(token)) else None
+
+    async def list(self) -> list[ListedApiKey]:
+        """All keys, the oldest first. A key that is revoked meanwhile is left out. Three round trips, or four."""
+        ids = await self._index.live()
+        found = await self._keys.keyspace.run(*(self._keys(key_id).get() for key_id in ids))
+        return [
+            ListedApiKey(key_id, key.user_id, key.name, key.made_ms)
+            for key_id, key in zip(ids, found, strict=True)
+            if key is not None
+        ]
+
+    async def revoke(self, key_id: str) -> bool:
+        """End a key, for good: the next request with it is refused. False: there is no such key. One round trip."""
+        return await self._keys(key_id).delete() if re.fullmatch("[0-9a-f]{16}", key_id) else False
