@@ -254,6 +254,12 @@ async def test_the_path_is_the_same_in_capitals_and_small_letters_for_large_valu
     assert (answer.status_code, answer.json()["code"]) == (413, "TOO_LARGE")
 
 
+async def test_in_logs_and_numbers_the_path_is_that_of_the_document_however_it_was_written(local: Client) -> None:
+    answer = await local.http.get("/API/sessions/gET?health")
+    assert answer.json() == {"ok": True, "route": "/api/Sessions/Get"}
+    assert (await local.http.get("/api/sessions/get")).headers["allow"] == "POST, OPTIONS"
+
+
 @pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/set/", "/api/sessions/setx", "/x/api/sessions/set"])
 async def test_other_paths_are_none_of_these(local: Client, path: str) -> None:
     assert (await local.send(path, {"ApiKey": local.token, **VALUE})).status_code == 404

@@ -150,6 +150,21 @@ async def test_who_is_logged_in_as_nobody_or_shows_a_wrong_key_is_refused(browse
     assert (await browser.ask("Get", **KEY)).status_code == 401
 
 
+async def test_an_application_moves_the_session_at_a_login_and_the_browser_stays_in_it(browser: Client) -> None:
+    """Somebody planted the id of their own session in the browser before its user logs in."""
+    browser.http.headers["origin"] = BASE
+    planted = (await browser.ask("Set", **VALUE)).json()["Response"]["SessionGuid"]
+    opened = browser.app.state.kits["sessiondata"]
+    header = "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
+    new_id = await opened.data.move(opened.cookie.read(header))
+    name, _, value = opened.cookie.set(new_id).partition(";")[0].partition("=")
+    browser.http.cookies.clear()
+    browser.http.cookies.set("who", "7")
+    browser.http.cookies.set(name, value)
+    assert (await browser.ask("Get", **KEY)).json()["Response"]["Value"] == "x"
+    assert (await browser.ask("Get", SessionGuid=planted, **KEY)).status_code == 404
+
+
 async def test_a_program_with_a_key_comes_from_wherever_it_likes(browser: Client) -> None:
     token = (await browser.data.api_keys.issue(42, "a test")).token
     browser.http.headers["origin"] = "https://elsewhere.example"

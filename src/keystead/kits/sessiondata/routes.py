@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,8 +13,10 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from starlette.convertors import StringConvertor, register_url_convertor
+from starlette.routing import Match
+from starlette.types import Scope
 
 from keystead.errors import BadValue, StoreError
 from keystead.kits.kit import Kit, Site, service_of
@@ -33,6 +36,8 @@ from keystead.kits.visit import NO_STORE, Visit
 from keystead.parts.cookies import Cookie
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
+
+_security = logging.getLogger("keystead.security")
 
 _PATHS: Final = ("/api/Sessions/Get", "/api/Sessions/Set", "/api/Sessions/Delete")
 _TYPE: Final = "application/json;charset=utf-8"
@@ -119,6 +124,20 @@ class _NotRead(_Refused):
     """Refused before anything of it was understood: the answer has a message only."""
 
 
+class InAnyCase(APIRoute):
+    """A route whose path may be written in any mixture of capitals and small letters."""
+
+    def __init__(self, path: str, *given: Any, **options: Any) -> None:
+        super().__init__(path, *given, **options)
+        self.path_regex = re.compile(self.path_regex.pattern, re.IGNORECASE)  # for who asks what paths there are
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        asked, own = scope.get("path", ""), self.path
+        if asked.lower().endswith(own.lower()):
+            scope = {**scope, "path": asked[: -len(own)] + own}
+        return super().matches(scope)
+
+
 class Open:
     """What answers the routes."""
 
@@ -141,7 +160,7 @@ async def open_session_data(
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["sessiondata"])
+    routes = APIRouter(tags=["sessiondata"], route_class=InAnyCase)
     shapes: dict[int | str, dict[str, Any]] = {status: {"model": Wrong} for status in STATUS.values()}
     shapes[400] = {"model": Wrong | NotUnderstood}
     for path, route, summary, body in (
@@ -160,17 +179,7 @@ def router() -> APIRouter:
                 "requestBody": {"required": True, "content": {"application/json": {"schema": body.model_json_schema()}}}
             },
         )
-        in_any_case = f"anycase_{summary.partition(' ')[0].lower()}"
-        register_url_convertor(in_any_case, _any_case(path.removeprefix("/")))
-        routes.add_api_route(f"/{{path:{in_any_case}}}", route, methods=["POST"], include_in_schema=False)
     return routes
-
-
-def _any_case(text: str) -> StringConvertor:
-    """The rest of a path, in any mixture of capitals and small letters."""
-    made: Any = type("AnyCase", (StringConvertor,), {"regex": f"(?i:{re.escape(text)})"})
-    convertor: StringConvertor = made()
-    return convertor
 
 
 async def _get(request: Request, opened: Opened) -> Response:
@@ -295,9 +304,11 @@ async def _who(visit: Visit, opened: Open, asked: Asked) -> int:
 
 
 async def _by_key(data: SessionData, token: str, address: str) -> int:
+    """The user of an API key. One round trip a store."""
     # Both are asked at the same time. Who has guessed too often is told so, whether this guess is right or not.
     _, key = await asyncio.gather(data.limit.refuse_reached("guesses", address), data.api_keys.of(token))
     if key is None:
+        _security.info("sessiondata: an API key that is none", extra={"event": "unknown-api-key", "client": address})
         await data.limit.count("guesses", address)
         raise _Refused("unauthorized")
     await data.limit.count("requests", key.id)
