@@ -129,7 +129,7 @@ class InAnyCase(APIRoute):
 
     def __init__(self, path: str, *given: Any, **options: Any) -> None:
         super().__init__(path, *given, **options)
-        self.path_regex = re.compile(self.path_regex.pattern, re.IGNORECASE)  # for who asks what paths there are
+        self.path_regex = re.compile(self.path_regex.pattern, re.IGNORECASE | re.ASCII)  # for who asks what is there
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         asked, own = scope.get("path", ""), self.path

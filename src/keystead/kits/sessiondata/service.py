@@ -121,9 +121,9 @@ class SessionData:
     **A key and a page together name one value**, whatever characters they hold; no page is a name of its own. What is
     set to be read once takes the place of what was there under that name, and the other way round.
 
-    **Dead stays dead.** `begin` makes a session, under an id that nobody had before; nothing else does. Every other
-    write is to a session that is there, in one atomic step. So what was cleared or has expired is not revived by a
-    write in flight, which is told (False), and the caller begins a new one.
+    **Dead stays dead.** `begin` makes a session, under an id that nobody had before, and `move` gives it another such
+    id; nothing else does. Every other write is to a session that is there, in one atomic step. So what was cleared or
+    has expired is not revived by a write in flight, which is told (False), and the caller begins a new one.
 
     The area of a user has no beginning and no end. It is there as soon as something is set, and lives in the role
     `durable`; of a `set` and a `clear` at the same time the later one counts.
