@@ -16,7 +16,7 @@ from keystead.parts.cache.marks import Marks
 from keystead.parts.cache.places import Beside, Inside, Place, is_mark
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
-from keystead.schema.lifetime import Sliding, in_words
+from keystead.schema.lifetime import After, Spread, in_words
 from keystead.stores import Reply
 
 T = TypeVar("T")
@@ -40,8 +40,7 @@ class Cache(Generic[T]):
                  `raise` raises the error of the store
 
     An entry that is dropped (`invalidate`) is gone for all processes at once, and no load that began before writes it
-    again. `longest_staleness` is how old an answer may be where nobody drops anything. When an entry ends is decided
-    by the clock of the store alone.
+    again. `longest_staleness` is how old an answer may be where nobody drops anything.
 
     Raises BadDeclaration for families of another shape, and DoesNotFit for a store that has no atomic steps. On a
     cluster all families need one slot: give them one `tag`. On Memcached, where an atomic step is about one key, marks
@@ -77,21 +76,21 @@ class Cache(Generic[T]):
 
     @property
     def longest_staleness(self) -> timedelta:
-        """How old an answer may be, counted from when its load began, where nobody drops the entry.
+        """How old an answer may be, counted from when the provider was asked, where nobody drops the entry.
 
-        It is the time that a load may take, and then the lifetime of the entry, or of the stale copy where there is
-        one. It holds by the clock of the store: what is loaded is written only while the mark of its load stands.
+        It is the lifetime of the stale copy, or of the entry where there is none. When they end is decided by the clock
+        of the store; how long a load took by that of the process that loaded, which can be wrong by `loading` at most.
         """
         return self.longest_freshness if self._stale is None else self._longest(self._stale)
 
     @property
     def longest_freshness(self) -> timedelta:
-        """The same while the provider can be asked: then no answer is from a stale copy."""
+        """The same while the provider answers: then no answer comes from a stale copy."""
         return self._longest(self._entries)
 
     def _longest(self, bound: Bound[Any]) -> timedelta:
-        ms: int = self._marks.family.marked.loading_ms + bound.family.lifetime.longest_ms
-        return timedelta(milliseconds=ms)
+        loading_ms: int = self._marks.family.marked.loading_ms  # what was just loaded is answered in any case
+        return timedelta(milliseconds=max(loading_ms, bound.family.lifetime.longest_ms))
 
     @property
     def counts(self) -> Counts:
@@ -304,11 +303,10 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
             or isinstance(bound.family, Marks)
         ):
             raise BadDeclaration("a cache is made of a family Value(…) or Hash(…), as in Cache(keys.membership, …)")
-        lifetime = bound.family.lifetime
-        if lifetime.longest_ms is None or isinstance(lifetime, Sliding):
+        if not isinstance(bound.family.lifetime, After | Spread):
             raise BadDeclaration(
-                f"{bound.family.place}: what is cached has a longest lifetime that nobody extends, as in "
-                'after("1h", jitter="10%")'
+                f"{bound.family.place}: what is cached lives for a fixed time that no use makes longer, as in "
+                'after("1h") or after("1h", jitter="10%")'
             )
     if not isinstance(marks, Bound) or not isinstance(marks.family, Marks):
         raise BadDeclaration(

@@ -13,6 +13,7 @@ from keystead.errors import CommandError, KeysteadError, StoreError, Unreadable
 from keystead.parts.cache.answers import Answer, Counts, TryLater
 from keystead.parts.cache.marks import Marks
 from keystead.parts.cache.places import Looked, Place
+from keystead.stores import Step
 
 _log = logging.getLogger("keystead.cache")
 
@@ -79,6 +80,8 @@ class Flight:
     ) -> None:
         self._place = place
         self._name: str = place.entry.bound.family.place
+        self._now_ms: Callable[[], int] = place.entry.bound.now_ms
+        self._asked_ms = 0
         self._times = marks.marked
         self._load = load
         self._counts = counts
@@ -185,7 +188,7 @@ class Flight:
     async def _loaded(self, *, last: bool) -> End | None:
         try:
             value = await self._asked()
-            steps = self._place.nothing(self._times.nothing_ms) if value is None else self._place.filled(value)
+            steps = self._steps(value)
         except Exception as error:
             return await self._failed(error, last=last)
         try:
@@ -219,15 +222,21 @@ class Flight:
         """Without the store, for all in this process who wait at the same time."""
         try:
             value = await self._asked()
-            if value is not None:
-                self._place.filled(value)  # raises where it is no such value
+            self._steps(value)  # raises where it is no such value
         except Exception as error:
             return Failed(self._note(error), 0, error)
         return Answer(value, "loaded")
 
+    def _steps(self, value: Any) -> list[Step]:
+        """What writes down what the provider said."""
+        if value is None:
+            return self._place.nothing(self._times.nothing_ms)
+        return self._place.filled(value, self._now_ms() - self._asked_ms)
+
     async def _asked(self) -> Any:
         """What the provider says. Raises whatever goes wrong, TimeoutError where it takes too long."""
         self._counts.loads += 1
+        self._asked_ms = self._now_ms()
         try:
             async with asyncio.timeout(self._times.load_s):
                 return await self._load()

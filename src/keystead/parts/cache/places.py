@@ -81,8 +81,11 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def filled(self, value: Any) -> list[Step]:
-        """What writes a value that was loaded, if our mark stands. Raises BadValue where it is none of the family."""
+    def filled(self, value: Any, age_ms: int) -> list[Step]:
+        """What writes a value that was loaded, if our mark stands. Raises BadValue where it is none of the family.
+
+        age_ms   how long ago the provider was asked: so much less it lives, so that no entry is older than its lifetime
+        """
 
     @abstractmethod
     def nothing(self, lifetime_ms: int | None) -> list[Step]:
@@ -143,8 +146,9 @@ class Beside(Place):
         stale = None if self._stale is None else outcome.replies[2]
         return Looked(False, None if over else found, seen, stale, seen)
 
-    def filled(self, value: Any) -> list[Step]:
-        return [holds(self._mark, self._ours), *self._written(value)]
+    def filled(self, value: Any, age_ms: int) -> list[Step]:
+        aged = [_aged(key, age_ms) for key in (self.entry, self._stale) if key is not None and age_ms > 0]
+        return [holds(self._mark, self._ours), *self._written(value), *aged]
 
     def nothing(self, lifetime_ms: int | None) -> list[Step]:
         steps: list[Step] = [holds(self._mark, self._ours), *self._dropped()]
@@ -206,8 +210,9 @@ class Inside(Place):
             return Looked(False, mark=raw.removeprefix(INSIDE), seen=raw)
         return Looked(False, entry=raw, seen=raw)
 
-    def filled(self, value: Any) -> list[Step]:
-        return [self._guard, *self._written(value)]
+    def filled(self, value: Any, age_ms: int) -> list[Step]:
+        aged = [_aged(self.entry, age_ms)] if age_ms > 0 else []
+        return [self._guard, *self._written(value), *aged]
 
     def nothing(self, lifetime_ms: int | None) -> list[Step]:
         mark, key = INSIDE + self.stored(Mark(state="nothing")), self.entry.key
@@ -247,6 +252,11 @@ def is_mark(raw: Any) -> bool:
 def _read(key: Key) -> Command:
     command: Command = key.bound.family.read_command(key.key)
     return command
+
+
+def _aged(key: Any, age_ms: int) -> Command:
+    """What lets a key that was written now end as if it had been written so long ago."""
+    return ("PEXPIRE", key.key, max(1, key.bound.family.lifetime.longest_ms - age_ms), "LT")
 
 
 def _none(replies: list[Reply]) -> None:
