@@ -19,6 +19,7 @@ from tests.real_servers import memcached_server
 __all__ = [
     "mariadb_server",
     "memcached_server",
+    "on",
     "postgres_server",
     "redis_server",
     "store",

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +19,7 @@ from tests.parts.cache.conftest import (
     Membership,
     Provider,
     StaleKeys,
+    Summary,
     Time,
     cache_of,
     everywhere,
@@ -87,21 +87,21 @@ def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, i
 async def test_a_change_is_never_hidden_for_longer_than_the_lifetime(timed: StaleKeys, time: Time) -> None:
     """Nobody drops the entry: a page that counts is wrong for 300 s at most, however long the counting took."""
     cache = Cache(timed.summary, timed.summary_mark)
-    summary: Any = timed.summary("7")
-    provider = Provider("before")
-    changed_ms = time.ms
+    truth, changed_ms = Summary(open=1, done=0), time.ms
 
-    async def count() -> Any:
-        said = {"before": {"open": 1, "done": 0}, "after": {"open": 0, "done": 1}}[provider.says]
+    async def count() -> Summary:
+        counted = truth
         time.ms += 4_000
-        return timed.summary.family.type(**said)
+        return counted
 
-    assert (await cache.get(summary, count)).done == 0  # it was counted just before the change
-    provider.says = "after"
-    time.ms = changed_ms + 299_999
-    assert (await cache.get(summary, count)).done == 0
-    time.ms = changed_ms + 300_000
-    assert (await cache.get(summary, count)).done == 1
+    async def shown_at(ms: int) -> Summary | None:
+        time.ms = ms
+        return await cache.get(timed.summary("7"), count)
+
+    before = await shown_at(changed_ms)  # it was counted just before the change
+    truth = Summary(open=0, done=1)
+    assert await shown_at(changed_ms + 299_999) == before
+    assert await shown_at(changed_ms + 300_000) == truth
 
 
 @everywhere

@@ -214,9 +214,9 @@ class Flight:
             if isinstance(store_error, CommandError):
                 raise
             return Failed(why, 0, error)
-        if looked is None:
-            return Failed(why, 0, error) if last else None
-        return self._stale_or(Failed(why, retry_ms, error), looked)
+        if not looked.taken and not last:
+            return None
+        return self._stale_or(Failed(why, retry_ms if looked.taken else 0, error), looked)
 
     async def _loaded_anyway(self) -> End:
         """Without the store, for all in this process who wait at the same time."""

@@ -26,7 +26,7 @@ INSIDE = b"\x00keystead mark\x00"
 class Looked:
     """What one atomic look found.
 
-    taken   our mark stands now: it is for us to load
+    taken   our mark stands: it is for us to load
     entry   what the entry holds; None: there is none, or it does not count
     mark    the mark of another
     stale   what the stale copy holds
@@ -96,8 +96,8 @@ class Place(ABC):
         return bool(await self.store.atomically(steps))
 
     @abstractmethod
-    async def failed(self, why: str, retry_ms: int) -> Looked | None:
-        """Remember that it failed, if our mark still stands, and read the stale copy; None: it did not."""
+    async def failed(self, why: str, retry_ms: int) -> Looked:
+        """Remember that it failed, if our mark still stands (`taken`), and read the stale copy in any case."""
 
     @abstractmethod
     async def give_back(self) -> None:
@@ -156,15 +156,12 @@ class Beside(Place):
             steps.append(("SET", self._mark, self.stored(Mark(state="nothing")), "PX", lifetime_ms))
         return steps
 
-    async def failed(self, why: str, retry_ms: int) -> Looked | None:
+    async def failed(self, why: str, retry_ms: int) -> Looked:
         failure = self.stored(Mark(state="failed", why=why, retry_ms=retry_ms))
-        steps: list[Step] = [holds(self._mark, self._ours), ("SET", self._mark, failure, "PX", retry_ms)]
-        if self._stale is not None:
-            steps.append(_read(self._stale))
+        stale: list[Step] = [] if self._stale is None else [_read(self._stale)]
+        steps = [*stale, holds(self._mark, self._ours), ("SET", self._mark, failure, "PX", retry_ms)]
         outcome = await self.store.atomically(steps)
-        if not outcome:
-            return None
-        return Looked(False, stale=None if self._stale is None else outcome.replies[-1])
+        return Looked(bool(outcome), stale=outcome.replies[0] if stale else None)
 
     async def give_back(self) -> None:
         await self.store.atomically([holds(self._mark, self._ours), ("DEL", self._mark)])
@@ -218,10 +215,9 @@ class Inside(Place):
         mark, key = INSIDE + self.stored(Mark(state="nothing")), self.entry.key
         return [self._guard, ("DEL", key) if lifetime_ms is None else ("SET", key, mark, "PX", lifetime_ms)]
 
-    async def failed(self, why: str, retry_ms: int) -> Looked | None:
+    async def failed(self, why: str, retry_ms: int) -> Looked:
         mark = INSIDE + self.stored(Mark(state="failed", why=why, retry_ms=retry_ms))
-        outcome = await self.store.atomically([self._guard, ("SET", self.entry.key, mark, "PX", retry_ms)])
-        return Looked(False) if outcome else None
+        return Looked(await self.written([self._guard, ("SET", self.entry.key, mark, "PX", retry_ms)]))
 
     async def give_back(self) -> None:
         await self.store.atomically([self._guard, ("DEL", self.entry.key)])
