@@ -246,6 +246,22 @@ async def test_an_entry_that_cannot_be_read_is_loaded_again(
     assert "hunter2" not in caplog.text
 
 
+@in_every_store
+async def test_an_entry_that_cannot_be_read_is_loaded_by_one_process_for_all(
+    keys: CacheKeys, provider: Provider
+) -> None:
+    key = keys.membership("7")
+    await key.bound.store.run([("SET", key.key, b"{not json", "PX", 60_000)])
+    caches = [cache_of(keys) for _ in range(4)]
+    provider.may_answer.clear()
+    asking = [asyncio.create_task(caches[n % 4].get(key, provider)) for n in range(100)]
+    await provider.was_asked.wait()
+    provider.may_answer.set()
+    assert await asyncio.gather(*asking) == [PRO] * 100
+    assert provider.calls == 1
+    assert sum(cache.counts.unreadable for cache in caches) == 1
+
+
 @everywhere
 async def test_a_key_of_another_kind_is_written_over(cache: Cache[Membership], keys: CacheKeys) -> None:
     key = keys.membership("7")

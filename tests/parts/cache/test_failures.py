@@ -354,6 +354,25 @@ async def test_where_the_store_is_away_the_provider_is_asked_once_at_a_time(stor
 
 
 @here
+async def test_where_the_store_is_away_nobody_gets_a_load_that_began_before_they_asked(store: Store) -> None:
+    keys = StaleKeys(Away(store))
+    cache = cache_of(keys)
+    provider = Provider()
+    provider.may_answer.clear()
+    early = asyncio.create_task(cache.get(keys.membership("7"), provider))
+    await provider.was_asked.wait()
+    provider.says = FREE
+    late = [asyncio.create_task(cache.get(keys.membership("7"), provider)) for _ in range(50)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert provider.calls == 1  # one at a time
+    provider.may_answer.set()
+    assert await early == PRO
+    assert await asyncio.gather(*late) == [FREE] * 50
+    assert provider.calls == 2
+
+
+@here
 async def test_where_it_is_said_so_the_error_of_the_store_is_raised(store: Store, provider: Provider) -> None:
     for calls in (0, 1):
         keys = StaleKeys(Away(store, calls))

@@ -33,7 +33,7 @@ class Counts:
     nothings     answers that there is nothing, from the store
     misses       questions for which there was no entry
     away         questions for which the store could not be asked
-    waits        misses that waited for a load which somebody else had begun
+    waits        how often somebody waited for a load that another had begun, here or in another process
     loads        how often the provider was asked
     failures     how often it did not answer, answered too late or with nonsense
     stale        answers from a stale copy

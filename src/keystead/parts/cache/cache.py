@@ -71,6 +71,7 @@ class Cache(Generic[T]):
         self._value_of: Callable[[Any, str, Any], T | None] = entries.family.value_of
         self._flights: dict[str, asyncio.Task[Any]] = {}  # by key: those that may be joined
         self._refreshes: dict[str, asyncio.Task[Any]] = {}
+        self._latest: dict[str, asyncio.Task[Any]] = {}  # those that were started last
         self._running: set[asyncio.Task[Any]] = set()
         self._counts = Counts()
 
@@ -227,13 +228,11 @@ class Cache(Generic[T]):
         away = error is not None and not over
         if error is not None and away and (isinstance(error, CommandError) or not self._loads_anyway):
             raise error
-        counts = self._counts
-        counts.unreadable += over
         task = self._flights.get(key.key)
         if task is None:
             task = self._started(self._flights, key, load, over=over, away=away)
         else:
-            counts.waits += 1
+            self._counts.waits += 1
         return await self._landed(task, away=away)
 
     def _started(
@@ -241,9 +240,15 @@ class Cache(Generic[T]):
     ) -> asyncio.Task[Any]:
         """A load for all who join. It is a task of its own, so that no caller who is cancelled takes it along."""
 
-        def close(done: object = None) -> None:
+        def close() -> None:
             if flights.get(name) is task:
                 del flights[name]
+
+        def landed(done: asyncio.Task[Any]) -> None:
+            close()
+            self._running.discard(done)
+            if self._latest.get(name) is done:
+                del self._latest[name]
 
         name, marks = key.key, self._marks.family
         flight = Flight(
@@ -254,13 +259,13 @@ class Cache(Generic[T]):
             self._wait,
             close,
             loads_anyway=self._loads_anyway,
+            before=self._latest.get(name),
             **options,
         )
         task = asyncio.create_task(flight.fly(), name="keystead cache")
-        flights[name] = task
+        flights[name] = self._latest[name] = task
         self._running.add(task)
-        task.add_done_callback(close)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(landed)
         return task
 
     async def _landed(self, task: asyncio.Task[Any], *, away: bool = False) -> Answer[T]:

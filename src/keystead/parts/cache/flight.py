@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from keystead.errors import CommandError, KeysteadError, StoreError, Unreadable
+from keystead.errors import CommandError, KeysteadError, StoreError, Unreadable, WrongKind
 from keystead.parts.cache.answers import Answer, Counts, TryLater
 from keystead.parts.cache.marks import Marks
 from keystead.parts.cache.places import Looked, Place
@@ -59,6 +59,7 @@ class Flight:
     load           asks the provider
     close          called when nobody may join any more
     loads_anyway   whether the provider is asked where the store is away
+    before         the flight for the same key before this one, where it may not have landed
     refreshes      whether it is asked although there is an entry
     over           whether the entry that is there cannot be read
     away           whether the store was found to be away already
@@ -74,6 +75,7 @@ class Flight:
         close: Callable[[], object],
         *,
         loads_anyway: bool,
+        before: asyncio.Task[Any] | None = None,
         refreshes: bool = False,
         over: bool = False,
         away: bool = False,
@@ -88,6 +90,7 @@ class Flight:
         self._wait = wait
         self._close = close
         self._loads_anyway = loads_anyway
+        self._before = before
         self._refreshes = refreshes
         self._over = over or refreshes
         self._away = away
@@ -119,6 +122,8 @@ class Flight:
             return end
         if last:
             self._close()
+        if self._over and not self._refreshes:
+            self._counts.unreadable += 1
         try:
             return await self._loaded(last=last)
         except asyncio.CancelledError:
@@ -132,8 +137,9 @@ class Flight:
         """Wait until there is an answer, or (None) until it is our turn to load."""
         waited_ms, pause_ms = 0, _FIRST_PAUSE_MS
         instead_of: bytes | None = None
+        waits = False
         while True:
-            looked = await self._place.look(over=self._over, instead_of=instead_of)
+            looked = await self._looked(instead_of)
             if looked.taken:
                 return None
             if waited_ms >= 2 * self._times.loading_ms:
@@ -143,11 +149,21 @@ class Flight:
                 case _Replace(seen):
                     instead_of = seen
                 case _Wait():
+                    self._counts.waits += not waits
+                    waits = True
                     await self._wait(pause_ms / 1000)
+                    self._over = self._refreshes  # what cannot be read may have been replaced meanwhile
                 case end:
                     return end
             waited_ms += pause_ms
             pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
+
+    async def _looked(self, instead_of: bytes | None) -> Looked:
+        try:
+            return await self._place.look(over=self._over, instead_of=instead_of)
+        except WrongKind:
+            self._over = True  # the key of the entry holds something else altogether
+            return await self._place.look(over=True, instead_of=instead_of)
 
     def _read(self, looked: Looked) -> End | _Replace | _Wait:
         """What follows from a look that did not put up our mark."""
@@ -158,7 +174,6 @@ class Flight:
                 value = self._place.entry_value(looked.entry)
             except Unreadable:
                 self._over = True
-                self._counts.unreadable += 1
                 return _Replace(None)
             if value is not None:
                 return Answer(value, "hit")
@@ -198,7 +213,8 @@ class Flight:
                 raise
             self._counts.unwritten += 1
             _log.warning("%s was loaded and could not be written: %s", self._name, error.code)
-            return Answer(value, "loaded")
+            # Nobody can say whether it was dropped meanwhile. So it is loaded again where somebody may have joined.
+            return Answer(value, "loaded") if last or not self._loads_anyway else await self._loaded_anyway()
         if not written:
             # Who may come between: a drop, a put, or the end of our mark. What was loaded is older than that.
             self._counts.refused += 1
@@ -219,7 +235,13 @@ class Flight:
         return self._stale_or(Failed(why, retry_ms if looked.taken else 0, error), looked)
 
     async def _loaded_anyway(self) -> End:
-        """Without the store, for all in this process who wait at the same time."""
+        """Without the store: one load at a time for each key in this process, for all who asked before it began.
+
+        No mark tells whether the entry was dropped meanwhile, so nobody joins a load that has begun.
+        """
+        if self._before is not None:
+            await asyncio.wait((self._before,))
+        self._close()
         try:
             value = await self._asked()
             self._steps(value)  # raises where it is no such value
