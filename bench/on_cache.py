@@ -105,8 +105,9 @@ class Theirs:
         self._load = load
         return await self.locked(id)
 
-    async def plain(self, id: str) -> Any:
-        return await self._cache.get(f"cashews:{id}")
+    async def plain(self, id: str) -> None:
+        if await self._cache.get(f"cashews:{id}") is None:
+            raise RuntimeError("what is read here was loaded before")
 
     async def fill(self, id: str) -> None:
         await self._cache.set(f"cashews:{id}", membership(id), expire="1h")

@@ -59,6 +59,11 @@ async def nothing_known(keys: CacheKeys) -> None:
     await cache_of(keys).get(keys.membership("7"), nothing)
 
 
+async def nobody(keys: CacheKeys) -> None:
+    """The provider says that there is nothing, until the change."""
+    await keys.truth("7").delete()
+
+
 # --- what changes it meanwhile -----------------------------------------------------------------------------------
 
 
@@ -98,7 +103,9 @@ async def unless_busy(asked: Awaitable[Any]) -> Any:
 Change = Callable[[CacheKeys, Cache[Membership]], Awaitable[None]]
 
 
-async def every_order_of(keys: CacheKeys, there: Any, change: Change, *, refreshes: bool) -> int:
+async def every_order_of(
+    keys: CacheKeys, there: Any, change: Change, *, refreshes: bool, switches: int | None = None
+) -> int:
     """Load and change at once, in every order of their calls to the store; how many there were."""
 
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
@@ -124,13 +131,19 @@ async def every_order_of(keys: CacheKeys, there: Any, change: Change, *, refresh
         assert (await own.answer(keys.membership("7"), keys.truth("7").get)).value == FREE
         return order
 
-    return await every_order(once)
+    return await every_order(once, switches=switches)
 
 
 @in_every_store
-@pytest.mark.parametrize("change", [drop, put], ids=lambda one: one.__name__)
-async def test_no_load_that_began_before_a_change_is_found_after_it(keys: CacheKeys, change: Change) -> None:
-    assert await every_order_of(keys, only_a_stale_copy, change, refreshes=False) >= 10
+@pytest.mark.parametrize(
+    ("there", "change"),
+    [(only_a_stale_copy, drop), (only_a_stale_copy, put), (nobody, drop)],
+    ids=["drop", "put", "nobody"],
+)
+async def test_no_load_that_began_before_a_change_is_found_after_it(
+    keys: CacheKeys, there: Any, change: Change
+) -> None:
+    assert await every_order_of(keys, there, change, refreshes=False) >= 10
 
 
 @in_every_store
@@ -144,7 +157,7 @@ async def test_a_drop_in_one_step_with_the_change_leaves_no_moment_between(keys:
 
 
 @here
-@pytest.mark.parametrize("there", [nothing_there, nonsense, nothing_known], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("there", [nothing_there, nonsense, nothing_known, nobody], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("change", [drop, put, drop_and_ask, refresh], ids=lambda one: one.__name__)
 async def test_it_is_so_whatever_was_there(
     keys: CacheKeys, there: Any, change: Change, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +165,7 @@ async def test_it_is_so_whatever_was_there(
     monkeypatch.setattr(flight, "_FIRST_PAUSE_MS", 10_000)  # so that whoever waits looks three times
     monkeypatch.setattr(flight, "_LONGEST_PAUSE_MS", 10_000)
     refreshes = there is nothing_known
-    assert await every_order_of(keys, there, change, refreshes=refreshes) >= 6
+    assert await every_order_of(keys, there, change, refreshes=refreshes, switches=4) >= 6
 
 
 # --- who joins a load after the change -----------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from keystead.stores import Step
 
 _log = logging.getLogger("keystead.cache")
 
-_FIRST_PAUSE_MS: Final = 4  # between two looks at what another process loads; each is twice as long as the one before
+# Between two looks at what another process loads: a quarter of the time that was waited so far, within these bounds. So
+# its answer is seen at most so much later than it came.
+_FIRST_PAUSE_MS: Final = 4
 _LONGEST_PAUSE_MS: Final = 128
 
 
@@ -135,7 +137,7 @@ class Flight:
 
     async def _turn(self) -> End | None:
         """Wait until there is an answer, or (None) until it is our turn to load."""
-        waited_ms, pause_ms = 0, _FIRST_PAUSE_MS
+        waited_ms = 0
         instead_of: bytes | None = None
         waits = False
         while True:
@@ -145,6 +147,7 @@ class Flight:
             if waited_ms >= 2 * self._times.loading_ms:
                 return self._stale_or(Failed("TimeoutError", 0), looked)
             instead_of = None
+            pause_ms = min(max(_FIRST_PAUSE_MS, waited_ms // 4), _LONGEST_PAUSE_MS)
             match self._read(looked):
                 case _Replace(seen):
                     instead_of = seen
@@ -156,7 +159,6 @@ class Flight:
                 case end:
                     return end
             waited_ms += pause_ms
-            pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
 
     async def _looked(self, instead_of: bytes | None) -> Looked:
         try:
