@@ -1,4 +1,4 @@
-"""A process with a cache, for the tests: `python -m tests.parts.cache.worker URL FILE REQUESTS`.
+"""A process with a cache, for the tests: `python -m tests.parts.cache.worker URL FILE REQUESTS LOADING`.
 
 It asks so many times at once, and writes a line to the file for what happens. The provider answers when there is a file
 of the same name with `.go` behind it.
@@ -16,19 +16,18 @@ from keystead import Keyspace, Value, after, connect
 from keystead.parts.cache import Cache, Marks
 
 
-class WorkerKeys(Keyspace):
-    """What the processes share."""
-
-    plan = Value("plan:{id:int}", str, lifetime=after("1h"), role="cache", tag="id", doc="a plan")
-    mark = Marks("plan:{id:int}:mark", loading="3s", tag="id")
-
-
 def wait_for(file: Path) -> None:
     while not file.exists():
         threading.Event().wait(0.01)
 
 
-async def main(url: str, file: str, requests: str) -> None:
+async def main(url: str, file: str, requests: str, loading: str) -> None:
+    class WorkerKeys(Keyspace):
+        """What the processes share."""
+
+        plan = Value("plan:{id:int}", str, lifetime=after("1h"), role="cache", tag="id", doc="a plan")
+        mark = Marks("plan:{id:int}:mark", loading=loading, tag="id")
+
     def note(*words: object) -> None:
         line = " ".join(map(str, (*words, os.getpid()))) + "\n"
         handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
