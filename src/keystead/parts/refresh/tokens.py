@@ -127,7 +127,7 @@ class RefreshTokens(Generic[R]):
             return Refused("unknown")
         key = self._family(given.id)
         try:
-            seen = await key.see()
+            seen, is_alive = await key.see(), False
             for _ in range(_ATTEMPTS):
                 if seen is None:
                     return Refused("unknown")
@@ -136,12 +136,13 @@ class RefreshTokens(Generic[R]):
                     return await self._refused(key, seen.value, judged, client)
                 granted = _of(seen.value).scope if scope is None else scope
                 if judged == "retry":
-                    if not await self._alive(seen.value):
+                    if not is_alive and not await self._alive(seen.value):
                         return await self._without_session(key)
                     return Retried(given.successor.text, given.id, seen.value, granted)
                 advanced = self._advanced(seen.value, given)
                 wrote = await self._written(key, seen, advanced)
-                if not wrote.is_alive:
+                is_alive = wrote.is_alive
+                if not is_alive:
                     return await self._without_session(key)
                 if wrote.done:
                     return Rotated(given.successor.text, given.id, advanced, granted)
