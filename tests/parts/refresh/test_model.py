@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from keystead import connect
+from keystead import Store, connect
 from keystead.parts.refresh import Refused, Retried, Rotated
 from tests.parts.refresh.conftest import DAY_MS, GRACE_MS, App, Clock
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 class Clients(RuleBasedStateMachine):
     """A client that keeps the last token it was answered with, and others who may have seen any token there was."""
 
+    runner: ClassVar[asyncio.Runner]
+    store: ClassVar[Store]  # one for all examples: each has a family and a session of its own
+
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
         self.clock = Clock()
-        self.store = connect("memory://")
-        self.do(self.store.open())
         self.app = App(self.store, self.clock)
         self.do(self.app.log_in())
         begun = self.do(self.app.begin())
@@ -120,10 +120,12 @@ class Clients(RuleBasedStateMachine):
     def each_generation_is_one_token(self) -> None:
         assert len(set(self.minted)) == len(self.minted)
 
-    def teardown(self) -> None:
-        self.do(self.store.close())
-        self.runner.close()
-
 
 def test_whatever_clients_and_thieves_do_comes_out_as_the_model_says() -> None:
-    run_state_machine_as_test(Clients, settings=settings(max_examples=150, stateful_step_count=25))
+    with asyncio.Runner() as Clients.runner:
+        Clients.store = connect("memory://")
+        Clients.runner.run(Clients.store.open())
+        try:
+            run_state_machine_as_test(Clients, settings=settings(max_examples=100, stateful_step_count=25))
+        finally:
+            Clients.runner.run(Clients.store.close())
