@@ -43,7 +43,7 @@ SESSION = "the-session"
 
 
 class RefreshToken(RefreshRecord):
-    """A family of tokens, whose it is, and the session that it belongs to."""
+    """A chain of tokens, whose it is, and the session that it belongs to."""
 
     uid: str
     sid: str
@@ -79,7 +79,7 @@ class App:
         return await self.tokens.begin(RefreshToken(uid="ann", sid=sid, **bound))
 
     async def works(self, token: str) -> bool:
-        """Whether a token brings another one. It does change the family, so it is the last thing a test asks."""
+        """Whether a token brings another one. It does change the chain, so it is the last thing a test asks."""
         return bool(await self.tokens.rotate(token))
 
 

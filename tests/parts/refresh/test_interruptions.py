@@ -56,7 +56,7 @@ async def test_two_rotations_of_one_token_mint_one_successor(ordered: Store, clo
 
 
 @in_every_order
-async def test_a_family_that_is_revoked_while_it_is_rotated_is_dead(ordered: Store, clock: Clock) -> None:
+async def test_a_chain_that_is_revoked_while_it_is_rotated_is_dead(ordered: Store, clock: Clock) -> None:
     async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         return {"a": lambda: a.tokens.rotate(begun.token), "b": lambda: b.tokens.revoke(begun.token)}
 
@@ -109,7 +109,7 @@ async def test_a_reuse_at_the_same_moment_as_a_rotation_leaves_no_fresh_token_al
         return {"a": lambda: a.tokens.rotate(first.token), "b": lambda: b.tokens.rotate(begun.token)}
 
     async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
-        # Which of the two it is called depends on whether the rotation came first. Either way it ends the family.
+        # Which of the two it is called depends on whether the rotation came first. Either way it ends the chain.
         assert found["b"] in (Refused("reused", "late"), Refused("reused", "stale"))
         assert found["a"] == Refused("reused", "ended") or isinstance(found["a"], Rotated)
         if found["a"]:
@@ -139,7 +139,7 @@ async def test_a_retry_at_the_same_moment_as_a_reuse_brings_nothing_that_works(o
 
 
 @in_every_order
-async def test_a_reuse_does_not_bring_a_revoked_family_back(ordered: Store, clock: Clock) -> None:
+async def test_a_reuse_does_not_bring_a_revoked_chain_back(ordered: Store, clock: Clock) -> None:
     async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         await rotated(App(ordered, clock).tokens.rotate(begun.token))
         clock.pass_ms(GRACE_MS)
@@ -192,7 +192,7 @@ async def test_a_process_that_is_killed_after_any_command_leaves_a_client_that_w
 
 
 @everywhere
-async def test_a_process_that_is_killed_while_it_ends_a_family_lets_nobody_in(store: Store, clock: Clock) -> None:
+async def test_a_process_that_is_killed_while_it_ends_a_chain_lets_nobody_in(store: Store, clock: Clock) -> None:
     app = App(store, clock)
     await app.log_in()
     lives = 0

@@ -21,7 +21,7 @@ class Clients(RuleBasedStateMachine):
     """A client that keeps the last token it was answered with, and others who may have seen any token there was."""
 
     runner: ClassVar[asyncio.Runner]
-    store: ClassVar[Store]  # one for all examples: each has a family and a session of its own
+    store: ClassVar[Store]  # one for all examples: each has a chain and a session of its own
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Clients(RuleBasedStateMachine):
         self.app = App(self.store, self.clock)
         self.do(self.app.log_in())
         begun = self.do(self.app.begin())
-        # What the model knows: all tokens by generation, when the last but one was used, and how the family ended.
+        # What the model knows: all tokens by generation, when the last but one was used, and how the chain ended.
         self.minted = [begun.token]
         self.used_ms = 0
         self.ends_ms = self.clock() + 30 * DAY_MS
@@ -112,7 +112,7 @@ class Clients(RuleBasedStateMachine):
         self.logged_out = True
 
     @rule(pick=st.integers(0, 1_000))
-    def the_family_is_revoked(self, pick: int) -> None:
+    def the_chain_is_revoked(self, pick: int) -> None:
         assert self.do(self.app.tokens.revoke(self.minted[pick % len(self.minted)])) is not self.gone
         self.gone = True
 

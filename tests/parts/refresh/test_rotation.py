@@ -39,7 +39,7 @@ async def test_twenty_presentations_at_once_mint_one_successor(app: App) -> None
 
 
 @everywhere
-async def test_a_retry_inside_the_grace_gets_the_same_successor_and_after_it_the_family_ends(
+async def test_a_retry_inside_the_grace_gets_the_same_successor_and_after_it_the_chain_ends(
     app: App, clock: Clock
 ) -> None:
     begun = await app.begin()
@@ -83,7 +83,7 @@ async def test_both_orders_of_a_lost_answer_leave_a_client_that_works(store: Sto
 
 
 @everywhere
-async def test_a_token_from_before_the_last_ends_the_family_also_inside_the_grace(app: App) -> None:
+async def test_a_token_from_before_the_last_ends_the_chain_also_inside_the_grace(app: App) -> None:
     begun = await app.begin()
     first = await rotated(app.tokens.rotate(begun.token))
     second = await rotated(app.tokens.rotate(first.token))
@@ -118,7 +118,7 @@ async def test_who_goes_on_alone_ends_the_other_or_both(app: App, clock: Clock) 
 
 
 @everywhere
-async def test_a_hundred_rotations_do_not_move_the_end_of_the_family(app: App, clock: Clock) -> None:
+async def test_a_hundred_rotations_do_not_move_the_end_of_the_chain(app: App, clock: Clock) -> None:
     begun = await app.begin()
     ends_ms, token = deadline_ms(begun.record.expires_at), begun.token
     assert ends_ms == clock() + 30 * DAY_MS
@@ -147,7 +147,7 @@ async def test_the_time_to_live_in_the_store_is_not_renewed_by_a_rotation(app: A
 
 
 @here
-async def test_a_family_that_ended_by_reuse_lives_no_longer_than_it_would_have(app: App, clock: Clock) -> None:
+async def test_a_chain_that_ended_by_reuse_lives_no_longer_than_it_would_have(app: App, clock: Clock) -> None:
     begun = await app.begin()
     await app.keys.refresh(begun.id).bound.store.run([("PEXPIRE", app.keys.refresh(begun.id).key, 90_000)])
     await app.tokens.rotate(begun.token)
@@ -178,7 +178,7 @@ async def test_a_token_without_client_is_not_good_for_one(app: App) -> None:
 
 
 @here
-async def test_an_old_token_in_the_hands_of_another_client_ends_the_family(app: App, clock: Clock) -> None:
+async def test_an_old_token_in_the_hands_of_another_client_ends_the_chain(app: App, clock: Clock) -> None:
     begun = await app.begin(client="desktop")
     await app.tokens.rotate(begun.token, client="desktop")
     clock.pass_ms(GRACE_MS)
@@ -224,21 +224,21 @@ async def test_a_retry_is_refused_when_the_session_is_gone(app: App) -> None:
 
 
 @everywhere
-async def test_a_revoked_family_is_dead_whichever_of_its_tokens_was_shown(app: App) -> None:
+async def test_a_revoked_chain_is_dead_whichever_of_its_tokens_was_shown(app: App) -> None:
     begun = await app.begin()
     first = await rotated(app.tokens.rotate(begun.token))
     assert await app.tokens.revoke(begun.token) is True
     assert await app.tokens.revoke(first.token) is False
     assert await app.tokens.rotate(first.token) == Refused("unknown")
     other = await app.begin()
-    assert await app.tokens.revoke_family(other.id) is True
-    assert await app.tokens.revoke_family(other.id) is False
-    assert await app.tokens.revoke_family("no id: at all") is False
+    assert await app.tokens.revoke_chain(other.id) is True
+    assert await app.tokens.revoke_chain(other.id) is False
+    assert await app.tokens.revoke_chain("no id: at all") is False
     assert await app.tokens.rotate(other.token) == Refused("unknown")
 
 
 @here
-async def test_families_of_one_session_do_not_touch_each_other(app: App, clock: Clock) -> None:
+async def test_chains_of_one_session_do_not_touch_each_other(app: App, clock: Clock) -> None:
     one, other = await app.begin(), await app.begin()
     await app.tokens.rotate(one.token)
     clock.pass_ms(GRACE_MS)
@@ -261,7 +261,7 @@ async def test_a_store_that_lost_its_last_moments_locks_nobody_out(app: App) -> 
 
 
 @here
-async def test_a_family_goes_on_with_its_key_when_the_key_ring_gets_a_new_one(store: Store, clock: Clock) -> None:
+async def test_a_chain_goes_on_with_its_key_when_the_key_ring_gets_a_new_one(store: Store, clock: Clock) -> None:
     old = App(store, clock, KeyRing({"a": b"a" * 32}))
     both = App(store, clock, KeyRing({"a": b"a" * 32, "b": b"b" * 32}))
     new = App(store, clock, KeyRing({"b": b"b" * 32}))
@@ -269,7 +269,7 @@ async def test_a_family_goes_on_with_its_key_when_the_key_ring_gets_a_new_one(st
     begun = await old.begin()
     first = await rotated(both.tokens.rotate(begun.token))
     assert (await retried(old.tokens.rotate(begun.token))).token == first.token  # also in the midst of a deployment
-    assert await new.tokens.rotate(first.token) == Refused("unknown")  # the key was retired, and its families with it
+    assert await new.tokens.rotate(first.token) == Refused("unknown")  # the key was retired, and its chains with it
     assert await rotated(new.tokens.rotate((await both.begin()).token))
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from keystead import KeyRing, Store
+from keystead import KeyRing, Log, Store, never
 from keystead.errors import BadValue, Contended
+from keystead.parts.audit import Audit, AuditEntry
 from keystead.parts.digest import base64url, digest
 from keystead.parts.refresh import RefreshEvent, Refused
 from keystead.parts.refresh.token import Mint
-from tests.parts.refresh.conftest import GRACE_MS, RING, App, Clock, everywhere, here, retried, rotated
+from tests.parts.refresh.conftest import GRACE_MS, RING, App, Clock, TokenKeys, everywhere, here, retried, rotated
 
 
 async def dump(store: Store) -> str:
@@ -61,7 +62,7 @@ async def test_what_is_stored_is_no_token(app: App, store: Store) -> None:
 
 
 @here
-async def test_nobody_makes_the_next_token_of_a_family_from_an_old_one(app: App) -> None:
+async def test_nobody_makes_the_next_token_of_a_chain_from_an_old_one(app: App) -> None:
     begun = await app.begin()
     secret, _, mac = begun.token.split(".")
     other_ring = Mint(KeyRing({"x": b"x" * 32}).derived("refresh tokens")).first(b"s" * 32)
@@ -86,7 +87,7 @@ def test_the_keys_of_sealing_and_of_tokens_are_not_the_same() -> None:
 
 
 @here
-async def test_a_secret_is_never_used_for_two_families(store: Store, clock: Clock) -> None:
+async def test_a_secret_is_never_used_for_two_chains(store: Store, clock: Clock) -> None:
     made = iter([b"1" * 32, b"1" * 32, b"2" * 32])
     app = App(store, clock, new_secret=lambda: next(made))
     await app.log_in()
@@ -157,3 +158,26 @@ async def test_a_key_of_another_kind_is_told_as_such(app: App, store: Store) -> 
     key = app.keys.refresh(begun.id).key
     await store.run([("DEL", key), ("LPUSH", key, "x")])
     assert await app.tokens.rotate(begun.token) == Refused("unreadable")
+
+
+class AuditedKeys(TokenKeys):
+    """Refresh tokens, and a log of what was done with them."""
+
+    audit = Log("audit:app", AuditEntry, keep=100, lifetime=never("keeps its size"))
+
+
+@here
+async def test_a_misuse_can_be_noted_in_an_audit(store: Store, clock: Clock) -> None:
+    audit = Audit(AuditedKeys(store, seal=RING, now_ms=clock).audit())
+    app = App(
+        store,
+        clock,
+        tell=lambda event: audit.note(event.event, who=f"user:{event.user}", what=event.chain, why=event.why or ""),
+    )
+    await app.log_in()
+    begun = await app.begin()
+    await app.tokens.rotate(begun.token)
+    clock.pass_ms(GRACE_MS)
+    await app.tokens.rotate(begun.token)
+    [entry] = await audit.latest(10)
+    assert (entry.event, entry.who, entry.what, entry.why) == ("refresh-reused", "user:ann", begun.id, "late")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keystead import BadDeclaration, DoesNotFit, Store
+from keystead import BadDeclaration, DoesNotFit, Store, connect
 from keystead.errors import StoreUnavailable
 from keystead.parts.oauth import Client
 from keystead.parts.renewal import Fresh, Over, Renewal, Unrenewed
@@ -27,7 +27,7 @@ from tests.parts.renewal.conftest import (
     here,
     renewed,
 )
-from tests.parts.sessions.relays import Killed, Mortal, Relay
+from tests.parts.sessions.relays import Actor, Gated, Killed, Mortal, Relay, Slots, every_order, in_order
 
 LIFETIME_MS = 1000 * LIFETIME_S
 
@@ -332,3 +332,29 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     weak.guarantees = Guarantees(atomic="nothing")
     app.keys.renewing.store = weak
     assert "two processes would spend" in refused(app.keys.renewing)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+async def test_two_renewals_spend_a_refresh_token_once_in_every_order(
+    client: Client, provider: Provider, clock: Clock, slots: bool
+) -> None:
+    async def pause(seconds: float) -> None: ...
+
+    async with Slots() if slots else connect("memory://") as store:
+        outside = App(store, client, clock)
+
+        async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
+            provider.number, used = 1, provider.uses
+            await outside.log_in()
+            clock.pass_ms(LIFETIME_MS)
+            gated = Gated(store)
+            a, b = (App(gated, client, clock, pause=pause, wait="1ms") for _ in range(2))
+            order, found = await in_order(gated, {"a": a.fresh, "b": b.fresh}, first)
+            assert (provider.uses - used, provider.thefts) == (1, 0)
+            assert any(isinstance(each, Fresh) for each in found.values())
+            for each in found.values():
+                assert each.value.access_token == "access-2" if each else each.reason == "busy"
+            assert await outside.access_token() == "access-2"
+            return order
+
+        assert await every_order(one, switches=3) > 20

@@ -1,4 +1,4 @@
-"""Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its family."""
+"""Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
 
 from keystead.parts.refresh.record import (
     Begun,

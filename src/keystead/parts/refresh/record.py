@@ -1,4 +1,4 @@
-"""What a family of refresh tokens holds, and what is told of it."""
+"""What a chain of refresh tokens holds, and what is told of it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from keystead.schema.times import moment
 
 
 class RefreshRecord(BaseModel):
-    """One family: all tokens that come of one `begin`. Inherit it, and add whose it is and the session it belongs to.
+    """One chain: all tokens that come of one `begin`. Inherit it, and add whose it is and the session it belongs to.
 
-    `client`, `scope` and `audience` are what the family is bound to; the others are kept by `RefreshTokens`, and
+    `client`, `scope` and `audience` are what the chain is bound to; the others are kept by `RefreshTokens`, and
     whatever you give them is replaced.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     created_at: EpochMs = moment(0)
-    """when the family began"""
+    """when the chain began"""
     expires_at: EpochMs = moment(0)
     """when it ends, however often it is rotated"""
     is_used: bool = False
-    """one of its tokens was used again after its time: the family has ended"""
+    """one of its tokens was used again after its time: the chain has ended"""
     generation: int = 0
     """which of its tokens is the newest, counted from 0"""
     rotated_at: OmittedIfNone[EpochMs] = None
@@ -58,11 +58,11 @@ class _Good(Generic[R_co]):
 
 @dataclass(frozen=True)
 class Begun(_Good[R_co]):
-    """A new family.
+    """A new chain.
 
     token    its first token, for the client; it is stored nowhere
-    id       what the store knows the family by, which is no secret: for `revoke_family`
-    record   what the family holds
+    id       what the store knows the chain by, which is no secret: for `revoke_chain`
+    record   what the chain holds
     scope    what the access token may be good for
     """
 
@@ -81,14 +81,14 @@ class Retried(_Good[R_co]):
 class Refused:
     """No new token. It is false where the others are true.
 
-    reason   `unknown`: no token of this server, or one whose family was revoked or has expired and is gone
-             `expired`: its family lived its time
-             `reused`: it was used before, so somebody has it who should not: its family has ended
+    reason   `unknown`: no token of this server, or one whose chain was revoked or has expired and is gone
+             `expired`: its chain lived its time
+             `reused`: it was used before, so somebody has it who should not: its chain has ended
              `session`: the session that it belongs to is gone
              `client`, `scope`, `audience`: it is good, for others than were named; it stays good for them
-             `unreadable`: what is stored is no family
+             `unreadable`: what is stored is no chain
     why      of `reused`: `stale`, a token from before the last one; `late`, the last one after the grace; `ended`, any
-             token of a family that ended this way
+             token of a chain that ended this way
     """
 
     reason: Reason
@@ -104,13 +104,13 @@ class RefreshEvent:
 
     event    `refresh-reused`, or `refresh-wrong-client`
     why      as in `Refused`
-    user     whose family it is, where its family says `member_of`
-    family   the id of the family, which opens nothing
+    user     whose chain it is, where its family says `member_of`
+    chain   the id of the chain, which opens nothing
     client   who came with the token, as they say
     """
 
     event: Literal["refresh-reused", "refresh-wrong-client"]
     why: Misuse | None
     user: str | None
-    family: str
+    chain: str
     client: str | None

@@ -1,15 +1,15 @@
-"""The token of a family: what the client has. Nothing of it is in the store but one digest.
+"""The token of a chain: what the client has. Nothing of it is in the store but one digest.
 
     {secret}.{generation}.{mac}
 
-`secret` is made at random when the family begins, and is in each of its tokens; the store knows the family by the
+`secret` is made at random when the chain begins, and is in each of its tokens; the store knows the chain by the
 digest of it. `generation` counts the rotations. `mac` proves that this server made the token of this generation: it is
 an HMAC with a key that is derived from the key ring. So
 
 - the successor of a token is always the same text, whoever makes it and however often, and nobody has to keep it;
 - an old token is known as one that was good once, and told from one that somebody made up;
 - who reads the store learns no token, and who has an old token cannot make the next one;
-- even with the key ring nobody can make a token without the secret of its family, which only the client has.
+- even with the key ring nobody can make a token without the secret of its chain, which only the client has.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TOKEN = re.compile(r"([\w-]{43})\.(0|[1-9][0-9]{0,11})\.([\w-]{43})", re.ASCII)
 class Given:
     """A token that this server made.
 
-    id           the digest of the family's secret: what the store knows it by. It opens nothing
-    generation   how many tokens of the family came before it
+    id           the digest of the chain's secret: what the store knows it by. It opens nothing
+    generation   how many tokens of the chain came before it
     """
 
     id: str
@@ -49,7 +49,7 @@ class Given:
 
     @property
     def successor(self) -> Given:
-        """The next token of the family. It is made with the same key, so that it is one text for all servers."""
+        """The next token of the chain. It is made with the same key, so that it is one text for all servers."""
         return Given(self.id, self.generation + 1, self._secret, self._key)
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Mint:
         self._keys = tuple(keys)
 
     def first(self, secret: bytes) -> Given:
-        """The first token of a new family."""
+        """The first token of a new chain."""
         if len(secret) < SECRET_BYTES:
             raise BadValue(f"the secret of a refresh token has {SECRET_BYTES} bytes or more, not {len(secret)}")
         text = base64url(secret[:SECRET_BYTES])

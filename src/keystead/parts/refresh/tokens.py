@@ -21,7 +21,7 @@ from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.refresh")
 
-_ATTEMPTS: Final = 16  # others that may write to one family between a read and its write before one gives up
+_ATTEMPTS: Final = 16  # others that may write to one chain between a read and its write before one gives up
 _NEEDED: Final = frozenset(RefreshRecord.model_fields)
 
 Alive: TypeAlias = Callable[[R], Operation[bool]]
@@ -52,17 +52,17 @@ class RefreshTokens(Generic[R]):
         begun = await tokens.begin(RefreshToken(uid="42", sid=sid, client="desktop"))
         rotated = await tokens.rotate(begun.token, client="desktop")     # Rotated, Retried or Refused
 
-    **All tokens that come of one `begin` are one record**, which says which of them is the newest. A rotation is one
-    compare-and-set on it. So of any number of clients with one token all get one successor; nothing that was revoked or
-    has ended comes back; and all of it is in one slot of a cluster.
+    **All tokens that come of one `begin` are a chain, and a chain is one record**, which says which of them is the
+    newest. A rotation is one compare-and-set on it. So of any number of clients with one token all get one successor;
+    nothing that was revoked or has ended comes back; and all of it is in one slot of a cluster.
 
     grace    for how long after its use the last token gets the same successor again, for clients that lost the answer.
-             Any older token, and the last one after the grace, ends the family: somebody has it who should not
+             Any older token, and the last one after the grace, ends the chain: somebody has it who should not
     alive    asks whether the session of a record is alive. Without it, it is the key that `leads_to` names
     tell     is called with what an operator should know; the token is refused whether this succeeds or not
 
-    The lifetime of the family is that of all its tokens together, from `begin` on. The clock of the keyspace decides
-    the grace and the end, so clocks that are two seconds apart shift them by as much. `new_secret` is for tests. Raises
+    The lifetime that the family states is that of a whole chain, from `begin` on. The clock of the keyspace decides the
+    grace and the end, so clocks that are two seconds apart shift them by as much. `new_secret` is for tests. Raises
     BadDeclaration for families of another shape and without a key ring, DoesNotFit for a store without atomic steps.
     """
 
@@ -91,7 +91,7 @@ class RefreshTokens(Generic[R]):
         self._one_step = family.store.guarantees.atomic == "any keys"
 
     async def begin(self, record: R) -> Begun[R]:
-        """A new family, for the user and the session that the record names. One round trip; nothing is overwritten.
+        """A new chain, for the user and the session that the record names. One round trip; nothing is overwritten.
 
         Whether the session is alive is asked when the token is used: the token of a session that is gone is dead.
         Raises BadValue for a record that names none.
@@ -111,14 +111,14 @@ class RefreshTokens(Generic[R]):
             first = self._mint.first(self._new_secret())
             if await self._family(first.id).add(record):
                 return Begun(first.text, first.id, record, _of(record).scope)
-        raise Contended("there is a family for each secret that was made; is the source of random numbers broken?")
+        raise Contended("there is a chain for each secret that was made; is the source of random numbers broken?")
 
     async def rotate(
         self, token: str, *, client: str | None = None, scope: str | None = None, audience: str | None = None
     ) -> Rotated[R] | Retried[R] | Refused:
         """Use a token up and get the next one. Two round trips; none for what this server never made.
 
-        `client` must be the one that the family is bound to. `scope` asks for a part of what it is good for, and
+        `client` must be the one that the chain is bound to. `scope` asks for a part of what it is good for, and
         `audience` for the one that it is for; without them it is all of it. Raises the error of a store that is down:
         then the token may have been used or not, and either way the same token works again within the grace.
         """
@@ -149,15 +149,15 @@ class RefreshTokens(Generic[R]):
                 seen = wrote.found  # another was faster: what it wrote decides
         except (Unreadable, WrongKind):
             return Refused("unreadable")
-        raise Contended("a family of refresh tokens was changed by others again and again; try again")
+        raise Contended("a chain of refresh tokens was changed by others again and again; try again")
 
     async def revoke(self, token: str) -> bool:
-        """End the family of a token, also of an old one. False: it was none, or had ended. One round trip."""
+        """End the chain of a token, also of an old one. False: it was none, or had ended. One round trip."""
         given = self._mint.read(token)
-        return given is not None and await self.revoke_family(given.id)
+        return given is not None and await self.revoke_chain(given.id)
 
-    async def revoke_family(self, id: str) -> bool:
-        """End a family by its id. False: there is none. No rotation under way brings it back. One round trip."""
+    async def revoke_chain(self, id: str) -> bool:
+        """End a chain by its id. False: there is none. No rotation under way brings it back. One round trip."""
         try:
             key = self._family(id)
         except BadKey:
@@ -187,7 +187,7 @@ class RefreshTokens(Generic[R]):
         if audience is not None and audience != record.audience:
             return Refused("audience")
         # A generation beyond that of the record was made by us all the same: the store lost its last moments, as
-        # after a failover. The token itself proves that the family came so far.
+        # after a failover. The token itself proves that the chain came so far.
         return "retry" if is_last else "rotate"
 
     def _in_grace(self, record: RefreshRecord, now_ms: int) -> bool:
@@ -215,13 +215,13 @@ class RefreshTokens(Generic[R]):
         return _Written(is_alive, bool(done), None if done else done.before[0])
 
     async def _refused(self, key: ValueKey[R], record: R, refused: Refused, client: str | None) -> Refused:
-        """End the family where its token was used again, and tell of it."""
+        """End the chain where its token was used again, and tell of it."""
         if refused.reason == "reused":
             if refused.why != "ended":
                 # Not compared: whatever a rotation wrote meanwhile, the token is old, and all that came of it ends.
-                # It is never written where the family is gone, and lives no longer by it.
+                # It is never written where the chain is gone, and lives no longer by it.
                 await key.replace(record.model_copy(update={"is_used": True}))
-                _log.warning("refresh: a token was used again (%s), so its family has ended", refused.why)
+                _log.warning("refresh: a token was used again (%s), so its chain has ended", refused.why)
             await self._told("refresh-reused", refused, key, record, client)
         elif refused.reason == "client":
             await self._told("refresh-wrong-client", refused, key, record, client)
@@ -243,9 +243,9 @@ class RefreshTokens(Generic[R]):
             return
         subject = self._family.family.subject
         user = None if subject is None else str(taken(subject.origin, key.values, record))
-        family = str(next(iter(key.values.values())))
+        chain = str(next(iter(key.values.values())))
         try:
-            await self._tell(RefreshEvent(event, refused.why, user, family, client))
+            await self._tell(RefreshEvent(event, refused.why, user, chain, client))
         except Exception as error:  # whoever is told must not be able to let a stolen token in
             _log.warning("refresh: nobody could be told of a misuse: %s", type(error).__name__)
 
@@ -287,7 +287,7 @@ def _alive_by_relation(family: Bound[Any]) -> Alive[Any]:
 
 
 def _lifetime_ms(family: Any) -> int:
-    """How long a family of tokens lives. Raises BadDeclaration or DoesNotFit where it cannot be made here."""
+    """How long a chain of tokens lives. Raises BadDeclaration or DoesNotFit where it cannot be made here."""
     if not isinstance(family, Bound) or not isinstance(family.family, Value):
         raise BadDeclaration("refresh tokens are kept in a family Value(…), as in RefreshTokens(keys.refresh)")
     place, lifetime = family.family.place, family.family.lifetime
