@@ -81,8 +81,8 @@ class MembershipKeys(Keyspace):
         "atomic step on one key, and a token that is used twice ends them all. The key is the digest of the part that "
         "they share; `generation` says which of them is the newest, `rotatedAt` when the one before was used, "
         "`client`, `scope` and `audience` whom they are for, and `isUsed` that one was used again after its time. "
-        "The 30 days are those of all of them together. `sessionToken` is the UUID that is the session's key. One whose "
-        "session is gone leads nowhere and is cleaned up; in the document it stays for the rest of its 30 days.",
+        "The 30 days are those of all of them together. `sessionToken` is the UUID that is the session's key. One "
+        "whose session is gone leads nowhere and is cleaned up; in the document it stays for the rest of its 30 days.",
     )
     crash_report_limit = Hash(
         "crashreport:ratelimit:{ip:ip}",
