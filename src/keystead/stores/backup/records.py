@@ -104,6 +104,22 @@ def parts_of(kind: str, reply: Reply) -> list[bytes]:
             return list(reply)
 
 
+def reply_of(record: Record) -> Reply:
+    """What a store replied when this collection was read: the parts are in the order in which it told them."""
+    parts = record.parts
+    match record.kind:
+        case "hash":
+            return dict(zip(parts[::2], parts[1::2], strict=True))
+        case "set":
+            return set(parts)
+        case "zset":
+            return [[member, float(text)] for text, member in zip(parts[::2], parts[1::2], strict=True)]
+        case "stream":
+            return [[name, list(fields)] for name, fields in entries_of(parts)]
+        case _:
+            return list(parts)
+
+
 _WRITERS: Final = {"hash": "HSET", "set": "SADD", "zset": "ZADD", "list": "RPUSH"}
 
 
