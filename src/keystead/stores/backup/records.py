@@ -7,12 +7,22 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CommandError, shown
 from keystead.stores.backup.errors import BackupDamaged, KeyTooLarge
 from keystead.stores.base import ATOMIC_ARGUMENTS
-from keystead.stores.commands import LATEST_MS, Command, Reply, entry_id, score
+from keystead.stores.commands import (
+    LATEST_MS,
+    TABLE,
+    Call,
+    Command,
+    Deadline,
+    Reply,
+    SetOptions,
+    entry_id,
+    score,
+)
 
 KINDS: Final = ("string", "hash", "set", "zset", "list", "stream")  # their places are their numbers in the file
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
@@ -140,6 +150,16 @@ def commands_of(record: Record) -> list[Command]:
     if expires_at_ms is not None:
         commands.append(("PEXPIREAT", key, expires_at_ms))
     return commands
+
+
+def set_of(record: Record, only_if: bytes) -> Command:
+    """The SET of a string, read already: there are as many of these as there are strings. `only_if`: NX, or nothing."""
+    key, _, at_ms, [value] = record
+    args = [key, value] if at_ms is None else [key, value, b"PXAT", b"%d" % at_ms]
+    if only_if:
+        args.append(only_if)
+    deadline = None if at_ms is None else Deadline(at_ms, absolute=True)
+    return cast("Command", Call(TABLE["SET"], args, SetOptions(deadline, only_if=only_if)))
 
 
 def deadline_of(record: Record) -> tuple[str | int, ...]:

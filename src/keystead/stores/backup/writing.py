@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeAlias, TypeVar, cast
 
 from keystead.stores.backup.reading import taking_long
-from keystead.stores.backup.records import Record, commands_of, deadline_of, unwritable
+from keystead.stores.backup.records import Record, commands_of, set_of, unwritable
 from keystead.stores.base import Outcome, Step, Store, absent
-from keystead.stores.commands import Command
 
 AT_ONCE: Final = 256  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
@@ -26,26 +25,23 @@ class Writing:
 
     async def add(self, records: list[Record]) -> list[Record]:
         """Write those whose keys are not there; returns the others, whose keys are left as they are."""
-        return await self._write(records, ("NX",), absent)
+        return await self._write(records, b"NX", absent)
 
     async def put(self, records: list[Record]) -> None:
         """Write all of these, in the place of what is there."""
-        await self._write(records, (), _delete)
+        await self._write(records, b"", _delete)
 
-    async def _write(self, records: list[Record], words: tuple[str, ...], first: _First) -> list[Record]:
+    async def _write(self, records: list[Record], only_if: bytes, first: _First) -> list[Record]:
         strings = [record for record in records if record.kind == "string"]
         others = [record for record in records if record.kind != "string"]
-        met = await all_of((self._strings(strings, words), self._others(others, first)))
+        met = await all_of((self._strings(strings, only_if), self._others(others, first)))
         return [*met[0], *met[1]]
 
-    async def _strings(self, records: list[Record], words: tuple[str, ...]) -> list[Record]:
+    async def _strings(self, records: list[Record], only_if: bytes) -> list[Record]:
         """Each in one command, which is a step of its own."""
         if not records:
             return []
-        commands: list[Command] = [
-            ("SET", record.key, record.parts[0], *deadline_of(record), *words) for record in records
-        ]
-        replies = await self._store.run(commands)
+        replies = await self._store.run([set_of(record, only_if) for record in records])
         return [record for record, reply in zip(records, replies, strict=True) if reply is None]
 
     async def _others(self, records: list[Record], first: _First) -> list[Record]:
