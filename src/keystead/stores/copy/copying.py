@@ -154,17 +154,20 @@ class Copying:
             yield [key for key in page if not key.startswith(PREFIX)]
 
     async def _copy(self, records: list[Record], one: _Pass) -> None:
-        new, known = self._due(records, one)
-        if not new and not known:
-            return
-        now_ms = await clock_ms(self._target)
-        new = [item for item in new if not self._is_over(item, now_ms, one)]
-        known = [item for item in known if not self._is_over(item, now_ms, one)]
-        await self._add(new, one, now_ms)
-        await self._settle(known, one, now_ms)
+        new, known, met = self._due(records, one)
+        if new or known:
+            now_ms = await clock_ms(self._target)
+            new = [item for item in new if not self._is_over(item, now_ms, one)]
+            known = [item for item in known if not self._is_over(item, now_ms, one)]
+            await self._add(new, one, now_ms)
+            await self._settle(known, one, now_ms)
+        one.passed.keys += met
 
-    def _due(self, records: list[Record], one: _Pass) -> tuple[list[_Item], list[_Item]]:
-        """Those that are to be written: keys of which there is no note, and keys that are not as noted."""
+    def _due(self, records: list[Record], one: _Pass) -> tuple[list[_Item], list[_Item], int]:
+        """Those that are to be written: keys of which there is no note, and keys that are not as noted; and how many
+        keys were met for the first time.
+        """
+        met = 0
         notes = self._notes.of([record.key for record in records])
         new: list[_Item] = []
         known: list[_Item] = []
@@ -173,7 +176,7 @@ class Copying:
             note = notes.get(record.key)
             if (note is not None and note.id in one.seen) or record.key in one.new:
                 continue  # a store may tell a key twice while it is scanned
-            one.passed.keys += 1
+            met += 1
             written = fingerprint(record)
             if why := unfit(record, self._target):
                 one.passed.left_out.add(f"{shown(record.key)} {why}")
@@ -190,7 +193,7 @@ class Copying:
             self._notes.end(batch)
             for number in ids:
                 one.seen.add(number)
-        return new, known
+        return new, known, met
 
     def _is_due(self, note: Note, written: bytes) -> bool:
         match note.state:
