@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -95,9 +96,15 @@ def copy(
             "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
             ASKED_WRONGLY,
         )
-    source_url, target_url = _url(from_), _url(to)
-    refuse_missing(source_url, "name another as FROM")
-    _Command(source_url, target_url, match, follow, overwrite, not no_verify, progress_file, yes, as_json).run(dry_run)
+
+    async def work() -> int:
+        source_url, target_url = _url(from_), _url(to)
+        refuse_missing(source_url, "name another as FROM")
+        path = progress_file or progress_path(connect(source_url).url, connect(target_url).url, match)
+        asked = _Copy(source_url, target_url, match, follow, overwrite, not no_verify, path, yes, as_json)
+        return await (asked.look() if dry_run else asked.run())
+
+    run(work)
 
 
 def _url(given: str) -> str:
@@ -110,46 +117,37 @@ def _url(given: str) -> str:
     return roles[given]
 
 
-class _Command:
-    """One run of the command."""
+@dataclass(slots=True)
+class _Copy:
+    """What was asked for, and how far it is."""
 
-    def __init__(
-        self,
-        source_url: str,
-        target_url: str,
-        match: str,
-        follows: bool,
-        overwrite: bool,
-        verified: bool,
-        path: Path | None,
-        yes: bool,
-        as_json: bool,
-    ) -> None:
-        self._source_url, self._target_url = source_url, target_url
-        self._match, self._follows, self._overwrite, self._verified = match, follows, overwrite, verified
-        self._yes, self._as_json = yes, as_json
-        self._path = path or progress_path(connect(source_url).url, connect(target_url).url, match)
-        self._begun = False
-        self._stop: asyncio.Event | None = None
-        self._in_step = False
-
-    def run(self, dry_run: bool) -> None:
-        run(self._look if dry_run else self._copy)
+    source_url: str
+    target_url: str
+    match: str
+    follows: bool
+    overwrite: bool
+    verified: bool
+    path: Path
+    yes: bool
+    as_json: bool
+    begun: bool = False
+    in_step: bool = False
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     # --- a dry run -----------------------------------------------------------------------------------------
 
-    async def _look(self) -> int:
+    async def look(self) -> int:
         step_back()
         # As empty as the database that would be made.
-        target_url = "memory://" if is_missing(self._target_url) else self._target_url
+        target_url = "memory://" if is_missing(self.target_url) else self.target_url
         with stoppable(lambda: "stopped; nothing was written"):
-            async with connect(patient(self._source_url)) as source, connect(patient(target_url)) as target:
+            async with connect(patient(self.source_url)) as source, connect(patient(target_url)) as target:
                 with progress("looking") as show:
                     found = await survey(
-                        source, target, match=self._match, on_progress=lambda now: show(now.done, now.total)
+                        source, target, match=self.match, on_progress=lambda now: show(now.done, now.total)
                     )
-        to = connect(self._target_url).url
-        if self._as_json:
+        to = connect(self.target_url).url
+        if self.as_json:
             typer.echo(json_text({"from": source.url, "to": to, **found.as_json()}, indent=2))
         else:
             _print_survey(found, source.url, to)
@@ -157,38 +155,38 @@ class _Command:
 
     # --- a copy --------------------------------------------------------------------------------------------
 
-    async def _copy(self) -> int:
+    async def run(self) -> int:
         step_back()
         with stoppable(self._stopped, self._stops_gently) as paused, private_files():
-            async with connect(patient(self._source_url)) as source, connect(patient(self._target_url)) as target:
+            async with connect(patient(self.source_url)) as source, connect(patient(self.target_url)) as target:
                 if not await self._confirmed(source, target, paused):
                     leave("nothing was copied")
-                self._begun, began = True, time.monotonic()
+                self.begun, began = True, time.monotonic()
                 try:
-                    copied = await (self._followed(source, target) if self._follows else self._once(source, target))
+                    copied = await (self._followed(source, target) if self.follows else self._once(source, target))
                 except (StoreError, Contended) as error:
                     leave(f"{error}; {_GO_ON}")
-        if self._as_json:
+        if self.as_json:
             typer.echo(json_text({"from": source.url, "to": target.url, **copied.as_json()}, indent=2))
         else:
             self._print(copied, source, target, time.monotonic() - began)
         return 0 if copied.is_whole else FAILED
 
     def _stopped(self) -> str:
-        return f"stopped; {_GO_ON}" if self._begun else "stopped; nothing was written"
+        return f"stopped; {_GO_ON}" if self.begun else "stopped; nothing was written"
 
     def _stops_gently(self) -> bool:
         """The first Ctrl-C while both stores are in step asks for the last pass."""
-        if self._stop is None or not self._in_step or self._stop.is_set():
+        if not self.in_step or self.stop.is_set():
             return False
-        self._stop.set()
+        self.stop.set()
         return True
 
     async def _confirmed(self, source: Store, target: Store, paused: Paused) -> bool:
-        if self._yes:
+        if self.yes:
             return True
-        what = f"the keys that match {self._match}"
-        if self._match == "*" and source.guarantees.scans:
+        what = f"the keys that match {self.match}"
+        if self.match == "*" and source.guarantees.scans:
             [count] = await source.run([("DBSIZE",)])
             what = counted(count, "key")
         there = ""
@@ -201,23 +199,22 @@ class _Command:
             return await copy_all(
                 source,
                 target,
-                progress=self._path,
-                match=self._match,
-                overwrite=self._overwrite,
-                verified=self._verified,
+                progress=self.path,
+                match=self.match,
+                overwrite=self.overwrite,
+                verified=self.verified,
                 on_progress=display.bar("copying"),
                 on_verify=display.bar("comparing"),
             )
 
     async def _followed(self, source: Store, target: Store) -> Copied:
-        self._stop = asyncio.Event()
         passes = 0
 
         def on_pass(passed: Passed, took_s: float) -> None:
             nonlocal passes
             passes += 1
-            self._in_step = passes > 1
-            if self._in_step:
+            self.in_step = passes > 1
+            if self.in_step:
                 display.line(
                     f"in step: {passed.changes:,} of {counted(passed.keys, 'key')} changed in the last pass "
                     f"({took_s:,.1f} s)"
@@ -230,11 +227,11 @@ class _Command:
             return await follow(
                 source,
                 target,
-                self._stop,
-                progress=self._path,
-                match=self._match,
-                overwrite=self._overwrite,
-                verified=self._verified,
+                self.stop,
+                progress=self.path,
+                match=self.match,
+                overwrite=self.overwrite,
+                verified=self.verified,
                 on_progress=display.bar("copying"),
                 on_pass=on_pass,
                 on_trouble=on_trouble,
@@ -246,7 +243,7 @@ class _Command:
         verified = copied.verified
         for count, said in (
             (copied.equal, "were there already, the same"),
-            (copied.ours - copied.written if copied.resumed and not self._follows else 0, "before it was interrupted"),
+            (copied.ours - copied.written if copied.resumed and not self.follows else 0, "before it was interrupted"),
             (copied.deleted, "gone from the first store since they were copied, and deleted in the second"),
             (copied.expired, "expired, and not copied"),
             (copied.changed_there, "changed in the second store since they were copied, and stay as they are there"),
@@ -280,7 +277,7 @@ class _Command:
                 [f"{what.replace('_', ' ')}: {key}" for what, keys in compared.examples.items() for key in keys],
             )
         if not copied.is_whole:
-            typer.echo(f"what was copied is noted in {self._path}; run the same command again to go on", err=True)
+            typer.echo(f"what was copied is noted in {self.path}; run the same command again to go on", err=True)
 
 
 def _complain(sentence: str, examples: list[str]) -> None:
