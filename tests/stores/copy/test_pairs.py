@@ -102,8 +102,9 @@ async def test_a_store_is_not_copied_into_itself_by_whatever_name(url_of: UrlOf,
     assert other_name != url
     async with connect(url) as store, connect(url) as same, connect(other_name) as hidden:
         await store.run([("SET", "key", "1")])
-        with pytest.raises(SameStore, match="name another store"):
-            await copy(store, same)
+        for work in (copy(store, same), survey(store, same)):
+            with pytest.raises(SameStore, match="name another store"):
+                await work
         with pytest.raises(SameStore, match="are the same store; nothing was copied"):
             await copy(store, hidden, overwrite=True)
         assert await contents(store) == {b"key": (b"string", -1, b"1")}

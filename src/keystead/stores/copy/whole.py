@@ -158,13 +158,20 @@ async def follow(
                 await asyncio.wait_for(stop.wait(), min(max(took, _PAUSE_S[0]), _PAUSE_S[1]))
 
 
+def _refuse(source: Store, target: Store) -> None:
+    """Raises DoesNotFit or SameStore where it is known that these two do not go together, before a file is made."""
+    refuse_unlisted(source)
+    for store in (source, target):
+        Reading(store)
+    if source.url == target.url and not source.url.startswith("memory:"):  # each of these is a store of its own
+        raise SameStore(f"{source.url} is where the keys are; name another store to copy them into")
+
+
 class _Run:
     """The notes and the mark of one copy, from the first step to the last."""
 
     def __init__(self, source: Store, target: Store, progress: Path | None, match: str, overwrite: bool) -> None:
-        refuse_unlisted(source)
-        if source.url == target.url and not source.url.startswith("memory:"):
-            raise SameStore(f"{source.url} is where the keys are; name another store to copy them into")
+        _refuse(source, target)
         self._source, self._target = source, target
         self._notes = Notes(progress or progress_path(source.url, target.url, match), source.url, target.url, match)
         self.copied = Copied(resumed=not self._notes.is_empty)
@@ -219,7 +226,7 @@ class Surveyed:
 
 async def survey(source: Store, target: Store, *, match: str = "*", on_progress: OnProgress | None = None) -> Surveyed:
     """Read every key that matches from both stores, and say what a copy that begins now would do. Writes nothing."""
-    refuse_unlisted(source)
+    _refuse(source, target)
     found = Surveyed()
     at_source, at_target = Reading(source), Reading(target)
     at_source.left_out = found.left_out
