@@ -23,7 +23,7 @@ from keystead import connect
 from keystead.stores import Store
 from keystead.testing import servers
 
-KEYS, KEYS_QUICK = 1_000_000, 6_000
+KEYS, KEYS_QUICK = 1_000_000, 4_000
 MEMORY = Target("under", 200)
 GROWTH = Target("under", 50)
 SPEED = Target("at least", 10_000)

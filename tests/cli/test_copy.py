@@ -6,7 +6,6 @@ import re
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,11 @@ from keystead import connect
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests import forking
+from tests.cli.filled import MANY, fill, held, other, restores
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
-from tests.cli.test_backup import fill, held, other, restores
 from tests.serving import environment, wait_until
 from tests.stores.backup.contents import DAY_MS
-
-MANY = 4_000
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A server that a test may pause."""
-    with servers.valkey() as running:
-        yield running
-
-
-@pytest.fixture
-def full(program: Program) -> dict[bytes, Any]:
-    """The store of the program, with some of everything in it."""
-    return fill(program.url)
 
 
 class Running:
@@ -209,7 +193,7 @@ def test_a_copy_that_was_killed_goes_on_with_the_same_command(
     expected = fill(program.url, MANY)
     target = other(program) if to == "sqlite" else server.url
     running = Running(program, "copy", program.url, target, "--yes")
-    restores(target, running)  # type: ignore[arg-type]
+    restores(target, running)
     ended = running.ends(signum)
     assert (ended.returncode, ended.stdout) == (code, "")
     if signum == signal.SIGTERM:
@@ -230,7 +214,7 @@ def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
     source, target = (url, other(program)) if side == "from" else (program.url, url)
     expected = fill(source, MANY)
     running = Running(program, "copy", source, target, "--yes")
-    restores(target if side == "from" else server.url, running)  # type: ignore[arg-type]
+    restores(target if side == "from" else server.url, running)
     server.pause()
     ended = running.ends()
     server.resume()
@@ -274,7 +258,7 @@ def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_
 def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server: Server) -> None:
     expected = fill(program.url, MANY)
     running = Running(program, "copy", program.url, server.url, "--follow", "--yes")
-    restores(server.url, running)  # type: ignore[arg-type]
+    restores(server.url, running)
     ended = running.ends(signal.SIGINT)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert "run the same command again to go on" in ended.stderr
