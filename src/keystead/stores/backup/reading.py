@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final, NamedTuple, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
 from keystead.stores.backup.records import LeftOut, Record, parts_of
@@ -36,6 +36,9 @@ _KINDS: Final = {kind.encode(): kind for kind in ("string", *_SIZES)}
 _LONG_STEP: Final = 100_000  # parts of a key; more of them in one step may take longer than the store is waited for
 _GONE: Final = -2
 NEVER: Final = -1  # what PEXPIRETIME replies of a key that has no deadline
+
+
+T = TypeVar("T")
 
 
 class _End(NamedTuple):
@@ -73,22 +76,18 @@ class Reading:
         """How many keys take little memory, as far as can be told."""
         return max(1, min(PAGE, _PAGE_BYTES // max(1, self._key_bytes)))
 
-    async def ahead(self, pages: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Record]]:
+    async def ahead(self, pages: AsyncIterator[list[bytes]]) -> AsyncGenerator[list[Record], None]:
         """The records of these keys, some after the other, while the next ones are being read."""
-        under_way: deque[asyncio.Task[list[Record]]] = deque()
-        try:
+
+        async def reads() -> AsyncIterator[Coroutine[Any, Any, list[Record]]]:
             async for keys in pages:
                 while keys:
                     some, keys = keys[: self.page], keys[self.page :]
-                    under_way.append(asyncio.create_task(self.records(some)))
-                    if len(under_way) >= _PAGES_AT_ONCE:
-                        yield await under_way.popleft()
-            while under_way:
-                yield await under_way.popleft()
-        finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+                    yield self.records(some)
+
+        async with aclosing(overlapped(reads(), _PAGES_AT_ONCE)) as found:
+            async for records in found:
+                yield records
 
     async def records(self, keys: Sequence[bytes]) -> list[Record]:
         """These keys, in no order; those that are gone, or of a kind that has no commands here, are not among them.
@@ -266,6 +265,25 @@ class Reading:
 
     async def _step(self, *commands: Command) -> list[Reply]:
         return (await self._store.atomically(commands)).replies
+
+
+async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
+    """The result of each step, in their order, while others are under way: so many at once.
+
+    Use it with `aclosing`: whatever ends it early, steps that are under way are then cancelled and waited for.
+    """
+    under_way: deque[asyncio.Task[T]] = deque()
+    try:
+        async for step in steps:
+            under_way.append(asyncio.create_task(step))
+            if len(under_way) >= most:
+                yield await under_way.popleft()
+        while under_way:
+            yield await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
 
 def refuse_unlisted(store: Store) -> None:

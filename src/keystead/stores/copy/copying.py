@@ -8,14 +8,13 @@ found to be this copy's own work.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from keystead.errors import Contended, WrongKind, shown
-from keystead.stores.backup.reading import PAGE, Reading, refuse_unlisted
+from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unlisted
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
 from keystead.stores.base import Step, Store, absent
@@ -125,29 +124,23 @@ class Copying:
         total = (await self._source.run([("DBSIZE",)]))[0] if self._match == "*" else None
         one = _Pass(Passed(left_out=LeftOut()), _Seen())
         self._at_source.left_out = one.passed.left_out
-        under_way: deque[asyncio.Task[None]] = deque()
-
-        async def oldest() -> None:
-            await under_way[0]
-            under_way.popleft()
-            if on_progress is not None:
-                on_progress(CopyProgress(one.passed.keys, total, one.passed.written))
-
         try:
-            async for records in self._at_source.ahead(self._pages()):
-                for some in batches(records):
-                    under_way.append(asyncio.create_task(self._copy(some, one)))
-                    while len(under_way) >= BATCHES:
-                        await oldest()
-            while under_way:
-                await oldest()
+            async with (
+                aclosing(self._at_source.ahead(self._pages())) as read,
+                aclosing(overlapped(self._copies(read, one), BATCHES)) as copies,
+            ):
+                async for _ in copies:
+                    if on_progress is not None:
+                        on_progress(CopyProgress(one.passed.keys, total, one.passed.written))
             await self._delete_gone(one)
         finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
             self._notes.flush()
         return one.passed
+
+    async def _copies(self, read: AsyncIterator[list[Record]], one: _Pass) -> AsyncIterator[Coroutine[Any, Any, None]]:
+        async for records in read:
+            for some in batches(records):
+                yield self._copy(some, one)
 
     async def _pages(self) -> AsyncIterator[list[bytes]]:
         async for page in self._source.scan(self._match, page=PAGE):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from keystead.stores.backup.comparing import Compared
-from keystead.stores.backup.reading import PAGE, Reading
+from keystead.stores.backup.reading import PAGE, Reading, overlapped
 from keystead.stores.backup.records import Record
-from keystead.stores.backup.writing import all_of, clock_ms
+from keystead.stores.backup.writing import BATCHES, all_of, clock_ms
 from keystead.stores.base import Store
 from keystead.stores.copy.copying import CopyProgress
 from keystead.stores.copy.fingerprints import fingerprint
@@ -54,14 +55,19 @@ async def verify(
     at_source, at_target = Reading(source), Reading(target)
     counts = notes.counts()
     total = counts[State.OURS] + counts[State.EQUAL]
-    for page in notes.pages(PAGE):
-        some = [note for note in page if note.state in (State.OURS, State.EQUAL)]
-        while some:
-            size = min(at_source.page, at_target.page)
-            await _compare(at_source, at_target, target, some[:size], verified)
-            some = some[size:]
-        if on_progress is not None:
-            on_progress(CopyProgress(verified.compared.keys + verified.changed_since, total, 0))
+
+    async def looks() -> AsyncIterator[Coroutine[Any, Any, None]]:
+        for page in notes.pages(PAGE):
+            some = [note for note in page if note.state in (State.OURS, State.EQUAL)]
+            while some:
+                size = min(at_source.page, at_target.page)
+                yield _compare(at_source, at_target, target, some[:size], verified)
+                some = some[size:]
+
+    async with aclosing(overlapped(looks(), BATCHES)) as done:
+        async for _ in done:
+            if on_progress is not None:
+                on_progress(CopyProgress(verified.compared.keys + verified.changed_since, total, 0))
     return verified
 
 
