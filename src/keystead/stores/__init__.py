@@ -10,12 +10,14 @@ from keystead.stores.base import (
     Outcome,
     Required,
     Step,
+    Still,
     Store,
     absent,
     at_most,
     field_holds,
     holds,
     required,
+    still,
 )
 from keystead.stores.commands import TABLE, Call, Command, Reply
 from keystead.stores.urls import connect
@@ -34,6 +36,7 @@ __all__ = [
     "Reply",
     "Required",
     "Step",
+    "Still",
     "Store",
     "absent",
     "at_most",
@@ -41,4 +44,5 @@ __all__ = [
     "field_holds",
     "holds",
     "required",
+    "still",
 ]

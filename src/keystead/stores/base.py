@@ -20,6 +20,7 @@ from keystead.stores.commands import (
     INT64_MAX,
     INT64_MIN,
     KINDS,
+    WHOLE_READS,
     Argument,
     Call,
     Command,
@@ -109,8 +110,16 @@ class AtMost:
         return amount_of(reply) <= self.limit
 
 
+@dataclass(frozen=True, slots=True)
+class Still:
+    """A guard: this reading command replies exactly this, as it did before."""
+
+    command: Command
+    reply: Reply
+
+
 Ask: TypeAlias = Callable[..., Awaitable[list[Reply]]]
-Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent | AtMost
+Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent | AtMost | Still
 
 
 def required(command: Command) -> Required:
@@ -144,6 +153,17 @@ def at_most(command: Command, limit: int | float) -> AtMost:
     return AtMost(command, limit)
 
 
+def still(command: Command, reply: Reply) -> Still:
+    """A guard for `atomically`: go on only if this reading command replies what it replied before.
+
+    It is for a change of a whole key that nobody else may have changed since it was read: of any kind, and of its
+    deadline, as in `still(("HGETALL", "cart:7"), cart)` and `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command
+    is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or PEXPIRETIME. The members of a set and the fields of a hash are
+    compared without regard to their order. On Redis what is sent is a digest of the reply, whatever its size.
+    """
+    return Still(command, reply)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What `atomically` did. True where everything took effect, false where nothing did.
@@ -167,9 +187,12 @@ class Planned:
     guard: bool = False
     expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
     at_most: AtMost | None = None  # then it expects this, and no value
+    still: Still | None = None  # then it expects the reply of this
 
     def verdict(self, reply: Reply) -> int:
         """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
+        if self.still is not None:
+            return int(reply == self.still.reply)
         if self.at_most is None:
             return int(reply == self.expected)
         try:
@@ -266,10 +289,10 @@ class Store(ABC):
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
 
-        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`) that
-        does not hold, stops the whole: the Outcome is then false and says which step it was. An error of any step is
-        raised, and then, too, nothing took effect. One round trip. Put required steps first where you can: on Redis a
-        step that may stop after others have written makes the server keep a copy of what they write over.
+        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`,
+        `still`) that does not hold, stops the whole: the Outcome is then false and says which step it was. An error of
+        any step is raised, and then, too, nothing took effect. One round trip. Put required steps first where you can:
+        on Redis a step that may stop after others have written makes the server keep a copy of what they write over.
         """
         planned = [_plan(step) for step in steps]
         for step in planned:
@@ -341,6 +364,8 @@ def _plan(step: Step) -> Planned:
             return Planned(read(("EXISTS", key)), guard=True, expected=0)
         case AtMost():
             return Planned(_amount_read(step), guard=True, at_most=step)
+        case Still(command):
+            return Planned(_whole_read(command), guard=True, still=step)
         case _:
             return Planned(read(step))
 
@@ -356,6 +381,14 @@ def _amount_read(guard: AtMost) -> Call:
         raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
     if math.isnan(limit):
         raise call.blame(BadArgument("a limit is a number, which nan is not"))
+    return call
+
+
+def _whole_read(command: Command) -> Call:
+    """The command of `still`; raises BadArgument where it reads no whole value and no deadline."""
+    call = read(command)
+    if call.spec.name not in WHOLE_READS:
+        raise call.blame(BadArgument(f"still takes a command that reads a value: {', '.join(WHOLE_READS)}"))
     return call
 
 

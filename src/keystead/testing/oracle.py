@@ -15,7 +15,7 @@ from keystead.errors import (
     WrongArity,
     WrongKind,
 )
-from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Outcome, Required, Step
+from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Outcome, Required, Step, Still
 from keystead.testing.wire import Wire, WireError
 
 # What the server says, in its own words, and what Keystead calls that. The first that fits counts.
@@ -103,6 +103,8 @@ class Oracle:
                 return self._guard(("EXISTS", key), 0)
             case AtMost(command, limit):
                 return self._at_most(command, limit)
+            case Still(command, reply):
+                return self._guard(command, reply)
             case _:
                 return self.run([step])[0]
 

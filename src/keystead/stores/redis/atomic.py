@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from keystead.stores.base import Outcome, Planned
-from keystead.stores.commands import INT64_MAX, INT64_MIN, Call
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, encode
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address
@@ -69,7 +69,9 @@ class Script:
 
 def _packed(step: Planned) -> list[bytes]:
     call, flags, extra = step.call, b"", []
-    if step.at_most is not None:
+    if step.still is not None:
+        flags, extra = b"d", [_digest(call, step.still.reply)]
+    elif step.at_most is not None:
         flags, extra = b"<", _limits(step.at_most.limit)
     elif step.guard:
         flags = b"=" if isinstance(step.expected, bytes) else b"~" if step.expected is None else b"0"
@@ -82,6 +84,36 @@ def _packed(step: Planned) -> list[bytes]:
         flags += b"#" if call.spec.name in _COUNTERS else b""
     arguments = [call.spec.name.encode(), *call.args, *extra]
     return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
+
+
+def _digest(call: Call, reply: Any) -> bytes:
+    """What the script makes of the same reply: SHA-1 over its parts with their lengths, which Redis has built in.
+
+    The order of members and fields says nothing and differs from one moment to the next, so those go by their digests.
+    """
+    match reply:
+        case dict():
+            text = b"".join(sorted(_sha1(_text(name) + _text(value)) for name, value in reply.items()))
+        case set() | frozenset():
+            text = b"".join(sorted(_sha1(_text(member)) for member in reply))
+        case _ if call.spec.name == "ZRANGE" and call.options.with_scores:
+            text = _text([part for member, score in reply for part in (member, b"%.17g" % (score + 0.0))])
+        case _:
+            text = _text(reply)
+    return _sha1(text)
+
+
+def _text(part: Any) -> bytes:
+    if part is None:
+        return b"-"
+    if isinstance(part, list | tuple):
+        return b"*%d:%b" % (len(part), b"".join(map(_text, part)))
+    given = encode(part)
+    return b"$%d:%b" % (len(given), given)
+
+
+def _sha1(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
 def _limits(limit: int | float) -> list[bytes]:
