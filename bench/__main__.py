@@ -30,6 +30,7 @@ class Subject(StrEnum):
     sessions = "sessions"
     backup = "backup"
     widgets = "widgets"
+    sessiondata = "sessiondata"
     all = "all"
 
 
@@ -87,6 +88,12 @@ async def _widgets(folder: Path, progress: Progress, quick: bool, keys: int | No
     return await on_widgets.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _sessiondata(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_sessiondata
+
+    return await on_sessiondata.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -98,6 +105,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.sessions: _sessions,
     Subject.backup: _backup,
     Subject.widgets: _widgets,
+    Subject.sessiondata: _sessiondata,
 }
 
 
@@ -132,6 +140,7 @@ def main(
     sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
     widgets: a million counters against few, and GET /api/visit beside routes written by hand.
+    sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.
