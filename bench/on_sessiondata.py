@@ -66,8 +66,8 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
     sizes, postgres_options, mariadb_options = (QUICK_SIZES, (), ()) if quick else (FULL_SIZES, POSTGRES, MARIADB)
     rows: list[Row] = []
     with servers.postgres(*postgres_options) as postgres, servers.mariadb(*mariadb_options) as mariadb:
-        for server in (postgres, mariadb):
-            rows += await _round_trips(server)
+        rows += await _round_trips("postgresql", postgres)
+        rows += await _round_trips("mariadb", mariadb)
         await asyncio.to_thread(
             django_sessions.set_up,
             {
@@ -131,7 +131,7 @@ def _matches(
     return [reads, writes]
 
 
-async def _round_trips(server: servers.DatabaseServer) -> list[Row]:
+async def _round_trips(name: str, server: servers.DatabaseServer) -> list[Row]:
     """Counted between the store and the server, with one connection that has done the same before."""
     rows: list[Row] = []
     async with (
@@ -144,13 +144,13 @@ async def _round_trips(server: servers.DatabaseServer) -> list[Row]:
             "write": (2, lambda: session.set(KEY, "List")),
             "read": (1, lambda: session.get(KEY)),
         }
-        for name, (most, act) in acts.items():
+        for verb, (most, act) in acts.items():
             await act()
             before = between.trips
             await act()
-            subject = f"session data, {server.url.partition(':')[0]}"
             trips = between.trips - before
-            rows.append(Row(subject, f"round trips: {name}", trips, "round trips", Target("at most", most)))
+            target = Target("at most", most)
+            rows.append(Row(f"session data, {name}", f"round trips: {verb}", trips, "round trips", target))
     return rows
 
 

@@ -106,14 +106,14 @@ class MysqlDialect(Dialect):
             (wanted.members, "scored", f"{_MEMBER}, e.owner, e.score", "NULL"),
         ):
             name, _ = _COLUMNS[table]
-            for key, group in groupby(sorted(entries), itemgetter(0)):
-                texts = [text for _, text in group]
+            for keys, texts in _together(entries):
+                # One name of many keys, or many names of one key: either way the primary key leads to each of them.
                 parts.append(
                     f"SELECT CONCAT_WS(' ', {numbers}), e.{name}, {value}{extra}"  # noqa: S608
-                    f" FROM keystead_keys k JOIN keystead_{table} e ON e.owner = k.id"
-                    f" WHERE k.`key` = ? AND e.{name} IN ({marks(len(texts))})"
+                    f" FROM keystead_keys k STRAIGHT_JOIN keystead_{table} e ON e.owner = k.id"
+                    f" WHERE k.`key` {_is_in(keys)} AND e.{name} {_is_in(texts)}"
                 )
-                parameters += [key, *texts]
+                parameters += [*keys, *texts]
         if wanted.wholes:
             parts.append(
                 f"SELECT CONCAT_WS(' ', {_WHOLE}, e.owner), e.field, e.value, e.rest FROM keystead_keys k"  # noqa: S608
@@ -205,6 +205,25 @@ class MysqlDialect(Dialect):
             f"DELETE FROM keystead_{table} WHERE {where} ORDER BY {key} LIMIT {limit:d}",  # noqa: S608 - constants
             tuple(parameters),
         )
+
+
+def _is_in(values: Sequence[bytes]) -> str:
+    return "= ?" if len(values) == 1 else f"IN ({marks(len(values))})"
+
+
+def _together(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Keys and texts in as few groups as there can be where one of both has one only."""
+    texts_of: dict[bytes, list[bytes]] = {}
+    for key, text in pairs:
+        texts_of.setdefault(key, []).append(text)
+    keys_of: dict[bytes, list[bytes]] = {}
+    for key, texts in texts_of.items():
+        if len(texts) == 1:
+            keys_of.setdefault(texts[0], []).append(key)
+        else:
+            yield [key], texts
+    for text, keys in keys_of.items():
+        yield keys, [text]
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
