@@ -121,7 +121,7 @@ class PostgresSession(Session):
             raise ConnectionLost("the connection was lost before")
         try:
             expected = [self._send(statement) for statement in statements]
-            self._libpq.pipeline_sync()
+            self._libpq.pipeline_sync()  # sends all of it at once: what is sent one by one wakes the server each time
             return self._receive(expected)
         except (psycopg.OperationalError, OSError) as error:
             self.close()
@@ -140,7 +140,6 @@ class PostgresSession(Session):
                 prepared = self._prepared[words] = _Prepared(b"k%d" % len(self._prepared))
             self._libpq.send_prepare(prepared.name, words.encode())
         self._libpq.send_query_prepared(prepared.name, [sent(value) for value in parameters], [1] * len(parameters), 1)
-        self._flush()
         return prepared, new
 
     def _flush(self) -> None:
