@@ -32,9 +32,9 @@ from keystead.stores.database.settings import Settings
 from keystead.stores.postgres.values import receiver, sent
 
 PREPARED = 200  # statements that are kept ready; what else is asked, is asked rarely
-# Keys are looked up in the order that is written, by their index, whatever the statistics say: while a fresh database is
-# filled, those are of empty tables, and a plan made for these reads all of them for every key. Measured: ten times the
-# server's time for each key, and more with each. To plan each call anew was measured, too: twice the server's time.
+# Keys are looked up in the order that is written, by their index, whatever the statistics say: while a fresh database
+# is filled, those are of empty tables, and a plan made for these reads all of them for every key. Measured: ten times
+# the server's time for each key, and more with each. To plan each call anew was measured, too: twice the server's time.
 _PLANS = (
     Statement("SET join_collapse_limit = 1"),
     Statement("SET enable_seqscan = off"),
