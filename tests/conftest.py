@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from playwright.async_api import Browser, async_playwright
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.real_servers import Running
 from tests.serving import program
 
 # What is compiled is kept, whatever the machine is set to: each process that a test starts would compile it again.
@@ -51,6 +53,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def anyio_backend() -> str:
     """Async tests run on asyncio, the only event loop that the stores support."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def running_servers() -> Iterator[Running]:
+    """What tests.real_servers has started for this worker."""
+    with ExitStack() as ends:
+        yield Running(ends)
 
 
 @pytest.fixture(scope="session", autouse=True)
