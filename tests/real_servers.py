@@ -8,7 +8,6 @@ import pytest
 
 from keystead.testing import servers
 
-
 Started = TypeVar("Started")
 
 
