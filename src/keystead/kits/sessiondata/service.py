@@ -230,8 +230,8 @@ class SessionArea:
             # renewal is in it, because a store that fails after the value was consumed would lose it for good.
             done = await self._keys.atomically(self._session.field(field), self._once.consume_field(field), *renewals)
             kept, once, *_ = done.values
-            return once if kept is None else kept
-        if renewals:
+            value = once if kept is None else kept
+        elif renewals:
             await self._keys.atomically(*renewals)
         return value
 
