@@ -222,6 +222,9 @@ def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider:
         ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is no JSON: line 4 cannot be read"),
         ("[]", "Parameters/Session.json: write an object"),
         ("[" * 100_000, "Parameters/Session.json is no JSON"),
+        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is no JSON"),  # neither takes minutes to find out
+        ("/*" * 50_000, "Parameters/Session.json is no JSON"),
+        ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is no JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )
