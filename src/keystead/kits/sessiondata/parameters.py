@@ -18,8 +18,8 @@ KVS: Final = "Kvs.json"
 _RETENTION: Final = 1440  # minutes, where the file does not say
 _INSTEAD: Final = 'or name the store itself in keystead.toml, as in store = "redis://user:password@host:6379/0"'
 
-# A string is taken whole, so that what looks like a comment or a comma in it stays. So is one that has no end, and such a
-# comment: searched again from each of its characters, a broken file would take minutes.
+# A string is taken whole, so that what looks like a comment or a comma in it stays. So is one that has no end, and
+# a comment without one: searched again from each of its characters, a broken file would take minutes.
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*"?|/\*(?!.*?\*/).*)|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*"?)|,(?=\s*[}\]])', re.DOTALL)
 
