@@ -150,6 +150,12 @@ def _parts(given: str) -> tuple[list[tuple[str, str]], dict[str, str]]:
             options[name.lower()] = value
         elif divided and name.lower() in _NOT_HERE:
             raise ValueError(_said(f"the option {name} is not kept here; leave it out,"))
+        elif host is not None and servers and "password" in options:
+            # With sentinels it would be asked for by its name, and repeated where it cannot be reached.
+            said = "stands behind the password, and may be a piece of it; write all servers before it,"
+            raise ValueError(_said(f"part {place} of it {said}"))
+        elif host is not None and host["port"] and not 0 < int(host["port"]) < 65536:
+            raise ValueError(_said(f"part {place} of it has a port that is no number from 1 to 65535; write one,"))
         elif host is not None:
             servers.append((host["host"], host["port"] or ""))
         else:
