@@ -299,5 +299,10 @@ def _made(path: Path) -> bool:
 def progress_path(source: str, target: str, match: str = "*") -> Path:
     """The name of the progress file, in the current folder: made of both URLs without secrets, which a store tells."""
     digest = blake2b(json.dumps([source, target, match]).encode(), digest_size=4).hexdigest()
-    names = (re.sub(r"[^A-Za-z0-9]+", "-", url).strip("-")[-40:] for url in (source, target))
-    return Path(f"copy-{'-to-'.join(names)}-{digest}.progress")
+    return Path(f"copy-{_name(source)}-to-{_name(target)}-{digest}.progress")
+
+
+def _name(url: str) -> str:
+    """As much of a URL as a name of a file has room for: its scheme, and its last words."""
+    scheme, *words = re.findall(r"[A-Za-z0-9]+", url)
+    return "-".join((scheme, *words[-6:]))[:60]
