@@ -13,6 +13,7 @@ Change = tuple[bytes, int, bytes]  # value, id, key
 # A read of more entries than this leaves the event loop for a thread.
 INLINE_WIDTH = 256
 INLINE_ENTRIES = 2_048  # in one batch
+INLINE_KEYS = 64  # of one command: each of them is somewhere else in the file
 
 
 class SqliteInterpreter(Interpreter[SqliteTables]):
@@ -38,13 +39,15 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
         return self.tables.change_lasting(changes) == len(changes)
 
     def narrow_replies(self, calls: list[Call]) -> list[Reply]:
-        """As `replies`, of reads only, but raises TooWide rather than read a large collection."""
+        """As `replies`, of reads only, but raises TooWide rather than read a large collection or many keys."""
         tables = self.tables
         tables.now_ms = self.clock()
         room = INLINE_ENTRIES
         for call in calls:
             if call.spec.wide:
                 room -= INLINE_WIDTH if call.spec.keys else INLINE_ENTRIES + 1
+            elif len(call.keys) > INLINE_KEYS:
+                raise TooWide
             else:
                 room -= 8 + len(call.args)  # a look of its own costs more than an entry
         if room < 0:
