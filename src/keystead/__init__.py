@@ -63,7 +63,19 @@ from keystead.schema import (
     sliding,
     until,
 )
-from keystead.stores import Guarantees, Message, Outcome, Store, absent, at_most, connect, field_holds, holds, required
+from keystead.stores import (
+    Guarantees,
+    Message,
+    Outcome,
+    Store,
+    absent,
+    at_most,
+    connect,
+    field_holds,
+    holds,
+    required,
+    store_ms,
+)
 
 __version__ = "0.1.0"
 
@@ -136,5 +148,6 @@ __all__ = [
     "placeholder",
     "required",
     "sliding",
+    "store_ms",
     "until",
 ]

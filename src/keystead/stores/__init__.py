@@ -16,8 +16,9 @@ from keystead.stores.base import (
     field_holds,
     holds,
     required,
+    store_ms,
 )
-from keystead.stores.commands import TABLE, Call, Command, Reply
+from keystead.stores.commands import TABLE, Call, Command, Reply, StoreMs, TimedCommand
 from keystead.stores.urls import connect
 
 __all__ = [
@@ -35,10 +36,13 @@ __all__ = [
     "Required",
     "Step",
     "Store",
+    "StoreMs",
+    "TimedCommand",
     "absent",
     "at_most",
     "connect",
     "field_holds",
     "holds",
     "required",
+    "store_ms",
 ]

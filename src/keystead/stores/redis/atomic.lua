@@ -7,9 +7,28 @@
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
 --          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "<" a guard: its reply must be at most the
 --          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; "k" it may have
---          written although that is its reply; "#" it adds to a number; "p" it publishes
+--          written although that is its reply; "#" it adds to a number; "p" it publishes; "t" the time of this server
+--          belongs into it: after its arguments come pairs of a place among them and the ms to be added, and how many
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
+
+-- One time for all steps.
+local now
+local function time_plus(ms)
+  if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  local moment = now + tonumber(ms)
+  return string.format(moment == math.floor(moment) and '%.0f' or '%.17g', moment)
+end
+
+local function fill_in_times(args)
+  for _ = 1, tonumber(table.remove(args)) do
+    local ms, place = table.remove(args), tonumber(table.remove(args))
+    args[place] = time_plus(ms)
+  end
+end
 
 local last = tonumber(ARGV[1])
 local steps = {}
@@ -20,6 +39,7 @@ while at <= #ARGV do
     flags = ARGV[at], kind = ARGV[at + 1], keys = tonumber(ARGV[at + 2]),
     args = { unpack(ARGV, at + 4, at + 3 + count) },
   }
+  if string.find(step.flags, 't', 1, true) then fill_in_times(step.args) end
   steps[#steps + 1] = step
   at = at + 4 + count
 end

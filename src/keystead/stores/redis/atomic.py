@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from keystead.stores.base import Outcome, Planned
-from keystead.stores.commands import INT64_MAX, INT64_MIN, Call
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address
@@ -69,8 +69,15 @@ class Script:
 
 def _packed(step: Planned) -> list[bytes]:
     call, flags, extra = step.call, b"", []
+    times = [
+        (place + 2, moment.plus) for place, moment in step.times
+    ]  # Lua counts from 1, and the command is the first
     if step.at_most is not None:
-        flags, extra = b"<", _limits(step.at_most.limit)
+        limit = step.at_most.limit
+        flags, extra = b"<", _limits(0 if isinstance(limit, StoreMs) else limit)
+        if isinstance(limit, StoreMs):
+            place = len(call.args) + 2
+            times += [(place, math.floor(limit.plus)), (place + 1, limit.plus)]
     elif step.guard:
         flags = b"=" if isinstance(step.expected, bytes) else b"~" if step.expected is None else b"0"
         extra = [step.expected] if isinstance(step.expected, bytes) else []
@@ -81,6 +88,10 @@ def _packed(step: Planned) -> list[bytes]:
         flags += b"k" if step.required and call.spec.name in _SILENT_WRITERS and not _only_if(call) else b""
         flags += b"#" if call.spec.name in _COUNTERS else b""
     arguments = [call.spec.name.encode(), *call.args, *extra]
+    if times:
+        flags += b"t"
+        arguments += [encode(number) for time in times for number in time]
+        arguments.append(b"%d" % len(times))
     return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
 
 
@@ -122,7 +133,8 @@ def _last_that_may_stop(steps: Sequence[Planned]) -> int:
             or name == "LSET"
             or (name in _COUNTERS and call.args[0] in written)
             or (name == "XADD" and call.options.entry_id != (None, None))
-            or (name == "ZADD" and b"INCR" in call.options.flags)
+            # Only two infinities have no sum, so a finite number can be added to whatever is there.
+            or (name == "ZADD" and b"INCR" in call.options.flags and math.isinf(call.options.pairs[0][1]))
         ):
             last = place
         if call.spec.writes and name not in _COUNTERS:
