@@ -793,8 +793,8 @@ AMOUNTS = (
     *("SISMEMBER", "HEXISTS"),
 )
 
-# Where the time of the store may stand: as a number, never as the name of a key, a field or a member, because stores look
-# for what a command names before they know the time. Each takes the place among the arguments and how many there are.
+# Where the time of the store may stand: as a number, never as the name of a key, a field or a member, because stores
+# look for what a command names before they know the time. Each takes the place among the arguments, and their number.
 TIMED: dict[str, Callable[[int, int], bool]] = {
     "SET": lambda place, count: place >= 1,
     "PEXPIREAT": lambda place, count: place == 1,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from keystead import Counter, Keyspace, Store, after
-from keystead.parts.limit import FixedWindow, LimitReached, client_of
+from keystead.parts.limit import LimitReached, NamedLimits, client_of
 
 in_one_step = pytest.mark.parametrize("store_url", ["memory", "redis"], indirect=True)
 everywhere = pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
@@ -18,8 +18,8 @@ class Keys(Keyspace):
     orders = Counter("app:orders", lifetime=after("2m"))
 
 
-def window(store: Store, limit: int, now_ms: int = NOW_MS) -> FixedWindow:
-    return FixedWindow(Keys(store).requests, {"order": limit, "free": 0}, lambda: now_ms)
+def window(store: Store, limit: int, now_ms: int = NOW_MS) -> NamedLimits:
+    return NamedLimits(Keys(store).requests, {"order": limit, "free": 0}, lambda: now_ms)
 
 
 @everywhere

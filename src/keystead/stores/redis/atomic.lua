@@ -12,14 +12,15 @@
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
 
--- One time for all steps.
-local now
+-- One time for all steps, TIME itself included.
+local clock
+local function time()
+  clock = clock or redis.call('TIME')
+  return clock
+end
+
 local function time_plus(ms)
-  if not now then
-    local time = redis.call('TIME')
-    now = time[1] * 1000 + math.floor(time[2] / 1000)
-  end
-  local moment = now + tonumber(ms)
+  local moment = time()[1] * 1000 + math.floor(time()[2] / 1000) + tonumber(ms)
   return string.format(moment == math.floor(moment) and '%.0f' or '%.17g', moment)
 end
 
@@ -159,6 +160,8 @@ for i, step in ipairs(steps) do
   if has(step, 'p') then
     messages[#messages + 1] = i -- a message cannot be taken back, so it goes last
     reply = 0
+  elseif step.args[1] == 'TIME' then
+    reply = time()
   elseif has(step, '=') then
     local expected = table.remove(step.args)
     reply = redis.pcall(unpack(step.args))
