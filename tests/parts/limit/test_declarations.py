@@ -98,7 +98,7 @@ async def test_a_limit_of_another_family_is_refused(store: Store) -> None:
         (TokenBucket, keys.ends, "until its bucket is full"),
     ):
         with pytest.raises(BadDeclaration, match=why):
-            make(family, "10/minute")  # type: ignore[operator]
+            make(family, "10/minute")  # type: ignore[arg-type]
     for wrong, said in (
         ({"when_down": "shrug"}, "deny, allow, raise"),
         ({"name": 'a"b'}, "without quotes"),
@@ -128,7 +128,7 @@ async def test_several_limits_are_different_and_in_one_store(store: Store) -> No
         ((AlignedWindow(keys.aligned, "5/minute"),), "stands alone"),
     ):
         with pytest.raises(BadDeclaration, match=why):
-            Together(fixed, *others)  # type: ignore[arg-type]
+            Together(fixed, *others)
     async with connect("memory://") as other:
         apart = SlidingWindow(OtherKeys(store, durable=other).apart, "10/minute")
         with pytest.raises(DoesNotFit, match="one role"):
