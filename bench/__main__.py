@@ -30,6 +30,7 @@ class Subject(StrEnum):
     sessions = "sessions"
     backup = "backup"
     widgets = "widgets"
+    limits = "limits"
     all = "all"
 
 
@@ -87,6 +88,12 @@ async def _widgets(folder: Path, progress: Progress, quick: bool, keys: int | No
     return await on_widgets.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _limits(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_limits
+
+    return await on_limits.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -98,6 +105,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.sessions: _sessions,
     Subject.backup: _backup,
     Subject.widgets: _widgets,
+    Subject.limits: _limits,
 }
 
 
@@ -132,6 +140,7 @@ def main(
     sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
     widgets: a million counters against few, and GET /api/visit beside routes written by hand.
+    limits: hits of each kind of limit beside the limits library, and their round trips.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.

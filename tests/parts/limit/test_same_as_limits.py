@@ -20,7 +20,7 @@ PAUSES = st.one_of(st.integers(0, 4), st.integers(0, 600), st.sampled_from((479,
 
 
 def storage() -> MemoryStorage:
-    """Theirs, without the thread that clears up now and then: a hit that is exactly a window old is there or not by it."""
+    """Theirs, without the thread that clears up now and then, also what is exactly a window old and still counts."""
     made = MemoryStorage()
     made.timer.cancel()
     made.timer.join()
