@@ -62,10 +62,17 @@ local function number_in(step)
   return redis.call('GET', step.args[2])
 end
 
+local kinds = {} -- of keys that were looked at here, or by a step that fails before anything is written
 local function may_fail(step)
-  for k = 2, step.keys + 1 do
-    local held = redis.call('TYPE', step.args[k])['ok']
-    if step.kind ~= '' and held ~= 'none' and held ~= step.kind then return true end
+  if step.kind ~= '' then
+    for k = 2, step.keys + 1 do
+      local key = step.args[k]
+      if kinds[key] ~= step.kind then
+        local held = redis.call('TYPE', key)['ok']
+        if held ~= 'none' and held ~= step.kind then return true end
+        kinds[key] = step.kind
+      end
+    end
   end
   return has(step, '#') and not (is_small_integer(step.args[#step.args]) and is_small_integer(number_in(step)))
 end
@@ -111,20 +118,35 @@ local function within(step, reply, whole, limit)
   return number <= number_of(limit) and 1 or 0
 end
 
+-- Up to the first step that writes, whatever fails leaves nothing to undo.
+local first = #steps + 1
 for i, step in ipairs(steps) do
-  if last == #steps or #steps == 1 then break end
-  if may_fail(step) then last = #steps end
+  if i > first then
+    if last == #steps then break end
+    if may_fail(step) then last = #steps end
+  else
+    if string.byte(step.flags) == 119 then first = i end -- "w"
+    if step.kind ~= '' then
+      for k = 2, step.keys + 1 do kinds[step.args[k]] = kinds[step.args[k]] or step.kind end
+    end
+  end
 end
 
--- A user who may not do all of it does none of it.
+local function not_allowed(step)
+  return { err = 'NOPERM this user may not run ' .. step.args[1] .. ' here' }
+end
+
+-- A user who may not do all of it does none of it. Messages go last, whatever their place.
 if redis.acl_check_cmd then
   for i, step in ipairs(steps) do
-    local count = #step.args - (has(step, '=') and 1 or has(step, '<') and 2 or 0)
-    if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
-      local refused = {}
-      for k = 1, i do refused[k] = false end
-      refused[i] = { err = 'NOPERM this user may not run ' .. step.args[1] .. ' here' }
-      return { i, refused }
+    if i > first or has(step, 'p') then
+      local count = #step.args - (has(step, '=') and 1 or has(step, '<') and 2 or 0)
+      if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
+        local refused = {}
+        for k = 1, i do refused[k] = false end
+        refused[i] = not_allowed(step)
+        return { i, refused }
+      end
     end
   end
 end
@@ -157,27 +179,28 @@ local replies = {}
 local messages = {}
 for i, step in ipairs(steps) do
   local reply
-  if has(step, 'p') then
+  local mark = string.sub(step.flags, 1, 1) -- of a guard and of a message, what they are
+  if mark == 'p' then
     messages[#messages + 1] = i -- a message cannot be taken back, so it goes last
     reply = 0
   elseif step.args[1] == 'TIME' then
     reply = time()
-  elseif has(step, '=') then
+  elseif mark == '=' then
     local expected = table.remove(step.args)
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == expected and 1 or 0 end
-  elseif has(step, '~') then
+  elseif mark == '~' then
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = (not reply) and 1 or 0 end
-  elseif has(step, '0') then
+  elseif mark == '0' then
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == 0 and 1 or 0 end
-  elseif has(step, '<') then
+  elseif mark == '<' then
     local limit, whole = table.remove(step.args), table.remove(step.args)
     reply = redis.pcall(unpack(step.args))
     if type(reply) ~= 'table' then reply = within(step, reply, whole, limit) end
   else
-    if has(step, 'w') and (i < last or has(step, 'k')) then
+    if mark == 'w' and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
     end
     reply = redis.pcall(unpack(step.args))
@@ -185,10 +208,13 @@ for i, step in ipairs(steps) do
       reply = number_in(step) -- a number of Lua's has no room for it: as text
     end
   end
-  replies[i] = reply
   local failed = type(reply) == 'table' and reply.err
+  if failed and (string.find(failed, 'ACL failure', 1, true) or string.sub(failed, 1, 6) == 'NOPERM') then
+    reply = not_allowed(step)
+  end
+  replies[i] = reply
   local stopped = (has(step, '!') and (reply == false or reply == 0))
-    or (reply == 0 and string.find(step.flags, '[=~0<]') ~= nil)
+    or (reply == 0 and string.find(mark, '[=~0<]') ~= nil)
   if failed or stopped then
     undo()
     return { i, replies }
