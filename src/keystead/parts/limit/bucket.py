@@ -71,8 +71,7 @@ class TokenBucket(Limit):
             )
         self._lifetime_ms = family.lifetime.ms
 
-    def _asked_of(self, client: tuple[Any, ...], by: int) -> Asked:
-        key = self._key(client)
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
         token_ms, burst = self._token_ms, self.burst
         full_at: TimedCommand = ("ZSCORE", key, _FULL_AT)
         room_ms = (burst - by) * token_ms  # how far from full it may be before this hit

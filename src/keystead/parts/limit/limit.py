@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
@@ -14,7 +15,7 @@ from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict
 from keystead.schema import Bound, Operation
 from keystead.schema.operation import Compound
-from keystead.stores import AtMost, Reply, Step, Store, TimedCommand
+from keystead.stores import AtMost, Outcome, Reply, Step, Store, TimedCommand
 
 _POLICIES: Final = ("deny", "allow", "raise")
 
@@ -36,6 +37,7 @@ class Limits(ABC):
     """One limit, or several that count as one."""
 
     store: Store
+    _prepared: tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]] | None = None
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
         """Count a request of a client, or one that counts as several, and learn whether it is let through.
@@ -67,7 +69,7 @@ class Limits(ABC):
         While the store is down, the error of the store is raised.
         """
         _check(by)
-        looks, _, judge = self._steps(self._asked(client, by), counted=False)
+        looks, _, judge = self._steps(self._asked_by(client, by), counted=False)
         return judge((await self.store.atomically(looks)).replies)
 
     def in_steps(self, *client: Any, by: int = 1) -> tuple[Operation[Verdict], Operation[bool]]:
@@ -81,7 +83,7 @@ class Limits(ABC):
         are awaited, and `when_down` does not apply: the error of the store is raised.
         """
         _check(by)
-        looks, counts, judge = self._steps(self._asked(client, by))
+        looks, counts, judge = self._steps(self._asked_by(client, by))
         return (
             Compound(self.store, looks, judge, atomic=True),
             Compound(self.store, counts, _true, atomic=True, stopped=False),
@@ -92,11 +94,30 @@ class Limits(ABC):
         await self.store.run([("DEL", key) for key in self._keys(client)])
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
-        looks, counts, judge = self._steps(self._asked(client, by))
-        outcome = await self.store.atomically([*looks, *counts])
-        verdict = judge(outcome.replies[: len(looks)])
+        if by == 1:
+            ask, looked, judge = self._prepared or self._prepare(len(self._keys(client)))
+            outcome = await ask(_new_hit(), *[key.encode() for key in self._keys(client)])
+        else:
+            looks, counts, judge = self._steps(self._asked_by(client, by))
+            looked = len(looks)
+            outcome = await self.store.atomically([*looks, *counts])
+        verdict = judge(outcome.replies[:looked])
         # What the store did is what counts.
         return verdict if verdict.allowed is bool(outcome) else replace(verdict, allowed=bool(outcome))
+
+    def _prepare(self, keys: int) -> tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]]:
+        """The usual hit, of which all but the keys is the same each time."""
+
+        def make(hit: bytes, *keys: bytes) -> list[Step]:
+            looks, counts, _ = self._steps(self._asked(keys, 1, hit))
+            return [*looks, *counts]
+
+        looks, _, judge = self._steps(self._asked([b"key"] * keys, 1, b"hit"))
+        self._prepared = self.store.prepared_steps(make, 1 + keys), len(looks), judge
+        return self._prepared
+
+    def _asked_by(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]:
+        return self._asked([key.encode() for key in self._keys(client)], by, _new_hit())
 
     def _steps(
         self, asked: Sequence[Asked], *, counted: bool = True
@@ -122,7 +143,8 @@ class Limits(ABC):
         return looks, counts, judge
 
     @abstractmethod
-    def _asked(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]: ...
+    def _asked(self, keys: Sequence[bytes], by: int, hit: bytes) -> Sequence[Asked]:
+        """What is to be done for a hit; `hit` is a name that no other has."""
 
     @abstractmethod
     def _judged(self, verdicts: list[Verdict]) -> Verdict: ...
@@ -174,10 +196,10 @@ class Limit(Limits):
         raise BadDeclaration(f"{self.family.family.place}: {why}")
 
     @abstractmethod
-    def _asked_of(self, client: tuple[Any, ...], by: int) -> Asked: ...
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked: ...
 
-    def _asked(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]:
-        return (self._asked_of(client, by),)
+    def _asked(self, keys: Sequence[bytes], by: int, hit: bytes) -> Sequence[Asked]:
+        return (self._asked_of(keys[0], by, hit),)
 
     def _judged(self, verdicts: list[Verdict]) -> Verdict:
         return verdicts[0]
@@ -214,6 +236,10 @@ def _checked_name(family: Bound[Any], given: str | None) -> str:
     if type(given) is not str or not re.fullmatch(r"[ !#-\[\]-~]+", given):
         raise BadDeclaration(f"the name of a limit stands in a header: visible ASCII without quotes, not {given!r:.40}")
     return given
+
+
+def _new_hit() -> bytes:
+    return secrets.token_hex(8).encode()
 
 
 def _true(replies: list[Reply]) -> bool:

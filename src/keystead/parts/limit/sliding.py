@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from keystead.parts.limit.limit import Asked, Limit
 from keystead.parts.limit.verdict import Verdict
@@ -39,8 +38,7 @@ class SlidingWindow(Limit):
             self._refuse(f"a sliding window keeps each hit, so at most {_ENTRIES_MOST:,}; take a TokenBucket")
         self._lifetime_ms = family.lifetime.ms
 
-    def _asked_of(self, client: tuple[Any, ...], by: int) -> Asked:
-        key = self._key(client)
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
         limit, window_ms = self.rate.amount, self.rate.window_ms
         count: TimedCommand = ("ZCOUNT", key, store_ms(-window_ms), "+inf")
         # So many of the newest may stay for this hit to fit; the next older one has to go first.
@@ -61,11 +59,11 @@ class SlidingWindow(Limit):
             reset_ms = window_ms + 1 if allowed and counted else _left_ms(newest, now_ms, window_ms) if held else 0
             return self._verdict(allowed, limit, limit - held - (by if allowed and counted else 0), wait_ms, reset_ms)
 
-        return Asked(reads, at_most(count, limit - by), self._writes(key, by) if by <= limit else (), judge)
+        return Asked(reads, at_most(count, limit - by), self._writes(key, by, hit) if by <= limit else (), judge)
 
-    def _writes(self, key: str, by: int) -> list[TimedCommand]:
-        hit = secrets.token_hex(8)  # hits of one millisecond are still several
-        members = [hit] if by == 1 else [f"{hit}:{number}" for number in range(by)]
+    def _writes(self, key: bytes, by: int, hit: bytes) -> list[TimedCommand]:
+        # Hits of one millisecond are still several.
+        members = [hit] if by == 1 else [b"%b:%d" % (hit, number) for number in range(by)]
         writes: list[TimedCommand] = [("ZREMRANGEBYSCORE", key, "-inf", store_ms(-self.rate.window_ms - 1))]
         for at in range(0, by, _ENTRIES_AT_ONCE):
             pairs = [part for member in members[at : at + _ENTRIES_AT_ONCE] for part in (store_ms(), member)]

@@ -41,8 +41,8 @@ class Together(Limits):
             )
         self.limits = limits
 
-    def _asked(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]:
-        return [asked for limit in self.limits for asked in limit._asked(client, by)]
+    def _asked(self, keys: Sequence[bytes], by: int, hit: bytes) -> Sequence[Asked]:
+        return [limit._asked_of(key, by, hit) for limit, key in zip(self.limits, keys, strict=True)]
 
     def _judged(self, verdicts: list[Verdict]) -> Verdict:
         return replace(min(verdicts, key=_least), each=tuple(verdicts))

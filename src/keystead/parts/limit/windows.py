@@ -48,8 +48,7 @@ class FixedWindow(Limit):
             )
         self._is_hash = is_hash
 
-    def _asked_of(self, client: tuple[Any, ...], by: int) -> Asked:
-        key = self._key(client)
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
         count: TimedCommand = ("HGET", key, "count") if self._is_hash else ("GET", key)
         limit, window_ms = self.rate.amount, self.rate.window_ms
         writes: list[TimedCommand] = [("PEXPIRE", key, window_ms, "NX")]
@@ -110,7 +109,7 @@ class AlignedWindow(Limit):
             self._clock.saw(_ms(told))
         for _ in range(_TRIES):
             start_ms = self._start_ms()
-            asked = self._asked_in(start_ms, client, by)
+            asked = self._asked_in(start_ms, self._key_in(start_ms, client).encode(), by)
             outcome = await self.store.atomically([*asked.reads, asked.guard, *asked.writes])
             verdict = asked.judge(outcome.replies[: len(asked.reads)], True)
             if start_ms <= _ms(outcome.replies[0]) < start_ms + self.rate.window_ms:
@@ -129,11 +128,11 @@ class AlignedWindow(Limit):
     def _key(self, client: tuple[Any, ...]) -> str:
         return self._key_in(self._start_ms(), client)
 
-    def _asked_of(self, client: tuple[Any, ...], by: int) -> Asked:
-        return self._asked_in(self._start_ms(), client, by)
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
+        return self._asked_in(self._start_ms(), key, by)
 
-    def _asked_in(self, start_ms: int, client: tuple[Any, ...], by: int) -> Asked:
-        key, limit, window_ms = self._key_in(start_ms, client), self.rate.amount, self.rate.window_ms
+    def _asked_in(self, start_ms: int, key: bytes, by: int) -> Asked:
+        limit, window_ms = self.rate.amount, self.rate.window_ms
 
         def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
             now_ms, held = _ms(replies[0]), int(replies[1] or 0)

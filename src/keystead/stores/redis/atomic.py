@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from keystead.stores.base import Outcome, Planned
+from keystead.errors import BadArgument
+from keystead.stores.base import Outcome, Planned, Step, plan
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -65,6 +66,65 @@ class Script:
             shape = None if step.guard else SHAPES.get(step.call.spec.name)
             shaped.append(raw if shape is None else shape(step.call, raw))
         return Outcome(shaped, stopped_at=stopped - 1 if stopped else None)
+
+
+class Template:
+    """A script of which all but some arguments is packed ahead."""
+
+    def __init__(self, make: Callable[..., Sequence[Step]], arguments: int) -> None:
+        self.make = make
+        places = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
+        self.script = Script(plan(make(*places)))
+        words = (b"EVALSHA", DIGEST, *self.script._rest)
+        self._order: list[int] = []  # which argument stands in which place
+        pieces = [b"*%d\r\n" % len(words)]
+        for word in words:
+            if word in places:
+                self._order.append(places.index(word))
+                pieces.append(b"$%d\r\n%b\r\n")
+                continue
+            if b"\x00keystead argument" in word:
+                raise BadArgument("each argument of prepared steps stands there as it is, alone")
+            pieces.append(b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%")))
+        self._format = b"".join(pieces)
+
+    def packed(self, given: Sequence[bytes]) -> bytes:
+        sized: list[int | bytes] = []
+        for number in self._order:
+            sized += (len(given[number]), given[number])
+        return self._format % tuple(sized)
+
+
+class Filled:
+    """A template with its arguments: a script. What it is made of is looked at only where something went wrong."""
+
+    def __init__(self, template: Template, given: Sequence[bytes]) -> None:
+        self._template = template
+        self._given = given
+        self.reads_only = template.script.reads_only
+
+    @property
+    def by_digest(self) -> bytes:
+        return self._template.packed(self._given)
+
+    @property
+    def by_text(self) -> bytes:
+        return self._own.by_text
+
+    @property
+    def steps(self) -> list[Planned]:
+        return self._own.steps
+
+    @property
+    def _own(self) -> Script:
+        return Script(plan(self._template.make(*self._given)))
+
+    def failure(self, reply: Any) -> ReplyError | None:
+        return self._template.script.failure(reply)
+
+    def outcome(self, reply: list[Any], address: Address) -> Outcome:
+        failed = reply[0] and isinstance(reply[1][-1], ReplyError)
+        return (self._own if failed else self._template.script).outcome(reply, address)
 
 
 def _packed(step: Planned) -> list[bytes]:
