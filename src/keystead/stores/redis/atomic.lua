@@ -19,9 +19,13 @@ local function time()
   return clock
 end
 
+local moments = {}
 local function time_plus(ms)
-  local moment = time()[1] * 1000 + math.floor(time()[2] / 1000) + tonumber(ms)
-  return string.format(moment == math.floor(moment) and '%.0f' or '%.17g', moment)
+  if not moments[ms] then
+    local moment = time()[1] * 1000 + math.floor(time()[2] / 1000) + tonumber(ms)
+    moments[ms] = string.format(moment == math.floor(moment) and '%.0f' or '%.17g', moment)
+  end
+  return moments[ms]
 end
 
 local function fill_in_times(args)
@@ -113,9 +117,12 @@ local function within(step, reply, whole, limit)
   if type(reply) == 'string' and step.kind ~= 'zset' and is_whole(reply) then
     return is_whole_at_most(reply, whole) and 1 or 0
   end
-  local number = type(reply) == 'number' and reply or number_of(reply)
+  local number = reply
+  if type(reply) == 'string' then
+    number = step.kind == 'zset' and tonumber(reply) or number_of(reply)
+  end
   if not number then return { err = 'ERR the reply is not a number to compare' } end
-  return number <= number_of(limit) and 1 or 0
+  return number <= tonumber(limit) and 1 or 0
 end
 
 -- Up to the first step that writes, whatever fails leaves nothing to undo.
@@ -175,35 +182,36 @@ local function undo()
   end
 end
 
+local pcall_ = redis.pcall
 local replies = {}
 local messages = {}
 for i, step in ipairs(steps) do
   local reply
   local mark = string.sub(step.flags, 1, 1) -- of a guard and of a message, what they are
-  if mark == 'p' then
+  if mark == '' then
+    if step.args[1] == 'TIME' then reply = time() else reply = pcall_(unpack(step.args)) end
+  elseif mark == 'p' then
     messages[#messages + 1] = i -- a message cannot be taken back, so it goes last
     reply = 0
-  elseif step.args[1] == 'TIME' then
-    reply = time()
   elseif mark == '=' then
     local expected = table.remove(step.args)
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == expected and 1 or 0 end
   elseif mark == '~' then
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = (not reply) and 1 or 0 end
   elseif mark == '0' then
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == 0 and 1 or 0 end
   elseif mark == '<' then
     local limit, whole = table.remove(step.args), table.remove(step.args)
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = within(step, reply, whole, limit) end
   else
     if mark == 'w' and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
     end
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if has(step, '#') and type(reply) == 'number' and math.abs(reply) >= 2 ^ 53 then
       reply = number_in(step) -- a number of Lua's has no room for it: as text
     end
@@ -213,8 +221,8 @@ for i, step in ipairs(steps) do
     reply = not_allowed(step)
   end
   replies[i] = reply
-  local stopped = (has(step, '!') and (reply == false or reply == 0))
-    or (reply == 0 and string.find(mark, '[=~0<]') ~= nil)
+  local stopped = mark ~= '' and (reply == false or reply == 0)
+    and (has(step, '!') or (reply == 0 and string.find(mark, '[=~0<]') ~= nil))
   if failed or stopped then
     undo()
     return { i, replies }
