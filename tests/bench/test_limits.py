@@ -1,5 +1,5 @@
-"""The benchmark of limits runs: every hit that it counts is let through, or it raises. The round trips that it finds are
-no matter of speed, so they are held here."""
+"""The benchmark of limits runs: every hit that it counts is let through, or it raises. The round trips that it finds
+are no matter of speed, so they are held here."""
 
 import json
 from pathlib import Path

@@ -47,16 +47,16 @@ class SlidingWindow(Limit):
             ("TIME",),
             count,
             ("ZRANGE", key, in_the_way, in_the_way, "REV", "WITHSCORES"),
-            ("ZRANGE", key, 0, 0, "REV", "WITHSCORES"),
         ]
 
         def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
-            (seconds, micros), held, blocking, newest = replies
+            (seconds, micros), held, blocking = replies
             now_ms = int(seconds) * 1000 + int(micros) // 1000
             allowed = held <= limit - by
             # A hit counts up to the last millisecond of the window that it begins.
             wait_ms = None if by > limit or not blocking else _left_ms(blocking, now_ms, window_ms)
-            reset_ms = window_ms + 1 if allowed and counted else _left_ms(newest, now_ms, window_ms) if held else 0
+            # Which hit is the newest costs one more look in the store; it counts for a window at most.
+            reset_ms = window_ms + 1 if held or (allowed and counted) else 0
             return self._verdict(allowed, limit, limit - held - (by if allowed and counted else 0), wait_ms, reset_ms)
 
         return Asked(reads, at_most(count, limit - by), self._writes(key, by, hit) if by <= limit else (), judge)

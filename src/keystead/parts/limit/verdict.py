@@ -19,7 +19,7 @@ class Verdict:
     remaining        how many more would be let through now
     retry_after_ms   how long to wait until the same request would be; 0: it is let through; None: it never will be,
                      because it asks for more than the limit
-    reset_ms         how long until nothing is used up any more, if nobody asks
+    reset_ms         how long until nothing is used up any more, if nobody asks; of a sliding window, at most
     window_ms        the window of the limit
     name             of the limit, for `RateLimit-Policy`
     store_is_down    the store did not answer, and this is what the limit says then
