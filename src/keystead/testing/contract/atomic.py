@@ -503,6 +503,23 @@ class Atomic(Promises):
             await store.run([("ZADD", a, store_ms(), "m")])  # type: ignore[list-item]
         await expect(store, (("EXISTS", a), 0))
 
+    @needs("atomic key")
+    async def test_prepared_steps_do_what_atomically_does_on_whatever_key(self, store: Store) -> None:
+        count = store.prepared_steps(
+            lambda key, by: [("GET", key), at_most(("GET", key), 9), ("SET", key, by, "PXAT", store_ms(600_000))], 2
+        )
+        for name in (b"a", b"a b\r\n", b"%d %b %%", b"{x}", b"\xff", b"*"):
+            key = self.key(name)
+            assert (await count(key, b"9")).replies == [None, 1, b"OK"]
+            assert (await count(key, b"10%")).replies == [b"9", 1, b"OK"]
+            await expect(store, (("GET", key), b"10%"))
+            with pytest.raises(NotANumber) as caught:
+                await count(key, b"1")
+            assert caught.value.key == key
+            await store.run([("SET", key, "10")])
+            stopped = await count(key, b"1")
+            assert (stopped.replies, stopped.stopped_at) == ([b"10", 0], 1)
+
     @needs("atomic")
     async def test_walking_the_whole_store_is_no_atomic_step(self, store: Store) -> None:
         for command in (("SCAN", "0"), ("DBSIZE",)):
