@@ -29,8 +29,10 @@ class Subject(StrEnum):
     doctor = "doctor"
     sessions = "sessions"
     backup = "backup"
+    copy = "copy"
     widgets = "widgets"
     limits = "limits"
+    cache = "cache"
     all = "all"
 
 
@@ -82,6 +84,12 @@ async def _backup(folder: Path, progress: Progress, quick: bool, keys: int | Non
     return await on_backup.run(folder, progress, quick=quick, keys=keys)
 
 
+async def _copy(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_copy
+
+    return await on_copy.run(folder, progress, quick=quick, keys=keys)
+
+
 async def _widgets(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import on_widgets
 
@@ -94,6 +102,12 @@ async def _limits(folder: Path, progress: Progress, quick: bool, keys: int | Non
     return await on_limits.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _cache(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_cache
+
+    return await on_cache.run(QUICK if quick else FULL, progress, quick=quick)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -104,8 +118,10 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.doctor: _doctor,
     Subject.sessions: _sessions,
     Subject.backup: _backup,
+    Subject.copy: _copy,
     Subject.widgets: _widgets,
     Subject.limits: _limits,
+    Subject.cache: _cache,
 }
 
 
@@ -119,7 +135,9 @@ def main(
     ] = False,
     keys: Annotated[
         int | None,
-        typer.Option(min=2_000, help="How many keys the doctor and a backup are given.", show_default="1,000,000"),
+        typer.Option(
+            min=2_000, help="How many keys the doctor, a backup and a copy are given.", show_default="1,000,000"
+        ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
     json: Annotated[
@@ -139,8 +157,10 @@ def main(
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
     sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
+    copy: 1,000,000 keys of all kinds from Redis to PostgreSQL, SQLite and Redis, each copy killed and resumed.
     widgets: a million counters against few, and GET /api/visit beside routes written by hand.
     limits: hits of each kind of limit beside the limits library, and their round trips.
+    cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.

@@ -104,7 +104,7 @@ class Match:
     peers: Sequence[Peer]
 
 
-Unit: TypeAlias = Literal["times as fast", "times the time", "ms", "s", "MB", "a second", "round trips"]
+Unit: TypeAlias = Literal["times as fast", "times the time", "ms", "s", "MB", "a second", "round trips", "calls"]
 
 
 @dataclass(frozen=True, slots=True)

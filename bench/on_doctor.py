@@ -113,13 +113,13 @@ async def _doctor(url: str, *options: str) -> Examined:
 async def most_memory_mb(pid: int) -> float:
     """The most that a process ever held for itself while it was looked at."""
     most = 0.0
-    while (held := _memory_mb(pid)) is not None:
+    while (held := memory_mb(pid)) is not None:
         most = max(most, held)
         await asyncio.sleep(LOOK_EVERY_S)
     return most
 
 
-def _memory_mb(pid: int) -> float | None:
+def memory_mb(pid: int) -> float | None:
     """What a process holds for itself, without what the system caches of its files. Linux only; None: it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()

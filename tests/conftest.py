@@ -29,6 +29,7 @@ TOGETHER = (
     "tests/browser/",
     "tests/integrations/",
     "tests/server/test_demo_provider.py",
+    "tests/stores/copy/test_pairs.py",
     "tests/stores/redis/test_cluster",
     "tests/stores/redis/test_sentinel.py",
 )

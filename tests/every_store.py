@@ -16,10 +16,12 @@ __all__ = [
     "held_by",
     "mariadb_server",
     "on",
+    "on_urls",
     "postgres_server",
     "redis_server",
     "store",
     "stores",
+    "urls",
     "valkey_cluster",
 ]
 
@@ -30,6 +32,11 @@ _SERVERS = ("redis", "cluster", "postgres", "mariadb")
 def on(*names: str) -> pytest.MarkDecorator:
     """Run a test on each of these: `memory`, or `redis+postgres` for the roles `default` and `durable`."""
     return pytest.mark.parametrize("stores", [_named(name) for name in names], indirect=True)
+
+
+def on_urls(*names: str) -> pytest.MarkDecorator:
+    """The same for what opens its stores by itself."""
+    return pytest.mark.parametrize("urls", [_named(name) for name in names], indirect=True)
 
 
 def _named(name: str) -> Any:
@@ -44,6 +51,13 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     async with AsyncExitStack() as opened:
         found = [await opened.enter_async_context(connect(_empty(name, request, tmp_path))) for name in names]
         yield dict(zip(("default", "durable"), found, strict=False))
+
+
+@pytest.fixture
+def urls(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The URLs of empty stores, by role."""
+    names = request.param.split("+")
+    return dict(zip(("default", "durable"), (_empty(name, request, tmp_path) for name in names), strict=False))
 
 
 @pytest.fixture

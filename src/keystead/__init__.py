@@ -74,6 +74,7 @@ from keystead.stores import (
     field_holds,
     holds,
     required,
+    still,
     store_ms,
 )
 
@@ -148,6 +149,7 @@ __all__ = [
     "placeholder",
     "required",
     "sliding",
+    "still",
     "store_ms",
     "until",
 ]

@@ -1,12 +1,30 @@
 """What the tests of the commands share."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from keystead.testing import servers
+from keystead.testing.servers import Server
+from tests.cli.filled import fill
 from tests.cli.program import Program
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that a test may pause."""
+    with servers.valkey() as running:
+        yield running
+
+
+@pytest.fixture
+def full(program: Program) -> dict[bytes, Any]:
+    """The store of the program, with some of everything in it."""
+    return fill(program.url)

@@ -1,57 +1,26 @@
 """`keystead backup` and `keystead restore` as a user meets them: real processes, real stores, real kills."""
 
 import asyncio
-import os
 import re
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from keystead import Store, connect
+from keystead import connect
 from keystead.cli import restore as restore_command
 from keystead.cli.backup import patient
 from keystead.stores.backup import BackupFile, Restored, backup, restore
 from keystead.testing import servers
 from keystead.testing.servers import Server
+from tests.cli.filled import MANY, fill, held, other, restores
 from tests.cli.program import SEALED, Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.serving import environment, keystead_command, wait_until
-from tests.stores.backup.contents import DAY_MS, contents, now_ms, some_of_everything
-
-MANY = 4_000
-
-
-def held(url: str) -> dict[bytes, Any]:
-    async def look() -> dict[bytes, Any]:
-        async with connect(url) as store:
-            return await contents(store)
-
-    return asyncio.run(look())
-
-
-def fill(url: str, keys: int = 0) -> dict[bytes, Any]:
-    """Some of everything, and so many sessions that do not compress; returns what is there then."""
-
-    async def write() -> dict[bytes, Any]:
-        async with connect(url) as store:
-            ends_ms = await now_ms(store) + DAY_MS
-            await store.run(some_of_everything(ends_ms))
-            for start in range(0, keys, 1000):
-                await store.run(
-                    [
-                        ("SET", f"sess:{number}", os.urandom(1_500), "PXAT", ends_ms + number)
-                        for number in range(start, start + 1000)
-                    ]
-                )
-            return await contents(store)
-
-    return asyncio.run(write())
 
 
 def save(program: Program) -> None:
@@ -71,24 +40,6 @@ def restore_into(url: str, program: Program) -> None:
                 await restore(store, file)
 
     asyncio.run(write())
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A server that a test may pause."""
-    with servers.valkey() as running:
-        yield running
-
-
-@pytest.fixture
-def full(program: Program) -> dict[bytes, Any]:
-    """The store of the program, with some of everything in it."""
-    return fill(program.url)
-
-
-def other(program: Program) -> str:
-    """A database that is not there yet."""
-    return f"sqlite:///{program.folder}/other.db"
 
 
 def started(program: Program, *arguments: str) -> subprocess.Popen[str]:
@@ -326,23 +277,6 @@ def part_has(program: Program, size: int) -> bool:
 def saves(program: Program, process: subprocess.Popen[str]) -> None:
     """Wait until some of it is in the file, and some is not."""
     wait_until(lambda: part_has(program, 1_000_000) or process.poll() is not None, "keys are saved", 60)
-    assert process.poll() is None, process.communicate()
-
-
-def restores(url: str, process: subprocess.Popen[str]) -> None:
-    """Wait until some keys are in the store, and some are not."""
-
-    async def look(store: Store) -> int:
-        [count] = await store.run([("DBSIZE",)])
-        return int(count)
-
-    async def wait() -> None:
-        async with connect(url) as store:
-            while await look(store) < MANY // 4:
-                assert process.poll() is None
-                await asyncio.sleep(0.005)
-
-    asyncio.run(asyncio.wait_for(wait(), 60))
     assert process.poll() is None, process.communicate()
 
 

@@ -1,6 +1,7 @@
 """The key document of the membership kit: sessions, refresh tokens, limits and caches."""
 
 import asyncio
+import json
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import RFC_4122, UUID
@@ -20,6 +21,7 @@ from keystead.kits.membership import (
     UserTokenData,
     session_uuid,
 )
+from keystead.parts.refresh import RefreshTokens, Refused, Rotated
 from tests.kits.conftest import Raw, lifetimes, rows, rows_of, without_seals
 from tests.kits.writes import each_write
 
@@ -62,7 +64,7 @@ MEMBERSHIP = CachedMembership(
     ),
     cachedAt=MOMENT,
 )
-REFRESH = RefreshTokenData(userId="123", sessionToken=SESSION_KEY, createdAt=MOMENT, expiresAt=MOMENT, isUsed=False)
+REFRESH = RefreshTokenData(userId="123", sessionToken=SESSION_KEY, created_at=MOMENT, expires_at=MOMENT)
 LIMIT = RateLimitData(count=1, windowStart=MOMENT)
 QUOTA = CachedQuota(tokensUsed=25_000, cachedAt=MOMENT)
 AUTH = CachedAuth(userId="123", plan="Pro", hasBonusTokens=False, cachedAt=MOMENT)
@@ -88,6 +90,19 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "quota": "5 minutes",
         "auth": "1 minute",
     }
+
+
+async def test_a_refresh_token_is_read_as_the_document_shows_it_and_rotated(keys: MembershipKeys, store: Store) -> None:
+    await keys.session(SESSION_KEY).set(SESSION)
+    tokens = RefreshTokens(keys.refresh)
+    begun = await tokens.begin(RefreshTokenData(userId="123", sessionToken=SESSION_KEY))
+    ends_ms = keys.now_ms() + 29 * 86_400_000
+    stored = {"userId": "123", "sessionToken": str(SESSION_KEY), "createdAt": 1, "expiresAt": ends_ms, "isUsed": False}
+    await store.run([("SET", keys.refresh(begun.id).key, json.dumps(stored))])
+    assert isinstance(await tokens.rotate(begun.token), Rotated)
+    await keys.session(SESSION_KEY).delete()
+    assert await tokens.rotate(begun.token) == Refused("session")
+    assert not await keys.refresh(begun.id).exists()
 
 
 def test_what_the_document_calls_a_cache_may_live_in_one() -> None:
@@ -152,8 +167,8 @@ def test_a_session_token_stands_in_the_store_as_a_uuid_of_its_digest() -> None:
             "refresh",
             ("digest",),
             REFRESH,
-            f'{{"userId":"123","sessionToken":"{SESSION_KEY}","createdAt":1768728600000,'
-            '"expiresAt":1768728600000,"isUsed":false}',
+            '{"createdAt":1768728600000,"expiresAt":1768728600000,"isUsed":false,"generation":0,'
+            f'"userId":"123","sessionToken":"{SESSION_KEY}"}}',
         ),
         ("quota", ("123", date(2026, 1, 1)), QUOTA, '{"tokensUsed":25000,"cachedAt":1768728600000}'),
         pytest.param(

@@ -15,7 +15,11 @@ DOCUMENT = {
     "{SessionGuid}_readOnce": "Hash",
     "@{UserId}": "Hash",
 }
-OURS = {"sessiondata:apikeys": "SortedSet", "sessiondata:apikey:{id}": "Value"}  # of which it says that there are some
+OURS = {
+    "sessiondata:apikeys": "SortedSet",  # of API keys it says that there are some
+    "sessiondata:apikey:{id}": "Value",
+    "sessiondata:asked:{name}:{window}:{client}": "Counter",
+}
 GUID = "abc123def456"
 VIEW_MODE = SessionField("ViewMode")
 DAY_MS = 86_400_000
@@ -41,6 +45,7 @@ def test_sessions_end_and_the_area_of_a_user_does_not() -> None:
         "user_area": "never ends: removed by the user, or with the user",
         "api_keys": "never ends: emptied as API keys are revoked",
         "api_key": "never ends: removed when it is revoked, or with the user",
+        "asked": "1 minute 10 seconds",
     }
 
 

@@ -368,6 +368,12 @@ async def test_in_a_batch_every_operation_is_tried_and_an_error_keeps_the_result
     assert [type(one) for one in results] == [Unreadable, int, WrongKind, bool]
 
 
+class FreeFields(Keyspace):
+    """Fields of any name."""
+
+    fields = Hash("fields:{id}", dict[str, str], lifetime=never("a test"), doc="fields")
+
+
 class Group(Keyspace):
     """Keys that share a slot in a cluster."""
 
@@ -413,6 +419,25 @@ async def test_of_many_who_fill_a_cap_no_more_than_fit_get_in(store: Store) -> N
     entered = await asyncio.gather(*(enter(f"guest {n}") for n in range(20)))
     assert [sum(column) for column in zip(*entered, strict=True)] == [5, 3, 1]
     assert await keys.run(guests.count(), waiting.count(), total.get()) == (5, 3, 1)
+
+
+@everywhere
+async def test_a_cap_of_fields_lets_those_be_changed_that_are_there(store: Store) -> None:
+    keys = FreeFields(store)
+    fields = keys.fields("a")
+
+    async def write(name: str, value: str) -> bool:
+        return bool(await keys.atomically(fields.put({name: value}), fields.at_most(5)))
+
+    assert sum(await asyncio.gather(*(write(f"field {n}", "x") for n in range(20)))) == 5
+    [there, *_] = await fields.get() or {}
+    assert await write(there, "y") is True
+    assert await fields.field(there) == "y"
+    assert [await fields.at_most(4), await fields.at_most(5), await keys.fields("none").at_most(0)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 @everywhere

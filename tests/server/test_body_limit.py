@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 from keystead.server.middleware.body_limit import BodyLimit
 
 
-async def status_of(length: bytes) -> int:
+async def status_of(length: bytes, path: str = "/") -> int:
     """What is answered to a request that states this length, and has no body."""
     sent: list[Message] = []
 
@@ -25,12 +25,12 @@ async def status_of(length: bytes) -> int:
     scope: dict[str, Any] = {
         "type": "http",
         "method": "POST",
-        "path": "/",
+        "path": path,
         "headers": [(b"content-length", length)],
         "query_string": b"",
         "state": {},
     }
-    await BodyLimit(app, 100)(scope, receive, send)
+    await BodyLimit(app, 100, {"/Large": 200})(scope, receive, send)
     status: int = sent[0]["status"]
     return status
 
@@ -42,3 +42,9 @@ async def status_of(length: bytes) -> int:
 )
 async def test_a_length_is_read_as_digits_and_nothing_else(length: bytes, status: int) -> None:
     assert await status_of(length) == status
+
+
+@pytest.mark.parametrize("path", ["/Large", "/large", "/LARGE"])
+async def test_a_path_that_takes_larger_bodies_does_so_in_capitals_and_small_letters(path: str) -> None:
+    assert [await status_of(length, path) for length in (b"200", b"201")] == [200, 413]
+    assert await status_of(b"101", f"{path}r") == 413

@@ -14,6 +14,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from keystead.kits.login import service as login
+from keystead.kits.sessiondata import service as sessiondata
 from keystead.kits.sharing import service as sharing
 from keystead.kits.widgets import service as widgets
 from tests.serving import Keystead, keystead_serving
@@ -21,7 +22,12 @@ from tests.serving import Keystead, keystead_serving
 # Without limits, or most requests would only meet them.
 LIMITLESS = {
     f"KEYSTEAD_{kit}__LIMITS__{name}".upper(): "0"
-    for kit, limits in (("login", login.LIMITS), ("sharing", sharing.LIMITS), ("widgets", widgets.LIMITS))
+    for kit, limits in (
+        ("login", login.LIMITS),
+        ("sharing", sharing.LIMITS),
+        ("widgets", widgets.LIMITS),
+        ("sessiondata", sessiondata.LIMITS),
+    )
     for name in limits
 }
 # Where the document of the kit has status 400 for a text that is none of its tokens, names or times.

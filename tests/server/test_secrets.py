@@ -7,7 +7,10 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from keystead import KeyRing
+from keystead.parts.jwt import SigningKeys
 from keystead.server.secrets import add_seal_key, new_seal_key
 from keystead.server.settings import SECRETS_FILE
 from tests import forking
@@ -116,6 +119,12 @@ def test_the_printed_line_for_the_file_is_one_that_is_read(tmp_path: Path) -> No
     with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:
         assert f"others can read {SECRETS_FILE}; run chmod 600 {SECRETS_FILE}" in server.said
         assert "has made a key" not in server.said
+
+
+@pytest.mark.parametrize("algorithm", ["EdDSA", "RS256", "HS256"])
+def test_the_printed_signing_key_is_one_that_is_read(tmp_path: Path, algorithm: str) -> None:
+    printed = run_keystead(tmp_path, "secrets", "signing", "--algorithm", algorithm).stdout
+    assert SigningKeys.from_text(printed).current.algorithm == algorithm
 
 
 def test_development_makes_its_database_for_its_owner_alone(tmp_path: Path) -> None:

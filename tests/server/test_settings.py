@@ -110,6 +110,22 @@ def test_lists_are_divided_by_commas_and_stores_stand_by_role(monkeypatch: pytes
     }
 
 
+def test_the_role_default_may_stand_among_the_stores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config(folder, '[stores]\ndefault = "redis://localhost:6379/0"\ndurable = "sqlite:///durable.db"\n')
+    assert Settings().store_urls == {"default": "redis://localhost:6379/0", "durable": "sqlite:///durable.db"}
+    assert Settings(store="memory://").store == "memory://"  # a flag wins, however it is written below
+    monkeypatch.setenv("KEYSTEAD_STORES__DEFAULT", "sqlite:///environment.db")
+    assert Settings().store_urls == {"default": "sqlite:///environment.db", "durable": "sqlite:///durable.db"}
+
+
+def test_the_role_default_is_named_once_in_one_place(folder: Path) -> None:
+    config(folder, f'store = "redis://:{SECRET}@a"\n[stores]\ndefault = "redis://:{SECRET}@b"\n')
+    said = "stores.default in keystead.toml and store in keystead.toml: both say where the role default lives; "
+    assert wrong() == f"{said}write one of them"
+    config(folder, '[stores]\ndefault = ""\n')
+    assert wrong().startswith("stores.default in keystead.toml: this is no URL of a store")
+
+
 def test_another_file_is_read_where_one_is_named_and_must_be_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

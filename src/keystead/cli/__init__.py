@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "secrets",
     "backup",
     "restore",
+    "copy",
     "store",
 )
 

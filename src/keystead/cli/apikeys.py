@@ -39,7 +39,8 @@ def issue_key(
     """
 
     async def work() -> int:
-        async with opened(store) as stores:  # before the first start of a server there is nothing yet
+        # Not as `_opened` does: before the first start of a server there is nothing yet.
+        async with opened(store, [SessionDataKeys]) as stores:
             others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
             issued = await _part(SessionDataKeys(stores["default"], **others)).issue(user, name)
         _security.info("API key issued by an operator", extra={"event": "apikey-issued", "id": issued.id})

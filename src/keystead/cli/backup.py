@@ -120,7 +120,7 @@ def _print(saved: Saved, took_s: float) -> None:
             typer.echo(f"  {sentence}", err=True)
 
 
-# --- what backup and restore share -------------------------------------------------------------------------
+# --- what backup, restore and copy share -------------------------------------------------------------------------
 
 
 def store_url(store: str | None) -> str:
@@ -141,7 +141,7 @@ def is_missing(url: str) -> bool:
     return url.startswith("sqlite:///") and not Path(path).exists()
 
 
-def refuse_missing(url: str) -> None:
+def refuse_missing(url: str, advice: str = "name another with --store URL") -> None:
     """Who looks at what is there has mistyped a file that is not."""
     if is_missing(url):
-        leave(f"there is no database {url.removeprefix('sqlite:///')}; name another with --store URL", ASKED_WRONGLY)
+        leave(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", ASKED_WRONGLY)

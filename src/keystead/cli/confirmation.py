@@ -1,4 +1,4 @@
-"""How a command asks before it deletes."""
+"""How a command asks before it writes."""
 
 import sys
 
@@ -17,7 +17,7 @@ def refuse_without_terminal(yes: bool, dry_run: bool) -> None:
         )
 
 
-def confirmed(question: str, yes: bool, paused: Paused) -> bool:
+def confirmed(question: str, yes: bool, paused: Paused, nothing: str = "nothing was deleted") -> bool:
     """Whether a person says yes. Asked on the error stream, so that the output stays clean. Ctrl-C is a no."""
     if yes:
         return True
@@ -26,4 +26,4 @@ def confirmed(question: str, yes: bool, paused: Paused) -> bool:
             return typer.confirm(question, err=True)
         except (typer.Abort, KeyboardInterrupt):
             typer.echo(err=True)
-            leave("nothing was deleted", 130)
+            leave(nothing, 130)

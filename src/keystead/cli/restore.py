@@ -13,6 +13,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.backup import StoreUrl, is_missing, patient, refuse_missing, store_url
+from keystead.cli.confirmation import confirmed
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
@@ -144,17 +145,9 @@ def _shown_on(show: Show, total: int | None) -> Callable[[RestoreProgress], None
 
 
 def _confirmed(checked: Checked, store: Store, yes: bool, paused: Paused) -> bool:
-    """Whether a person says yes. Asked on the error stream, so that the output stays clean. Ctrl-C is a no."""
-    if yes:
-        return True
     live = checked.counts.keys - checked.expired
     there = f", of which {checked.there:,} are there already" if checked.there else ""
-    with paused():
-        try:
-            return typer.confirm(f"Restore {counted(live, 'key')} into {store.url}{there}?", err=True)
-        except (typer.Abort, KeyboardInterrupt):
-            typer.echo(err=True)
-            leave("nothing was restored", 130)
+    return confirmed(f"Restore {counted(live, 'key')} into {store.url}{there}?", yes, paused, "nothing was restored")
 
 
 async def _compare(store: Store, file: BackupFile, as_json: bool) -> int:

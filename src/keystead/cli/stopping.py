@@ -17,8 +17,10 @@ Paused: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
-def stoppable(sentence: Callable[[], str]) -> Iterator[Paused]:
+def stoppable(sentence: Callable[[], str], gently: Callable[[], bool] = lambda: False) -> Iterator[Paused]:
     """Ctrl-C and SIGTERM end the block, say the sentence, and leave with 130 or 143, as a shell expects.
+
+    Where `gently` says True it has taken the signal upon itself: the block goes on, and ends in its own way.
 
     It gives a context manager in which signals do what they always do: for a question to a person, which the event
     loop waits for and could not be stopped in.
@@ -27,6 +29,8 @@ def stoppable(sentence: Callable[[], str]) -> Iterator[Paused]:
     received: list[int] = []
 
     def stop(signum: int) -> None:
+        if gently():
+            return
         received.append(signum)
         if task is not None:
             task.cancel()

@@ -135,8 +135,10 @@ def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
 
 def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
     """URLs by role."""
+    if not stores:
+        return Settings().store_urls
     urls: dict[str, str] = {}
-    for given in stores or [Settings().store]:
+    for given in stores:
         role, separator, url = given.partition("=")
         if separator and role.isidentifier():
             urls[role] = url
@@ -146,10 +148,24 @@ def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
     return urls
 
 
-@asynccontextmanager
-async def opened(stores: Sequence[str] | None) -> AsyncIterator[dict[str, Store]]:
-    """The stores by role, opened; each URL once."""
+def _urls_of(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None) -> dict[str, str]:
+    """URLs by role. What is named by hand is taken as it is; in settings, a role may be that of another keyspace."""
     urls = store_urls(stores)
+    if stores or classes is None:
+        return urls
+    return {role: url for role, url in urls.items() if role in _roles(classes)}
+
+
+def _roles(classes: Sequence[type[Keyspace]]) -> set[str]:
+    return {"default", *(family.role for cls in classes for family in cls.families.values())}
+
+
+@asynccontextmanager
+async def opened(
+    stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None = None
+) -> AsyncIterator[dict[str, Store]]:
+    """The stores by role, opened, each URL once; of roles in settings only those that the keyspaces have."""
+    urls = _urls_of(stores, classes)
     async with AsyncExitStack() as stack:
         by_url = {url: await stack.enter_async_context(connect(url)) for url in dict.fromkeys(urls.values())}
         yield {role: by_url[url] for role, url in urls.items()}
@@ -157,12 +173,12 @@ async def opened(stores: Sequence[str] | None) -> AsyncIterator[dict[str, Store]
 
 def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
     """Who looks at what is there has mistyped a file that is not, or a role that no family has."""
-    urls = store_urls(stores)
+    urls = _urls_of(stores, classes)
     for url in urls.values():
         path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
         if url.startswith("sqlite:///") and not Path(path).exists():
             leave(f"there is no database {path}; name another with --store URL", ASKED_WRONGLY)
-    roles = {"default", *(family.role for cls in classes for family in cls.families.values())}
+    roles = _roles(classes)
     for role in urls.keys() - roles:
         leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", ASKED_WRONGLY)
 
@@ -175,7 +191,7 @@ async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None)
     """
     refuse_missing(stores, classes)
     ring = Settings(store=store_urls(stores)["default"]).ring
-    async with opened(stores) as by_role:
+    async with opened(stores, classes) as by_role:
         others: dict[str, Any] = {role: store for role, store in by_role.items() if role != "default"}
         yield [cls(by_role["default"], seal=ring, needs_seal=False, **others) for cls in classes]
 

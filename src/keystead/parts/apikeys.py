@@ -82,13 +82,23 @@ class ApiKeys:
             if await self._keys(key_id).add(made):
                 return IssuedApiKey(key_id, token)
 
-    async def user_of(self, token: str) -> int | None:
-        """Who acts with this token; None: it is none that was issued, or it was revoked. At most one round trip."""
+    async def of(self, token: str) -> ListedApiKey | None:
+        """The key of this token; None: it is none that was issued, or it was revoked. At most one round trip.
+
+        What does not look like a token is not looked for.
+        """
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
         key = await self._keys(found[1]).get()
-        return key.user_id if key is not None and same(key.digest, digest(token)) else None
+        if key is None or not same(key.digest, digest(token)):
+            return None
+        return ListedApiKey(found[1], key.user_id, key.name, key.made_ms)
+
+    async def user_of(self, token: str) -> int | None:
+        """Who acts with this token; None as in `of`."""
+        key = await self.of(token)
+        return None if key is None else key.user_id
 
     async def list(self) -> list[ListedApiKey]:
         """All keys, the oldest first. A key that is revoked meanwhile is left out. Three round trips, or four."""

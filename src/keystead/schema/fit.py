@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from keystead.schema.lifetime import After, Sliding, in_words
+from keystead.schema.lifetime import After, Lifetime, Sliding, Spread, in_words
 from keystead.stores import Guarantees
 
 if TYPE_CHECKING:
@@ -29,11 +29,23 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
         yield "the store has no atomic step, so add, replace and consume would not be safe"
     if family.listed_in and guarantees.atomic in ("one key", "nothing"):
         yield "it is listed in an index, and the store cannot write a record and its entry in one step"
-    if isinstance(family.lifetime, After | Sliding) and family.lifetime.ms < guarantees.shortest_lifetime_ms:
+    shortest_ms = _shortest_ms(family.lifetime)
+    if shortest_ms is not None and shortest_ms < guarantees.shortest_lifetime_ms:
         yield (
-            f"it lives {in_words(family.lifetime.ms)}, and the shortest lifetime of the store is "
+            f"it lives {in_words(shortest_ms)}, and the shortest lifetime of the store is "
             f"{in_words(guarantees.shortest_lifetime_ms)}"
         )
+
+
+def _shortest_ms(lifetime: Lifetime) -> int | None:
+    """How long a key lives at least, where its lifetime says so."""
+    match lifetime:
+        case After() | Sliding():
+            return lifetime.ms
+        case Spread():
+            return lifetime.shortest_ms
+        case _:
+            return None
 
 
 def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:

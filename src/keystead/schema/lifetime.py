@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -112,6 +113,46 @@ class After(Lifetime):
 
     def describe(self) -> str:
         return in_words(self.ms)
+
+
+@dataclass(frozen=True)
+class Spread(Lifetime):
+    """A time after the key was made, a little less for one key than for another, so that not all end at once.
+
+    It is drawn anew for each key that is made, and never longer than `ms`.
+    """
+
+    ms: int
+    jitter_ms: int
+
+    @property
+    def longest_ms(self) -> int:  # type: ignore[override]
+        return self.ms
+
+    @property
+    def shortest_ms(self) -> int:
+        return self.ms - self.jitter_ms
+
+    def _drawn_ms(self) -> int:
+        return random.randint(self.shortest_ms, self.ms)  # noqa: S311 - it spreads keys apart, and guards nothing
+
+    def on_create(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
+        return ("PX", self._drawn_ms())
+
+    def on_update(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
+        return ("KEEPTTL",)
+
+    def on_write(self, key: str, now_ms: int, at_ms: int | None) -> list[Command]:
+        return [("PEXPIRE", key, self._drawn_ms(), "NX")]
+
+    def repair(self, key: str, now_ms: int, at_ms: int | None) -> Command:
+        return ("PEXPIRE", key, self._drawn_ms())
+
+    def deadline_ms(self, now_ms: int, at_ms: int | None) -> int | None:
+        return now_ms + self.ms
+
+    def describe(self) -> str:
+        return f"{in_words(self.ms)}, or up to {in_words(self.jitter_ms)} less"
 
 
 @dataclass(frozen=True)
@@ -250,9 +291,19 @@ class Never(Lifetime):
         return f"never ends: {self.reason}"
 
 
-def after(duration: str | timedelta) -> Lifetime:
-    """`after("30d")`: a fixed time after the key is made. Later changes do not make it live longer."""
-    return After(duration_ms(duration))
+def after(duration: str | timedelta, *, jitter: str = "") -> Lifetime:
+    """`after("30d")`: a fixed time after the key is made. Later changes do not make it live longer.
+
+    `after("1h", jitter="10%")`: each key lives up to a tenth less than that, never more, so that keys which were made
+    together do not end together.
+    """
+    ms = duration_ms(duration)
+    if jitter == "":
+        return After(ms)
+    share = re.fullmatch(r"([1-9][0-9]?)%", str(jitter))
+    if share is None:
+        raise _bad(f'jitter is a part of the lifetime in whole percent, from "1%" to "99%", not {jitter!r}')
+    return Spread(ms, ms * int(share[1]) // 100)
 
 
 def sliding(duration: str | timedelta, *, touch_every: str | timedelta = "") -> Lifetime:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from keystead.parts.jwt import Algorithm, SigningKeys
 from keystead.schema import KeyRing
 
 _MODE: Final = 0o600
@@ -22,7 +23,16 @@ _HEAD: Final = """\
 
 def new_seal_key() -> str:
     """A new key with an id of its own, as `seal_keys` holds it: `20261231-5f0c:{base64url}`."""
-    return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(2)}:{KeyRing.new_key()}"
+    return f"{_new_id()}:{KeyRing.new_key()}"
+
+
+def new_signing_key(algorithm: Algorithm) -> str:
+    """A new key with an id of its own, as `SigningKeys.from_text` reads it: `20261231-5f0c:EdDSA:{base64url}`."""
+    return f"{_new_id()}:{SigningKeys.new_key(algorithm)}"
+
+
+def _new_id() -> str:
+    return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(2)}"
 
 
 def add_seal_key(path: Path) -> bool:

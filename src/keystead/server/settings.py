@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import os
 import re
@@ -62,16 +63,18 @@ class Origin:
     flags: bool = False
     environment: bool = False
     file: str = ""
-    named: Mapping[str, str] = field(default_factory=dict)  # a setting written with dots -> the variable it came from
+    named: Mapping[str, str] = field(default_factory=dict)  # a setting written with dots -> where else it came from
     secrets: bool = False
     exposed: str = ""  # who else has a hand in a file of secrets
 
     def place_of(self, path: tuple[str, ...]) -> str:
-        """`--port`, `KEYSTEAD_PORT`, `port in keystead.toml`."""
+        """`--port`, `KEYSTEAD_PORT`, `port in keystead.toml`, `RetentionPeriod in Session.json`."""
         if self.flags:
             return _flag(path)
+        if ".".join(path) in self.named:
+            return self.named[".".join(path)]
         if self.environment:
-            return self.named.get(".".join(path)) or PREFIX + "__".join(path).upper()
+            return PREFIX + "__".join(path).upper()
         return f"{'.'.join(path)} in {self.file}"
 
     def holds(self, path: tuple[str, ...]) -> bool:
@@ -84,7 +87,8 @@ class Origin:
 
 
 class Settings(BaseModel):
-    """What the server is told. Flags win over the environment, that over the secrets file, that over `keystead.toml`.
+    """What the server is told. Flags win over the environment, that over the secrets file, that over `keystead.toml`,
+    and that over the files of `parameters`.
 
     `Settings(port=8800)` takes its arguments for flags and reads the rest as described. Raises `WrongSettings`, whose
     sentences never repeat a secret. What may hold one (`store`, `stores`, `seal_keys`, the tables of kits) is left out
@@ -102,7 +106,8 @@ class Settings(BaseModel):
     stores: dict[str, str] = Field(
         {},
         repr=False,
-        description='Stores of other roles, by role: `durable = "sqlite:///durable.db"` in the table `[stores]`.',
+        description='Stores by role: `durable = "sqlite:///durable.db"` in the table `[stores]`. `default` there is '
+        "`store`.",
     )
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` lets others in.")
     port: int = Field(8700, ge=1, le=65535, description="The port to listen on.")
@@ -137,6 +142,11 @@ class Settings(BaseModel):
         None,
         description="A file with secrets and nothing else, in the form of `keystead.toml`. Without this, "
         f"`{SECRETS_FILE}` beside the database file, or in the working directory.",
+    )
+    parameters: Path | None = Field(
+        None,
+        description="A folder with `Session.json` and `Kvs.json`, which say how long session data is kept and where, "
+        "unless another setting does; see [sessiondata.md](sessiondata.md).",
     )
     forwarded_allow: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Addresses and networks of proxies whose `X-Forwarded-For` and `-Proto` are believed."
@@ -295,8 +305,7 @@ _FIELDS: Final = tuple(name for name in Settings.model_fields if name != "tables
 _SHOWN: Final = frozenset(_FIELDS) - {"store", "stores", "seal_keys", "public_url"}
 _ADVICE: Final = {
     "store": "this is no URL of a store; write one such as sqlite:///keystead.db",
-    "stores": 'write a table of roles and URLs of stores, such as durable = "sqlite:///durable.db"; the store of the '
-    "role default is the setting store",
+    "stores": 'write a table of roles and URLs of stores, such as durable = "sqlite:///durable.db"',
     "host": "{given} is no address; write one such as 127.0.0.1",
     "port": "{given} is no number from 1 to 65535",
     "workers": "{given} is no number from 1 to 256",
@@ -310,6 +319,7 @@ _ADVICE: Final = {
     "header_timeout": "{given} is no duration; write one with its unit, such as 500ms or 10s",
     "stop_timeout": "{given} is no duration; write one with its unit, such as 500ms or 5s",
     "secrets_file": f"{{given}} is no path of a file; write one such as {SECRETS_FILE}",
+    "parameters": "{given} is no path of a folder; write one such as App_Data/Parameters",
     "forwarded_allow": "{given} is no list of addresses or networks; write some such as 127.0.0.1,10.0.0.0/8",
     "metrics": "{given} is neither true nor false",
 }
@@ -355,13 +365,53 @@ def secrets_path(given: Path | None, store: str) -> Path:
 
 def _origins(flags: Mapping[str, Any]) -> list[Origin]:
     """Where settings come from, what wins first."""
-    given = Origin({name: value for name, value in flags.items() if value is not None}, flags=True)
-    environment = Origin(_environment(), environment=True)
-    config = _config()
-    before = _merged([given, environment, config])
+    given = _with_default(Origin({name: value for name, value in flags.items() if value is not None}, flags=True))
+    environment = _with_default(Origin(_environment(), environment=True))
+    config = _with_default(_config())
+    parameters = _parameters(_merged([given, environment, config]))
+    before = _merged([given, environment, config, parameters])
     path, store = before.get("secrets_file"), before.get("store")
     path = secrets_path(Path(path) if path else None, store if isinstance(store, str) else "")
-    return [given, environment, _secrets(path), config]
+    return [given, environment, _secrets(path), config, parameters]
+
+
+def _with_default(origin: Origin) -> Origin:
+    """`default` in the table of stores, which is the setting `store`."""
+    stores = origin.values.get("stores")
+    if not isinstance(stores, Mapping) or "default" not in stores:
+        return origin
+    place = origin.place_of(("stores", "default"))
+    if "store" in origin.values:
+        said = f"{place} and {origin.place_of(('store',))}"
+        raise WrongSettings([f"{said}: both say where the role default lives; write one of them"])
+    others = {role: url for role, url in stores.items() if role != "default"}
+    values = {**origin.values, "store": stores["default"], "stores": others}
+    return dataclasses.replace(origin, values=values, named={**origin.named, "store": place})
+
+
+def _parameters(before: Mapping[str, Any]) -> Origin:
+    """What the files of the folder `parameters` say. They are the last that is asked."""
+    named = before.get("parameters")
+    if not named or not isinstance(named, str | Path):
+        return Origin({})
+    # Imported here, because it belongs to a kit that few use so.
+    from keystead.kits.sessiondata.parameters import KVS, SESSION, key_value_store, session_parameters
+
+    folder, stores = Path(named), before.get("stores")
+    relational = stores.get("durable") if isinstance(stores, Mapping) else None
+    try:
+        session = session_parameters(folder)
+        values: dict[str, Any] = {"sessiondata": {"retention": f"{session.retention_minutes}m"}}
+        places = {"sessiondata.retention": f"RetentionPeriod in {SESSION}", "store": f"UseKeyValueStore in {SESSION}"}
+        if "store" not in before:
+            found = key_value_store(folder) if session.uses_key_value_store else None
+            if found is not None:
+                places["store"] = f"ConnectionStringForSession in {KVS}"
+            if found or relational:
+                values["store"] = found or relational
+    except ValueError as error:
+        raise WrongSettings([f"parameters: {error}"]) from None
+    return Origin(values, file=SESSION, named=places)
 
 
 def _secrets(path: Path) -> Origin:

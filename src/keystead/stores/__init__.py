@@ -10,12 +10,14 @@ from keystead.stores.base import (
     Outcome,
     Required,
     Step,
+    Still,
     Store,
     absent,
     at_most,
     field_holds,
     holds,
     required,
+    still,
     store_ms,
 )
 from keystead.stores.commands import TABLE, Call, Command, Reply, StoreMs, TimedCommand
@@ -35,6 +37,7 @@ __all__ = [
     "Reply",
     "Required",
     "Step",
+    "Still",
     "Store",
     "StoreMs",
     "TimedCommand",
@@ -44,5 +47,6 @@ __all__ = [
     "field_holds",
     "holds",
     "required",
+    "still",
     "store_ms",
 ]

@@ -22,6 +22,7 @@ from keystead.stores.commands import (
     KINDS,
     LATEST_MS,
     TIMED,
+    WHOLE_READS,
     Argument,
     Call,
     Command,
@@ -114,8 +115,16 @@ class AtMost:
         return amount_of(reply) <= limit
 
 
+@dataclass(frozen=True, slots=True)
+class Still:
+    """A guard: this reading command replies exactly this, as it did before."""
+
+    command: TimedCommand
+    reply: Reply
+
+
 Ask: TypeAlias = Callable[..., Awaitable[list[Reply]]]
-Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost
+Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost | Still
 
 
 def required(command: TimedCommand) -> Required:
@@ -147,6 +156,17 @@ def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
     Numbers of 64 bits are compared exactly, on every store.
     """
     return AtMost(command, limit)
+
+
+def still(command: TimedCommand, reply: Reply) -> Still:
+    """A guard for `atomically`: go on only if this reading command replies what it replied before.
+
+    It is for a change of a whole key that nobody else may have changed since it was read: of any kind, and of its
+    deadline, as in `still(("HGETALL", "cart:7"), cart)` and `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command
+    is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or PEXPIRETIME. The members of a set and the fields of a hash are
+    compared without regard to their order. On Redis what is sent is a digest of the reply, whatever its size.
+    """
+    return Still(command, reply)
 
 
 def store_ms(plus: int | float = 0) -> StoreMs:
@@ -184,6 +204,7 @@ class Planned:
     guard: bool = False
     expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
     at_most: AtMost | None = None  # then it expects this, and no value
+    still: Still | None = None  # then it expects the reply of this
     times: tuple[tuple[int, StoreMs], ...] = ()  # places among the arguments where the time belongs
 
     def call_at(self, now_ms: int) -> Call:
@@ -197,6 +218,8 @@ class Planned:
 
     def verdict(self, reply: Reply, now_ms: int) -> int:
         """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
+        if self.still is not None:
+            return int(reply == self.still.reply)
         if self.at_most is None:
             return int(reply == self.expected)
         try:
@@ -311,10 +334,10 @@ class Store(ABC):
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
 
-        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`) that
-        does not hold, stops the whole: the Outcome is then false and says which step it was. An error of any step is
-        raised, and then, too, nothing took effect. One round trip. Put required steps first where you can: on Redis a
-        step that may stop after others have written makes the server keep a copy of what they write over.
+        A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`,
+        `still`) that does not hold, stops the whole: the Outcome is then false and says which step it was. An error of
+        any step is raised, and then, too, nothing took effect. One round trip. Put required steps first where you can:
+        on Redis a step that may stop after others have written makes the server keep a copy of what they write over.
         """
         planned = plan(steps)
         return await self._atomically(planned) if planned else Outcome([])
@@ -392,6 +415,9 @@ def _plan(step: Step) -> Planned:
         case AtMost():
             call, times = _amount_read(step)
             return Planned(call, guard=True, at_most=step, times=times)
+        case Still():
+            call, times = _whole_read(step)
+            return Planned(call, guard=True, still=step, times=times)
         case _:
             call, times = _timed(step)
             return Planned(call, times=times)
@@ -434,6 +460,14 @@ def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
         raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
     if math.isnan(limit):
         raise call.blame(BadArgument("a limit is a number, which nan is not"))
+    return call, times
+
+
+def _whole_read(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
+    """The command of this guard; raises BadArgument where it reads no whole value and no deadline."""
+    call, times = _timed(guard.command)
+    if call.spec.name not in WHOLE_READS:
+        raise call.blame(BadArgument(f"still takes a command that reads a value: {', '.join(WHOLE_READS)}"))
     return call, times
 
 

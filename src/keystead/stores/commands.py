@@ -241,9 +241,9 @@ def encode(argument: Argument) -> bytes:
 def _find(command: object) -> Spec:
     """The spec of a command whose name is not written as in the table."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost"):
+        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost", "Still"):
             raise BadArgument(
-                "required, holds, field_holds, absent and at_most belong into `atomically`, not into `run`"
+                "required, holds, field_holds, absent, at_most and still belong into `atomically`, not into `run`"
             )
         raise BadArgument(
             f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
@@ -803,3 +803,7 @@ TIMED: dict[str, Callable[[int, int], bool]] = {
     "ZADD": lambda place, count: (count - place) % 2 == 0,
     **dict.fromkeys(("ZCOUNT", "ZRANGE", "ZREMRANGEBYSCORE"), lambda place, count: place in (1, 2)),
 }
+
+
+# Reads of one key that tell all of it, or its deadline.
+WHOLE_READS = ("GET", "HGETALL", "SMEMBERS", "ZRANGE", "LRANGE", "XRANGE", "PEXPIRETIME")

@@ -15,7 +15,19 @@ from keystead.errors import (
     WrongArity,
     WrongKind,
 )
-from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Outcome, Required, Step, StoreMs, TimedCommand
+from keystead.stores import (
+    Absent,
+    AtMost,
+    Command,
+    FieldHolds,
+    Holds,
+    Outcome,
+    Required,
+    Step,
+    Still,
+    StoreMs,
+    TimedCommand,
+)
 from keystead.testing.wire import Wire, WireError
 
 # What the server says, in its own words, and what Keystead calls that. The first that fits counts.
@@ -104,6 +116,8 @@ class Oracle:
             case AtMost(command, limit):
                 limit = limit.at(self.now_ms()) if isinstance(limit, StoreMs) else limit
                 return self._at_most(self._timed(command), limit)
+            case Still(command, reply):
+                return self._guard(self._timed(command), reply)
             case _:
                 return self.run([self._timed(step)])[0]
 

@@ -32,6 +32,7 @@ from keystead.stores import (
     Outcome,
     Required,
     Step,
+    Still,
     Store,
     TimedCommand,
     absent,
@@ -339,7 +340,7 @@ def sent(parts: Template, now_ms: int) -> Command:
 def told(command: Sequence[Part] | Step, reply: Any) -> Any:
     """A reply in comparable form. A lifetime is a multiple of the step, whatever milliseconds have passed."""
     match command:
-        case Holds() | FieldHolds() | Absent() | AtMost():
+        case Holds() | FieldHolds() | Absent() | AtMost() | Still():
             return shown(reply)
         case Required(inner):
             return told(inner, reply)

@@ -9,19 +9,22 @@ from tests.every_store import (
     EVERY,
     mariadb_server,
     on,
+    on_urls,
     postgres_server,
     redis_server,
     store,
     stores,
+    urls,
     valkey_cluster,
 )
 from tests.kits.conftest import Raw
 from tests.kits.sharing.visiting import Clock
 
-__all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "urls", "valkey_cluster"]
 
 everywhere = on(*EVERY, "redis+postgres", "cluster")
 here = on("memory")
+everywhere_by_http = on_urls("sqlite", "redis", "redis+postgres", "postgres", "mariadb")
 
 
 @pytest.fixture

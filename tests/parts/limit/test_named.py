@@ -34,6 +34,20 @@ async def test_of_many_at_once_as_many_pass_as_the_limit_says(store: Store) -> N
 
 
 @everywhere
+async def test_what_is_counted_only_when_it_goes_wrong_is_refused_beforehand(store: Store) -> None:
+    limit = window(store, 2)
+    for _ in range(2):
+        await limit.refuse_reached("order", "192.0.2.1")
+        await limit.refuse_reached("order", "192.0.2.1")  # which counts nothing
+        await limit.count("order", "192.0.2.1")
+    with pytest.raises(LimitReached) as reached:
+        await limit.refuse_reached("order", "192.0.2.1")
+    assert reached.value.retry_after_s == 15
+    await limit.refuse_reached("order", "192.0.2.2")
+    await limit.refuse_reached("free", "192.0.2.1")
+
+
+@everywhere
 async def test_who_is_refused_is_told_how_long_the_minute_lasts(store: Store) -> None:
     for left_ms, wait_s in ((15_000, 15), (14_001, 15), (1, 1), (60_000, 60)):
         limit = window(store, 1, NOW_MS + 15_000 - left_ms + 60_000 * left_ms)

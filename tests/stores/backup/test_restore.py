@@ -30,6 +30,7 @@ from keystead.stores.backup import (
     restore,
 )
 from keystead.stores.backup import file as file_module
+from keystead.stores.commands import read
 from keystead.stores.sqlite.store import SqliteStore
 from keystead.testing.servers import Cluster, Server
 from tests.stores.backup.conftest import UrlOf
@@ -239,7 +240,7 @@ class Failing:
         self.left = after
 
     async def run(self, commands: Any) -> Any:
-        self._count(any(command[0] in ("SET", "DEL") for command in commands))
+        self._count(any(read(command).spec.writes for command in commands))
         return await self._run(commands)
 
     async def atomically(self, steps: Any) -> Any:

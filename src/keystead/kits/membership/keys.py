@@ -32,7 +32,7 @@ class MembershipKeys(Keyspace):
     source = "Membership: sessions, refresh tokens, limits and caches"
     changes = (
         "A session token is not in the store: keys and fields hold the UUID that `session_uuid` makes of it.",
-        "A refresh token is in its key as its SHA-256 digest. The provider's tokens are sealed.",
+        "A refresh token is in its key as the SHA-256 digest of a part of it. The provider's tokens are sealed.",
         "The session is a bare UUID. No other key looks like one, even in a store that several keyspaces share.",
         "What the document kept in an HTTP cache under a URL is a family like the others.",
     )
@@ -75,10 +75,14 @@ class MembershipKeys(Keyspace):
         lifetime=after("30d"),
         leads_to=session,
         member_of="user:{userId}",
-        doc="A refresh token, good for one use, and the session that it belongs to.",
+        doc="Refresh tokens, each good for one use, and the session that they belong to.",
         used_by=(_REFRESH,),
-        changed="The token in the key is a digest; `sessionToken` is the UUID that is the session's key. One whose "
-        "session is gone leads nowhere and is cleaned up; in the document it stays for the rest of its 30 days.",
+        changed="One row for a token and all that are made of it, instead of a row for each: so that a use is one "
+        "atomic step on one key, and a token that is used twice ends them all. The key is the digest of the part that "
+        "they share; `generation` says which of them is the newest, `rotatedAt` when the one before was used, "
+        "`client`, `scope` and `audience` whom they are for, and `isUsed` that one was used again after its time. "
+        "The 30 days are those of all of them together. `sessionToken` is the UUID that is the session's key. One "
+        "whose session is gone leads nowhere and is cleaned up; in the document it stays for the rest of its 30 days.",
     )
     crash_report_limit = Hash(
         "crashreport:ratelimit:{ip:ip}",

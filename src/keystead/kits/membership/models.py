@@ -6,7 +6,9 @@ from typing import Literal, TypeAlias
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
+from keystead.parts.refresh import RefreshRecord
 from keystead.schema import EpochMs, OmittedIfNone, Sealed
 
 Plan: TypeAlias = Literal["Free", "Pro", "Premium", "Ultimate"]
@@ -70,19 +72,15 @@ class CachedMembership(BaseModel):
     cachedAt: EpochMs
 
 
-class RefreshTokenData(BaseModel):
-    """A refresh token for JWTs."""
+class RefreshTokenData(RefreshRecord):
+    """Refresh tokens for JWTs: all that come of one, each made of the one before."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True)
 
     userId: str
     """the user's id at the provider, a text of digits"""
     sessionToken: UUID
     """the session that it was made for"""
-    createdAt: EpochMs
-    expiresAt: EpochMs
-    isUsed: bool
-    """it is good for one use"""
 
 
 class RateLimitData(BaseModel):

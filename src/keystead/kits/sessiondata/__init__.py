@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
-from keystead.kits.sessiondata.service import SessionArea, SessionData, SessionDataSettings, TooLong, UserArea
+from keystead.kits.sessiondata.service import (
+    SessionArea,
+    SessionData,
+    SessionDataSettings,
+    TooLong,
+    TooMany,
+    UserArea,
+)
 
 if TYPE_CHECKING:
-    from keystead.kits.sessiondata.routes import KIT
+    from keystead.kits.sessiondata.routes import KIT, session_data_kit
 
 __all__ = [
     "KIT",
@@ -18,13 +25,15 @@ __all__ = [
     "SessionDataSettings",
     "SessionField",
     "TooLong",
+    "TooMany",
     "UserArea",
     "UserField",
+    "session_data_kit",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
-    if name != "KIT":
+    if name not in ("KIT", "session_data_kit"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.routes").KIT
+    return getattr(import_module(f"{__name__}.routes"), name)

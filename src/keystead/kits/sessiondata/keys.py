@@ -2,7 +2,7 @@
 
 from keystead.kits.sessiondata.models import SessionField, UserField
 from keystead.parts.apikeys import ApiKey
-from keystead.schema import Hash, Keyspace, SortedSet, Value, never, packed, until
+from keystead.schema import Counter, Hash, Keyspace, SortedSet, Value, after, never, packed, until
 
 _SESSIONS = ("/api/Sessions/Get", "/api/Sessions/Set", "/api/Sessions/Delete")
 _EACH_REQUEST = "every request"
@@ -78,4 +78,13 @@ class SessionDataKeys(Keyspace):
         doc="Whose an API key is, under the part of it that is no secret. Of the rest there is a digest.",
         used_by=(*_SESSIONS, "keystead apikeys"),
         changed="The document says only that a request carries an ApiKey.",
+    )
+    asked = Counter(
+        "sessiondata:asked:{name:slug}:{window:int}:{client:hex}",
+        lifetime=after("70s"),
+        doc="Requests of a client in a minute, by what is counted: `guesses` of an address with a wrong API key, and "
+        "`requests` with one API key. `window` is the number of the minute, `client` begins a digest of the client.",
+        used_by=_SESSIONS,
+        changed="Not in the document. The running system can limit how often its API is asked; wrong keys are not "
+        "counted there.",
     )

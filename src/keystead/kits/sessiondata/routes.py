@@ -1,26 +1,43 @@
-"""The Sessions API: session data over HTTP, for programs with an API key."""
+"""The Sessions API: session data over HTTP, for programs with an API key and for users who are logged in."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.convertors import StringConvertor, register_url_convertor
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.routing import Match
+from starlette.types import Scope
 
 from keystead.errors import BadValue, StoreError
 from keystead.kits.kit import Kit, Site, service_of
+from keystead.kits.refusal import Refusal
 from keystead.kits.sessiondata.keys import SessionDataKeys
-from keystead.kits.sessiondata.service import SessionArea, SessionData, SessionDataSettings, TooLong, UserArea
+from keystead.kits.sessiondata.service import (
+    KEY_MAX,
+    SessionArea,
+    SessionData,
+    SessionDataSettings,
+    TooLong,
+    TooMany,
+    UserArea,
+)
 from keystead.kits.sessiondata.words import said
-from keystead.kits.visit import NO_STORE
+from keystead.kits.visit import NO_STORE, Visit
 from keystead.parts.cookies import Cookie
+from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
+
+_security = logging.getLogger("keystead.security")
 
 _PATHS: Final = ("/api/Sessions/Get", "/api/Sessions/Set", "/api/Sessions/Delete")
 _TYPE: Final = "application/json;charset=utf-8"
@@ -28,7 +45,19 @@ _USER: Final = "User_"  # what stands before the key of a client, so that it mee
 _ESCAPED: Final = 6  # bytes of JSON that one byte of a value can take: \u0000
 _BESIDE: Final = 16_384  # bytes for all that a body holds beside the value
 
-STATUS: Final = {"bad-request": 400, "unauthorized": 401, "not-found": 404, "too-long": 422, "store": 500}
+STATUS: Final = {
+    "bad-request": 400,
+    "unauthorized": 401,
+    "foreign": 403,
+    "not-found": 404,
+    "too-long": 422,
+    "too-often": 429,
+    "too-many": 441,
+    "store": 500,
+}
+
+# Who is logged in, by the cookies of a request; None: nobody.
+LoggedIn: TypeAlias = Callable[[Request], Awaitable[int | None]]
 
 
 class Asked(BaseModel):
@@ -36,11 +65,22 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
-    ApiVersion: float = Field(1.1, gt=0, description="The version of the API that the client speaks.")
-    ApiKey: str = Field("", description="The API key, as `keystead apikeys issue` shows it.")
+    ApiVersion: float = Field(
+        1.1, gt=0, allow_inf_nan=False, description="The version of the API that the client speaks."
+    )
+    ApiKey: str = Field(
+        "", description="The API key, as `keystead apikeys issue` shows it. A user who is logged in needs none."
+    )
+    Token: str = Field("", description="Without an API key: a CSRF token, where no Origin says whose page asks.")
     SessionKey: str = Field("", description="The name of the value. It must not be empty.")
     SavePerUser: bool = Field(False, description="Kept for the user of the key, for good; otherwise for the session.")
     SessionGuid: str = Field("", description="The session, as `Set` told it; without it, it is that of the cookie.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_nothing(cls, given: Any) -> Any:
+        """What is null is as good as left out."""
+        return {name: one for name, one in given.items() if one is not None} if isinstance(given, dict) else given
 
 
 class AskedToSet(Asked):
@@ -84,11 +124,27 @@ class _NotRead(_Refused):
     """Refused before anything of it was understood: the answer has a message only."""
 
 
+class InAnyCase(APIRoute):
+    """A route whose path may be written in any mixture of capitals and small letters."""
+
+    def __init__(self, path: str, *given: Any, **options: Any) -> None:
+        super().__init__(path, *given, **options)
+        self.path_regex = re.compile(self.path_regex.pattern, re.IGNORECASE | re.ASCII)  # for who asks what is there
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        asked, own = scope.get("path", ""), self.path
+        if asked.lower().endswith(own.lower()):
+            scope = {**scope, "path": asked[: -len(own)] + own}
+        return super().matches(scope)
+
+
 class Open:
     """What answers the routes."""
 
-    def __init__(self, data: SessionData, site: Site) -> None:
+    def __init__(self, data: SessionData, site: Site, logged_in: LoggedIn | None = None) -> None:
         self.data = data
+        self.site = site
+        self.logged_in = logged_in
         self.cookie = Cookie("sessionguid", site.secure)
 
 
@@ -96,13 +152,15 @@ Opened = Annotated[Open, Depends(service_of("sessiondata"))]
 
 
 @asynccontextmanager
-async def open_session_data(keys: SessionDataKeys, settings: SessionDataSettings, site: Site) -> AsyncIterator[Open]:
-    yield Open(SessionData(keys, settings), site)
+async def open_session_data(
+    keys: SessionDataKeys, settings: SessionDataSettings, site: Site, logged_in: LoggedIn | None = None
+) -> AsyncIterator[Open]:
+    yield Open(SessionData(keys, settings), site, logged_in)
 
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["sessiondata"])
+    routes = APIRouter(tags=["sessiondata"], route_class=InAnyCase)
     shapes: dict[int | str, dict[str, Any]] = {status: {"model": Wrong} for status in STATUS.values()}
     shapes[400] = {"model": Wrong | NotUnderstood}
     for path, route, summary, body in (
@@ -121,17 +179,7 @@ def router() -> APIRouter:
                 "requestBody": {"required": True, "content": {"application/json": {"schema": body.model_json_schema()}}}
             },
         )
-        in_any_case = f"anycase_{summary.partition(' ')[0].lower()}"
-        register_url_convertor(in_any_case, _any_case(path.removeprefix("/")))
-        routes.add_api_route(f"/{{path:{in_any_case}}}", route, methods=["POST"], include_in_schema=False)
     return routes
-
-
-def _any_case(text: str) -> StringConvertor:
-    """The rest of a path, in any mixture of capitals and small letters."""
-    made: Any = type("AnyCase", (StringConvertor,), {"regex": f"(?i:{re.escape(text)})"})
-    convertor: StringConvertor = made()
-    return convertor
 
 
 async def _get(request: Request, opened: Opened) -> Response:
@@ -155,9 +203,9 @@ async def _set(request: Request, opened: Opened) -> Response:
         if isinstance(area, UserArea):
             await area.set(key, asked.SessionValue)
         elif not await area.set(key, asked.SessionValue):
-            # There is no such session: the client gets one, under an id that it did not choose.
-            begun = await opened.data.begin()
-            await opened.data.session(begun).set(key, asked.SessionValue)
+            # There is no such session: the client gets one, under an id that it did not choose, in one step with the
+            # value. So nothing can come between, and where the store fails there is no session without a value.
+            begun = await opened.data.begin({key: asked.SessionValue})
             answering.cookies.append(opened.cookie.set(begun))
         answering.told = Told(UserId=user_id, Key=asked.SessionKey, SessionGuid=begun)
     return answering.answer
@@ -194,8 +242,14 @@ class _Answering:
                 self._answer(400, NotUnderstood(Message=said(error.what, self._language)).model_dump())
             case _Refused():
                 self._wrong(error.what)
+            case LimitReached():
+                self._wrong("too-often", {"retry-after": str(error.retry_after_s)})
+            case Refusal():  # of a page of another site
+                self._wrong("foreign")
             case TooLong():
                 self._wrong("too-long")
+            case TooMany():
+                self._wrong("too-many")
             case BadValue():
                 self._wrong("bad-request")
             case StoreError():
@@ -204,12 +258,13 @@ class _Answering:
                 return False
         return True
 
-    def _wrong(self, what: str) -> None:
+    def _wrong(self, what: str, headers: Mapping[str, str] | None = None) -> None:
         wrong = Wrong(StatusCode=STATUS[what], Message=said(what, self._language))
-        self._answer(wrong.StatusCode, wrong.model_dump())
+        self._answer(wrong.StatusCode, wrong.model_dump(), headers)
 
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
-        self.answer = JSONResponse(body, status, headers=NO_STORE | {"vary": "accept-language"}, media_type=_TYPE)
+    def _answer(self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        headers = NO_STORE | {"vary": "accept-language"} | dict(headers or {})
+        self.answer = JSONResponse(body, status, headers=headers, media_type=_TYPE)
         for cookie in self.cookies:
             self.answer.headers.append("set-cookie", cookie)
 
@@ -227,12 +282,37 @@ async def _read(request: Request, opened: Open, model: type[Any]) -> tuple[int, 
         asked = model.model_validate(body)
     except ValidationError:
         raise _Refused("bad-request") from None
-    user_id = await opened.data.api_keys.user_of(asked.ApiKey)
-    if user_id is None:
-        raise _Refused("unauthorized")
+    user_id = await _who(Visit(request, opened.site), opened, asked)
     if not asked.SessionKey:
         raise _Refused("bad-request")
+    if len(asked.SessionKey) > KEY_MAX - len(_USER):
+        raise _Refused("too-long")
     return user_id, asked
+
+
+async def _who(visit: Visit, opened: Open, asked: Asked) -> int:
+    """Who asks: by an API key, or by being logged in. Raises what is said to anybody else."""
+    if asked.ApiKey:
+        return await _by_key(opened.data, asked.ApiKey, visit.address)
+    if opened.logged_in is not None:
+        # A browser sends its cookies along whoever made the request, so this one must be of a page of this site.
+        visit.refuse_foreign(asked.Token or None)
+        user_id = await opened.logged_in(visit.request)
+        if user_id is not None:
+            return user_id
+    raise _Refused("unauthorized")
+
+
+async def _by_key(data: SessionData, token: str, address: str) -> int:
+    """The user of an API key. One round trip a store."""
+    # Both are asked at the same time. Who has guessed too often is told so, whether this guess is right or not.
+    _, key = await asyncio.gather(data.limit.refuse_reached("guesses", address), data.api_keys.of(token))
+    if key is None:
+        _security.info("sessiondata: an API key that is none", extra={"event": "unknown-api-key", "client": address})
+        await data.limit.count("guesses", address)
+        raise _Refused("unauthorized")
+    await data.limit.count("requests", key.id)
+    return key.user_id
 
 
 def _no_constant(name: str) -> Any:
@@ -252,12 +332,20 @@ def _bodies(settings: SessionDataSettings) -> dict[str, int]:
     return dict.fromkeys(_PATHS, size_bytes(settings.value_max) * _ESCAPED + _BESIDE)
 
 
-KIT: Final = Kit(
-    name="sessiondata",
-    doc="What an application remembers of a session until it ends, and of a user for good.",
-    keyspace=SessionDataKeys,
-    settings=SessionDataSettings,
-    router=router,
-    service=open_session_data,
-    bodies=_bodies,
-)
+def session_data_kit(logged_in: LoggedIn | None = None) -> Kit:
+    """The kit, for an application that knows who is logged in: `KIT = session_data_kit(user_of)`.
+
+    Its users need no API key then. `logged_in` is asked only about requests that pages of this site make.
+    """
+    return Kit(
+        name="sessiondata",
+        doc="What an application remembers of a session until it ends, and of a user for good.",
+        keyspace=SessionDataKeys,
+        settings=SessionDataSettings,
+        router=router,
+        service=partial(open_session_data, logged_in=logged_in),
+        bodies=_bodies,
+    )
+
+
+KIT: Final = session_data_kit()

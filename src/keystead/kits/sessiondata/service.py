@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -13,17 +14,32 @@ from keystead.errors import BadDeclaration, BadValue
 from keystead.kits.sessiondata.keys import LONGEST, SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
 from keystead.parts.apikeys import ApiKeys
+from keystead.parts.limit import NamedLimits
 from keystead.parts.sizes import size_bytes
-from keystead.schema import Operation
+from keystead.schema import Done, Operation
 from keystead.schema.key import truth
 from keystead.schema.kinds import HashKey
 from keystead.schema.lifetime import duration_ms
+from keystead.stores import Reply, Step, at_most, field_holds
 
-__all__ = ["START", "SessionArea", "SessionData", "SessionDataSettings", "TooLong", "UserArea"]
+__all__ = [
+    "KEY_MAX",
+    "LIMITS",
+    "START",
+    "SessionArea",
+    "SessionData",
+    "SessionDataSettings",
+    "TooLong",
+    "TooMany",
+    "UserArea",
+]
 
 START: Final = SessionField("StartTime")  # what every session has, from its beginning to its end
 
-_KEY_MAX: Final = 256  # characters, of a key and of a page
+KEY_MAX: Final = 256  # characters, of a key and of a page
+# How often a minute, by what is counted; 0: as often as anybody likes.
+LIMITS: Final = {"guesses": 30, "requests": 0}
+
 _TOUCH_EVERY_MS: Final = 60_000
 _GONE: Final = -2  # what PTTL replies where there is no such key
 
@@ -32,6 +48,12 @@ class TooLong(BadValue):
     """A key, a page or a value that is longer than session data may be. Nothing was stored."""
 
     code = "too-long"
+
+
+class TooMany(BadValue):
+    """One value more than a session or a user may have. Nothing was stored."""
+
+    code = "too-many"
 
 
 class SessionDataSettings(BaseModel):
@@ -46,8 +68,19 @@ class SessionDataSettings(BaseModel):
         "minute, or only a `write`. Removing something never does.",
     )
     value_max: str = Field("1MB", description="The largest value, in bytes of UTF-8, such as 64KiB or 1MB.")
+    fields_max: int = Field(
+        1000,
+        ge=1,
+        le=100_000,
+        description="How many values a session may have that stay, how many that are read once, and how many a user.",
+    )
     check_content_type: bool = Field(
-        False, description="Whether the Sessions API takes bodies only that say that they are application/json."
+        False, description="Whether the Sessions API takes only bodies that say that they are `application/json`."
+    )
+    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description="Requests in a minute, 0 for any number: `guesses` of an address with a wrong API key, and "
+        "`requests` with one API key.",
     )
 
     @field_validator("retention")
@@ -59,6 +92,14 @@ class SessionDataSettings(BaseModel):
             raise ValueError(str(error)) from None
         if not 2 * _TOUCH_EVERY_MS <= ms <= duration_ms(LONGEST):
             raise ValueError(f"retention is from 2m to {LONGEST}")
+        return given
+
+    @field_validator("limits")
+    @classmethod
+    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
+        unknown = sorted(given.keys() - LIMITS.keys())
+        if unknown:
+            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
         return given
 
     @field_validator("value_max", mode="before")
@@ -80,9 +121,9 @@ class SessionData:
     **A key and a page together name one value**, whatever characters they hold; no page is a name of its own. What is
     set to be read once takes the place of what was there under that name, and the other way round.
 
-    **Dead stays dead.** `begin` makes a session, under an id that nobody had before; nothing else does. Every other
-    write is to a session that is there, in one atomic step. So what was cleared or has expired is not revived by a
-    write in flight, which is told (False), and the caller begins a new one.
+    **Dead stays dead.** `begin` makes a session, under an id that nobody had before, and `move` gives it another such
+    id; nothing else does. Every other write is to a session that is there, in one atomic step. So what was cleared or
+    has expired is not revived by a write in flight, which is told (False), and the caller begins a new one.
 
     The area of a user has no beginning and no end. It is there as soon as something is set, and lives in the role
     `durable`; of a `set` and a `clear` at the same time the later one counts.
@@ -95,20 +136,47 @@ class SessionData:
         self._keys = keys
         self.settings: Final = settings or SessionDataSettings()
         self.api_keys: Final = ApiKeys(keys.api_key, keys.api_keys())
+        self.limit: Final = NamedLimits(keys.asked, LIMITS | self.settings.limits, keys.now_ms)
         self._retention_ms = duration_ms(self.settings.retention)
         self._value_max = size_bytes(self.settings.value_max)
 
-    async def begin(self) -> str:
-        """Make a session; its id, which is a secret: whoever has it has the session. One round trip.
+    async def begin(self, values: Mapping[str, str] | None = None) -> str:
+        """Make a session, with these values if there are any; its id.
 
-        The store knows the digest of the id only.
+        It is a secret: whoever has it has the session. The store knows its digest only. One round trip, atomic. Raises
+        TooLong and TooMany.
         """
         started = datetime.fromtimestamp(self._keys.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        fields = {_writable(key, None): self._checked(value) for key, value in (values or {}).items()}
+        if len(fields) > self.settings.fields_max:
+            raise self._too_many()
         while True:
-            session_id = secrets.token_urlsafe(32)
+            session_id = _new_id()
             key = self._keys.session(guid=guid_of(session_id))
-            if await key.add({START: started}, ends_at=self._ends_at_ms()):
+            if await key.add({START: started, **fields}, ends_at=self._ends_at_ms()):
                 return session_id
+
+    async def move(self, session_id: str) -> str | None:
+        """Give a session another id, as at a login: whoever knew the old one has nothing from then on.
+
+        The new id; None: there is no such session. All that it holds is there under the new id before the old one ends,
+        and it lives for another `retention`. Of several callers one gets an id. A write in flight is moved along, or
+        told (False) that the session has ended; none is lost.
+
+        Two ids lie in two slots of a cluster, so this is no single step but three round trips: a copy, which nobody can
+        know, and then the end of the old one, only if it is still what was copied; else again. A process that dies on
+        the way leaves a copy that expires, or an id that nobody was told.
+        """
+        old = self.session(session_id)
+        while True:
+            plain, once = await old._raw()
+            if not plain:
+                return None
+            new_id = _new_id()
+            await self.session(new_id)._fill(plain, once, self._ends_at_ms())
+            if await old._end_if(plain, once):
+                return new_id
+            await self.session(new_id).clear()
 
     def session(self, session_id: str) -> SessionArea:
         """What is remembered of a session. Any text is taken: one that is no id has no session. Nothing is sent."""
@@ -120,6 +188,9 @@ class SessionData:
 
     def _ends_at_ms(self) -> int:
         return self._keys.now_ms() + self._retention_ms
+
+    def _too_many(self) -> TooMany:
+        return TooMany(f"there are {self.settings.fields_max} values here, and no more are taken; remove some first")
 
     def _checked(self, value: Any) -> str:
         if type(value) is not str:
@@ -165,27 +236,32 @@ class SessionArea:
     async def set(self, key: str, value: str, page: str | None = None) -> bool:
         """Write a value that stays until it is removed or the session ends.
 
-        False: there is no such session, and nothing was stored. One round trip, atomic. Raises TooLong.
+        False: there is no such session, and nothing was stored. One round trip, atomic. Raises TooLong and TooMany.
         """
         field, ends_at = _writable(key, page), self._data._ends_at_ms()
         done = await self._keys.atomically(
             # Only a session that is there is written to: a clear that came before this stays.
             self._session.update({field: self._data._checked(value)}, ends_at=ends_at),
+            self._session.at_most(self._data.settings.fields_max + 1),  # and START
             self._once.remove(field),
             _renewal(self._once, ends_at),
         )
-        return bool(done)
+        return self._told(done)
 
     async def set_once(self, key: str, value: str, page: str | None = None) -> bool:
-        """Write a value that is gone once it was read. False: there is no such session. One round trip, atomic."""
+        """Write a value that is gone once it was read. False: there is no such session. One round trip, atomic.
+
+        Raises TooLong and TooMany.
+        """
         field, ends_at = _writable(key, page), self._data._ends_at_ms()
         done = await self._keys.atomically(
             self._session.exists().required(),
             self._once.put({field: self._data._checked(value)}, ends_at=ends_at),
+            self._once.at_most(self._data.settings.fields_max),
             self._session.remove(field),
             *self._renewals(ends_at),
         )
-        return bool(done)
+        return self._told(done)
 
     async def remove(self, key: str, page: str | None = None) -> bool:
         """Take out the value of this name, whether it stays or is to be read once. False: there was none.
@@ -203,6 +279,36 @@ class SessionArea:
         """
         return await self._session.delete()
 
+    def _told(self, done: Done[Any]) -> bool:
+        """Whether it was written. Nothing else than the first step and the limit can stop a write."""
+        if done.stopped_at:
+            raise self._data._too_many()
+        return bool(done)
+
+    async def _raw(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """What both hashes hold, at one moment. One round trip."""
+        done = await self._keys.atomically(_all(self._session), _all(self._once))
+        plain, once = done.values
+        return plain, once
+
+    async def _fill(self, plain: dict[bytes, bytes], once: dict[bytes, bytes], ends_at: int) -> None:
+        """Put into both hashes what others held. One round trip, atomic."""
+        steps: list[Step] = []
+        for key, held in ((self._session.key, plain), (self._once.key, once)):
+            if held:
+                fields = [part for pair in held.items() for part in pair]
+                steps += (("HSET", key, *fields), ("PEXPIREAT", key, ends_at))
+        await self._session.bound.store.atomically(steps)
+
+    async def _end_if(self, plain: dict[bytes, bytes], once: dict[bytes, bytes]) -> bool:
+        """End the session if it holds this and nothing else. One round trip, atomic."""
+        store = self._session.bound.store
+        steps: list[Step] = []
+        for key, held in ((self._session.key, plain), (self._once.key, once)):
+            steps.append(at_most(("HLEN", key), len(held)))
+            steps += [field_holds(key, name, value) for name, value in held.items()]
+        return bool(await store.atomically([*steps, ("DEL", self._session.key), ("DEL", self._once.key)]))
+
     def _renewals(self, ends_at: int) -> tuple[Operation[bool], Operation[bool]]:
         return _renewal(self._session, ends_at), _renewal(self._once, ends_at)
 
@@ -219,8 +325,13 @@ class UserArea:
         return await self._area.field(_user_field(key, page))
 
     async def set(self, key: str, value: str, page: str | None = None) -> None:
-        """Write a value that stays until it is removed. One round trip, atomic. Raises TooLong."""
-        await self._area.put({_user_field(key, page): self._data._checked(value)})
+        """Write a value that stays until it is removed. One round trip, atomic. Raises TooLong and TooMany."""
+        done = await self._data._keys.atomically(
+            self._area.put({_user_field(key, page): self._data._checked(value)}),
+            self._area.at_most(self._data.settings.fields_max),
+        )
+        if not done:
+            raise self._data._too_many()
 
     async def remove(self, key: str, page: str | None = None) -> bool:
         """Take out the value of this name. False: there was none. One round trip, atomic."""
@@ -234,6 +345,20 @@ class UserArea:
 def guid_of(session_id: str) -> str:
     """What stands for the id of a session in its keys: its digest, in hex. It opens nothing."""
     return sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _new_id() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _all(key: HashKey[Any, Any, Any]) -> Operation[dict[bytes, bytes]]:
+    """All fields as they are stored."""
+    return Operation(key.bound.store, [("HGETALL", key.key)], _first)
+
+
+def _first(replies: list[Reply]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = replies[0]
+    return found
 
 
 def _left(key: HashKey[Any, Any, Any]) -> Operation[int]:
@@ -266,6 +391,6 @@ def _name(key: Any, page: Any) -> tuple[str, str | None]:
         raise BadValue("a key of session data is a text, and not empty")
     if page is not None and (type(page) is not str or not page):
         raise BadValue("a page of session data is a text, and not empty; without a page, leave it out")
-    if len(key) > _KEY_MAX or (page is not None and len(page) > _KEY_MAX):
-        raise TooLong(f"a key and a page of session data have at most {_KEY_MAX} characters each")
+    if len(key) > KEY_MAX or (page is not None and len(page) > KEY_MAX):
+        raise TooLong(f"a key and a page of session data have at most {KEY_MAX} characters each")
     return key, page

@@ -34,6 +34,21 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "ja": "このキーのデータはありません。",
         "ko": "이 키에 해당하는 데이터가 없습니다.",
     },
+    "foreign": {
+        "en": "This request does not come from a page of this site; load the page again.",
+        "ja": "このサイトのページからのリクエストではありません。ページを再読み込みしてください。",
+        "ko": "이 사이트의 페이지에서 보낸 요청이 아닙니다. 페이지를 다시 불러오세요.",
+    },
+    "too-many": {
+        "en": "There are as many values here as there may be; remove some first.",
+        "ja": "保存できる数の上限に達しました。先にいくつか削除してください。",
+        "ko": "저장할 수 있는 개수를 초과했습니다. 먼저 일부를 삭제하세요.",
+    },
+    "too-often": {
+        "en": "There were too many requests; wait a minute.",
+        "ja": "リクエストが多すぎます。1 分ほどお待ちください。",
+        "ko": "요청이 너무 많습니다. 1분 정도 기다려 주세요.",
+    },
     "too-long": {
         "en": "The key or the value is too long.",
         "ja": "キーまたは値が長すぎます。",

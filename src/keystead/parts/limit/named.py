@@ -20,10 +20,12 @@ class Counting:
     count   adds it; the result is how many there are
     within  a guard for what the request asks for, in a step that leaves together with the count and after it: of the
             requests of a minute no more than the limit pass it
+    room    whether fewer than the limit have been counted; it adds nothing
     """
 
     count: Operation[int]
     within: Operation[bool]
+    room: Operation[bool]
     limit: int
     reached: LimitReached
 
@@ -51,6 +53,15 @@ class NamedLimits:
         if counting is not None and await counting.count > counting.limit:
             raise counting.reached
 
+    async def refuse_reached(self, name: str, address: str) -> None:
+        """Raises LimitReached where so many requests were counted already; this one is not. One round trip.
+
+        For what is counted only when it has gone wrong, as a guess has.
+        """
+        counting = self.counting(name, address)
+        if counting is not None and not await counting.room:
+            raise counting.reached
+
     def counting(self, name: str, address: str, *, by: int = 1) -> Counting | None:
         """The same in steps, for whoever shares a round trip with it; None: there is no limit."""
         limit = self._limits[name]
@@ -59,4 +70,5 @@ class NamedLimits:
         window, into_ms = divmod(self._now_ms(), _WINDOW_MS)
         counter = self._counters(name, window, client_of(address))
         wait_s = -((into_ms - _WINDOW_MS) // 1000)
-        return Counting(counter.increment(by), counter.at_most(limit), limit, LimitReached(wait_s))
+        reached = LimitReached(wait_s)
+        return Counting(counter.increment(by), counter.at_most(limit), counter.at_most(limit - 1), limit, reached)

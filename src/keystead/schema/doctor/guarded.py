@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 from keystead.errors import CrossSlot, NotANumber, WrongKind
 from keystead.schema import deletion, listing
 from keystead.schema.family import Bound
-from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Store
+from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Still, Store
 from keystead.stores.commands import encode
 
 SETTLE_S: Final = 0.25  # between two looks, where one atomic look cannot be had
@@ -130,6 +130,8 @@ def _allows(step: Step, reply: Reply) -> bool:
             return bool(reply == 0)
         case AtMost():
             return step.allows(reply, 0)  # no guard of the doctor compares with the time
+        case Still(reply=expected):
+            return bool(reply == expected)
         case Holds(value=value) | FieldHolds(value=value):
             return bool(reply == (None if value is None else encode(value)))
         case _:
@@ -138,7 +140,7 @@ def _allows(step: Step, reply: Reply) -> bool:
 
 def _command(step: Step) -> Command:
     match step:
-        case Required(command) | AtMost(command):
+        case Required(command) | AtMost(command) | Still(command):
             return cast("Command", command)
         case Absent(key):
             return ("EXISTS", key)

@@ -86,6 +86,15 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """How many fields there are."""
         return self._read(("HLEN", self.key), number)
 
+    def at_most(self, limit: int) -> Operation[bool]:
+        """Whether there are at most so many fields.
+
+        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(5)` after an `update` or a
+        `put` is a hash that never has more than 5 fields, whoever calls at the same time, and lets those be changed
+        that are there already.
+        """
+        return self._count_at_most(("HLEN", self.key), limit)
+
     def add_field(self, name: F, value: V, **until: Moment) -> Operation[bool]:
         """Write a field only if it is not there. Of several callers one gets True. Atomic."""
         self._refuse_unlisted("add_field")

@@ -21,13 +21,14 @@ class BodyLimit:
     def __init__(self, app: ASGIApp, max_bytes: int, by_path: Mapping[str, int] | None = None) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._by_path = by_path or {}
+        # Some routes take their path in capitals or small letters, so a limit holds for it however it is written.
+        self._by_path = {path.lower(): limit for path, limit in (by_path or {}).items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        max_bytes = self._by_path.get(scope["path"], self._max_bytes)
+        max_bytes = self._by_path.get(scope["path"].lower(), self._max_bytes)
         stated = Headers(scope=scope).get("content-length", "")
         if stated.isascii() and stated.isdigit() and (len(stated) > _DIGITS_MAX or int(stated) > max_bytes):
             sentence = TooLarge(max_bytes).sentence

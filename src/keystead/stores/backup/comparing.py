@@ -10,10 +10,10 @@ from keystead.errors import shown
 from keystead.stores.backup.file import BackupFile
 from keystead.stores.backup.reading import Reading
 from keystead.stores.backup.records import Record
-from keystead.stores.backup.restoring import RestoreProgress, clock_ms, is_over
+from keystead.stores.backup.restoring import RestoreProgress
+from keystead.stores.backup.writing import AT_ONCE, clock_ms, is_over
 from keystead.stores.base import Store
 
-_AT_ONCE: Final = 256
 _EXAMPLES: Final = 10
 
 
@@ -71,8 +71,8 @@ async def compare(
     reading = Reading(store)
     compared = Compared()
     for records in file.blocks():
-        for at in range(0, len(records), _AT_ONCE):
-            batch = records[at : at + _AT_ONCE]
+        for at in range(0, len(records), AT_ONCE):
+            batch = records[at : at + AT_ONCE]
             held = {one.key: one for one in await reading.records([record.key for record in batch])}
             now_ms = await clock_ms(store)  # after the look, so that what has expired by then counts as that
             for record in batch:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final, NamedTuple, cast
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
 from keystead.stores.backup.records import LeftOut, Record, parts_of
@@ -13,6 +14,7 @@ from keystead.stores.base import Step, Store
 from keystead.stores.commands import TABLE, Call, Command, Reply
 
 PAGE: Final = 256  # keys that are asked for at once
+_PAGES_AT_ONCE: Final = 4
 _PAGE_BYTES: Final = 2 << 20
 _KEYS_AT_ONCE: Final = 64  # of one atomic step: Redis serves nobody else meanwhile
 _BYTES_AT_ONCE: Final = 256 << 10
@@ -33,7 +35,10 @@ _PIECES: Final = {"zset": ("ZRANGE", "WITHSCORES"), "list": ("LRANGE",), "stream
 _KINDS: Final = {kind.encode(): kind for kind in ("string", *_SIZES)}
 _LONG_STEP: Final = 100_000  # parts of a key; more of them in one step may take longer than the store is waited for
 _GONE: Final = -2
-_NEVER: Final = -1
+NEVER: Final = -1  # what PEXPIRETIME replies of a key that has no deadline
+
+
+T = TypeVar("T")
 
 
 class _End(NamedTuple):
@@ -56,11 +61,11 @@ class Reading:
 
     def __init__(self, store: Store) -> None:
         """Raises DoesNotFit where the store has no step in which a value and its deadline can be read."""
+        self._store = store
         if store.guarantees.atomic == "nothing":
             raise DoesNotFit(
                 f"{store.url} has no atomic step: a value and its expiry could belong to different moments"
             )
-        self._store = store
         self._keys_at_once = _KEYS_AT_ONCE if store.guarantees.atomic == "any keys" else 1
         self._strings_at_once = 1
         self._key_bytes = _PAGE_BYTES // 4  # what a key is expected to take; at first more than most do
@@ -70,6 +75,19 @@ class Reading:
     def page(self) -> int:
         """How many keys take little memory, as far as can be told."""
         return max(1, min(PAGE, _PAGE_BYTES // max(1, self._key_bytes)))
+
+    async def ahead(self, pages: AsyncIterator[list[bytes]]) -> AsyncGenerator[list[Record], None]:
+        """The records of these keys, some after the other, while the next ones are being read."""
+
+        async def reads() -> AsyncIterator[Coroutine[Any, Any, list[Record]]]:
+            async for keys in pages:
+                while keys:
+                    some, keys = keys[: self.page], keys[self.page :]
+                    yield self.records(some)
+
+        async with aclosing(overlapped(reads(), _PAGES_AT_ONCE)) as found:
+            async for records in found:
+                yield records
 
     async def records(self, keys: Sequence[bytes]) -> list[Record]:
         """These keys, in no order; those that are gone, or of a kind that has no commands here, are not among them.
@@ -161,7 +179,7 @@ class Reading:
         """Some keys in one step. Where one of them is of another kind by now, each is read in a step of its own."""
         steps: list[Step] = []
         for key, kind in group:
-            steps += (_call("PEXPIRETIME", key), _call("GET", key) if kind == "string" else _whole(kind, key))
+            steps += (_call("PEXPIRETIME", key), _call("GET", key) if kind == "string" else whole(kind, key))
         try:
             replies = (await self._store.atomically(steps)).replies
         except WrongKind:
@@ -172,7 +190,7 @@ class Reading:
             return
         for (key, kind), at_ms, reply in zip(group, replies[::2], replies[1::2], strict=True):
             if at_ms != _GONE:
-                found.append(Record(key, kind, None if at_ms == _NEVER else at_ms, parts_of(kind, reply)))
+                found.append(Record(key, kind, None if at_ms == NEVER else at_ms, parts_of(kind, reply)))
 
     # --- large collections ---------------------------------------------------------------------------------
 
@@ -209,7 +227,7 @@ class Reading:
             return None
         if first != second or (kind == "zset" and len(set(parts[1::2])) * 2 != len(parts)):
             return None
-        return Record(key, kind, None if end.at_ms == _NEVER else end.at_ms, parts)
+        return Record(key, kind, None if end.at_ms == NEVER else end.at_ms, parts)
 
     async def _end(self, key: bytes, kind: str) -> _End:
         """Where the pieces of this key end, at this moment. Raises _Changed where it is gone."""
@@ -249,6 +267,31 @@ class Reading:
         return (await self._store.atomically(commands)).replies
 
 
+async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
+    """The result of each step, in their order, while others are under way: so many at once.
+
+    Use it with `aclosing`: whatever ends it early, steps that are under way are then cancelled and waited for.
+    """
+    under_way: deque[asyncio.Task[T]] = deque()
+    try:
+        async for step in steps:
+            under_way.append(asyncio.create_task(step))
+            if len(under_way) >= most:
+                yield await under_way.popleft()
+        while under_way:
+            yield await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+def refuse_unlisted(store: Store) -> None:
+    """Raises DoesNotFit where the store cannot list its keys: whoever wants all of them need not begin."""
+    if not store.guarantees.scans:
+        raise DoesNotFit(f"{store.url} cannot list its keys, so they cannot be read one after the other")
+
+
 @contextmanager
 def taking_long(key: bytes, parts: int) -> Iterator[None]:
     """Around a step of so many parts: where the store was not waited for long enough, say for which key."""
@@ -269,7 +312,8 @@ def _call(name: str, key: bytes) -> Command:
     return cast("Command", Call(TABLE[name], [key], None))
 
 
-def _whole(kind: str, key: bytes) -> Command:
+def whole(kind: str, key: bytes) -> Command:
+    """What reads all of a collection."""
     name, *rest = _WHOLE[kind]
     return (cast("str", name), key, *rest)
 

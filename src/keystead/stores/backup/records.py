@@ -7,12 +7,22 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CommandError, shown
 from keystead.stores.backup.errors import BackupDamaged, KeyTooLarge
 from keystead.stores.base import ATOMIC_ARGUMENTS
-from keystead.stores.commands import LATEST_MS, Command, Reply, entry_id, score
+from keystead.stores.commands import (
+    LATEST_MS,
+    TABLE,
+    Call,
+    Command,
+    Deadline,
+    Reply,
+    SetOptions,
+    entry_id,
+    score,
+)
 
 KINDS: Final = ("string", "hash", "set", "zset", "list", "stream")  # their places are their numbers in the file
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
@@ -104,6 +114,22 @@ def parts_of(kind: str, reply: Reply) -> list[bytes]:
             return list(reply)
 
 
+def reply_of(record: Record) -> Reply:
+    """What a store replied when this collection was read: the parts are in the order in which it told them."""
+    parts = record.parts
+    match record.kind:
+        case "hash":
+            return dict(zip(parts[::2], parts[1::2], strict=True))
+        case "set":
+            return set(parts)
+        case "zset":
+            return [[member, float(text)] for text, member in zip(parts[::2], parts[1::2], strict=True)]
+        case "stream":
+            return [[name, list(fields)] for name, fields in entries_of(parts)]
+        case _:
+            return list(parts)
+
+
 _WRITERS: Final = {"hash": "HSET", "set": "SADD", "zset": "ZADD", "list": "RPUSH"}
 
 
@@ -124,6 +150,16 @@ def commands_of(record: Record) -> list[Command]:
     if expires_at_ms is not None:
         commands.append(("PEXPIREAT", key, expires_at_ms))
     return commands
+
+
+def set_of(record: Record, only_if: bytes) -> Command:
+    """The SET of a string, read already: there are as many of these as there are strings. `only_if`: NX, or nothing."""
+    key, _, at_ms, [value] = record
+    args = [key, value] if at_ms is None else [key, value, b"PXAT", b"%d" % at_ms]
+    if only_if:
+        args.append(only_if)
+    deadline = None if at_ms is None else Deadline(at_ms, absolute=True)
+    return cast("Command", Call(TABLE["SET"], args, SetOptions(deadline, only_if=only_if)))
 
 
 def deadline_of(record: Record) -> tuple[str | int, ...]:

@@ -14,14 +14,12 @@ from typing import Any, Final, Literal, NamedTuple
 from keystead.errors import DoesNotFit, shown
 from keystead.stores.backup.errors import BackupDamaged, BackupError, KeysThere, RestoreLost
 from keystead.stores.backup.file import BackupFile, Counts
-from keystead.stores.backup.reading import PIECE, Reading, taking_long
-from keystead.stores.backup.records import Record, commands_of, deadline_of, unwritable
-from keystead.stores.base import Outcome, Step, Store, absent, holds
+from keystead.stores.backup.reading import PIECE, Reading
+from keystead.stores.backup.records import Record
+from keystead.stores.backup.writing import AT_ONCE, BATCHES, Writing, batches, clock_ms, is_over, unfit
+from keystead.stores.base import Store, holds
 from keystead.stores.commands import Command
 
-_AT_ONCE: Final = 256  # keys of one batch
-_BYTES_AT_ONCE: Final = 1 << 20
-_BATCHES: Final = 4  # under way at once
 _JOURNAL: Final = "keystead:restore:"
 _KEPT_MS: Final = 30 * 86_400_000
 
@@ -85,7 +83,8 @@ async def check(
     for records in _undamaged(file):
         live: list[bytes] = []
         for record in records:
-            refuse_unfit(record, store)
+            if why := unfit(record, store):
+                raise DoesNotFit(f"{shown(record.key)} {why}. Nothing was written")
             checked.counts.add(record)
             if is_over(record, now_ms):
                 checked.expired += 1
@@ -102,8 +101,8 @@ async def check(
 async def _count(store: Store, keys: list[bytes]) -> int:
     """How many of these are in the store."""
     there = 0
-    for at in range(0, len(keys), _AT_ONCE):
-        [some] = await store.run([("EXISTS", *keys[at : at + _AT_ONCE])])
+    for at in range(0, len(keys), AT_ONCE):
+        [some] = await store.run([("EXISTS", *keys[at : at + AT_ONCE])])
         there += some
     return there
 
@@ -181,40 +180,6 @@ def _there(checked: Checked, begun: bool) -> str:
         f"{said}. Nothing was written; add --if-there skip to leave those as they are, or --if-there replace to put "
         "the keys of the backup in their place"
     )
-
-
-# --- what fits ---------------------------------------------------------------------------------------------
-
-
-def is_over(record: Record, now_ms: int) -> bool:
-    return record.expires_at_ms is not None and record.expires_at_ms <= now_ms
-
-
-def refuse_unfit(record: Record, store: Store) -> None:
-    """Raises DoesNotFit where the store cannot hold this key as it is."""
-    promised = store.guarantees
-    key, kind, at_ms, parts = record
-    longest = max(map(len, parts), default=0)
-    why = ""
-    if kind not in promised.kinds:
-        why = f"is a {kind}, a kind that {store.url} does not have"
-    elif promised.key_max_bytes is not None and len(key) > promised.key_max_bytes:
-        why = f"has {len(key):,} bytes; a key of {store.url} has at most {promised.key_max_bytes:,}"
-    elif promised.value_max_bytes is not None and longest > promised.value_max_bytes:
-        why = f"holds {longest:,} bytes; a value of {store.url} has at most {promised.value_max_bytes:,}"
-    elif at_ms is not None and promised.shortest_lifetime_ms > 1 and at_ms % promised.shortest_lifetime_ms:
-        why = f"ends at a millisecond that {store.url} would round"
-    elif promised.atomic == "nothing":
-        why = f"needs a value and a deadline in one step, which {store.url} does not have"
-    else:
-        why = unwritable(record)
-    if why:
-        raise DoesNotFit(f"{shown(key)} {why}. Nothing was written")
-
-
-async def clock_ms(store: Store) -> int:
-    [(seconds, micros)] = await store.run([("TIME",)])
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 # --- how far it is -----------------------------------------------------------------------------------------
@@ -311,6 +276,7 @@ class _Restore:
         self._resumed = resumed
         self._looks_again = store.guarantees.atomic != "any keys"
         self._reading = Reading(store)
+        self._writing = Writing(store)
 
     async def run(
         self,
@@ -343,10 +309,10 @@ class _Restore:
         try:
             for place, records in enumerate(blocks, done.blocks):
                 mode = IfThere.SKIP if place < before.blocks else before.if_there
-                batches = list(_batches(records)) or [[]]
-                for number, batch in enumerate(batches, 1):
-                    under_way.append((asyncio.create_task(self._write(batch, mode)), number == len(batches)))
-                    while len(under_way) >= _BATCHES:
+                some = list(batches(records)) or [[]]
+                for number, batch in enumerate(some, 1):
+                    under_way.append((asyncio.create_task(self._write(batch, mode)), number == len(some)))
+                    while len(under_way) >= BATCHES:
                         await oldest()
             while under_way:
                 await oldest()
@@ -360,10 +326,11 @@ class _Restore:
         now_ms = await clock_ms(self._store)
         live = [record for record in records if not is_over(record, now_ms)]
         due = await self._not_written(live) if self._resumed and mode is IfThere.REPLACE else live
-        strings = [record for record in due if record.kind == "string"]
-        others = [record for record in due if record.kind != "string"]
-        met = await asyncio.gather(self._write_strings(strings, mode), self._write_others(others, mode))
-        skipped = await self._met([*met[0], *met[1]], mode)
+        if mode is IfThere.REPLACE:
+            await self._writing.put(due)
+            skipped = 0
+        else:
+            skipped = await self._met(await self._writing.add(due), mode)
         return _Done(keys=len(records), expired=len(records) - len(live), restored=len(live) - skipped, skipped=skipped)
 
     async def _not_written(self, records: list[Record]) -> list[Record]:
@@ -373,26 +340,6 @@ class _Restore:
         large = [record for record in records if len(record.parts) > PIECE]
         there = set(await self._as_saved(large))
         return [record for record in records if record.key not in there]
-
-    async def _write_strings(self, records: list[Record], mode: IfThere) -> list[Record]:
-        """Each in one command, which is a step of its own. Returns those whose keys are there and were left so."""
-        if not records:
-            return []
-        only_new = () if mode is IfThere.REPLACE else ("NX",)
-        commands: list[Command] = [
-            ("SET", record.key, record.parts[0], *deadline_of(record), *only_new) for record in records
-        ]
-        replies = await self._store.run(commands)
-        return [record for record, reply in zip(records, replies, strict=True) if reply is None]
-
-    async def _write_others(self, records: list[Record], mode: IfThere) -> list[Record]:
-        outcomes = await asyncio.gather(*(self._write_other(record, mode) for record in records))
-        return [record for record, outcome in zip(records, outcomes, strict=True) if not outcome]
-
-    async def _write_other(self, record: Record, mode: IfThere) -> Outcome:
-        first: Step = ("DEL", record.key) if mode is IfThere.REPLACE else absent(record.key)
-        with taking_long(record.key, len(record.parts)):
-            return await self._store.atomically([first, *commands_of(record)])
 
     async def _met(self, records: list[Record], mode: IfThere) -> int:
         """How many of these, whose keys are there, are not our own work. Raises KeysThere where that is refused.
@@ -435,17 +382,3 @@ def _same(record: Record, held: Record | None) -> bool:
         and (held.kind, held.expires_at_ms) == (record.kind, record.expires_at_ms)
         and held.content == record.content
     )
-
-
-def _batches(records: list[Record]) -> Iterator[list[Record]]:
-    """So many that each is written soon, and holds little memory."""
-    batch: list[Record] = []
-    size = 0
-    for record in records:
-        batch.append(record)
-        size += sum(map(len, record.parts))
-        if len(batch) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

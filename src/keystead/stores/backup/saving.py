@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from keystead.errors import shown
 from keystead.stores.backup.errors import BackupError, KeyTooLarge
 from keystead.stores.backup.file import Header, PartFile, part_of, refuse_existing
-from keystead.stores.backup.reading import PAGE, Reading
+from keystead.stores.backup.reading import PAGE, Reading, refuse_unlisted
 from keystead.stores.backup.records import LeftOut, Record, unwritable
 from keystead.stores.backup.seen import Seen
 from keystead.stores.base import Store
-
-_PAGES_AT_ONCE: Final = 4
 
 
 class SaveProgress(NamedTuple):
@@ -75,9 +72,11 @@ async def backup(
 
     It is written as `FILE.part`, and gets its name when all of it is on disk. Where this ends early, by an error or
     by being cancelled, `resume` goes on: keys that were saved are not read again, so what changed since does not
-    show. Raises BackupInTheWay where there is such a file, unless `overwrite` says that it may go.
+    show. Raises BackupInTheWay where there is such a file, unless `overwrite` says that it may go, and DoesNotFit where
+    the store cannot list its keys.
     """
     refuse_existing(path, overwrite=overwrite)
+    refuse_unlisted(store)
     reading = Reading(store)
     with Seen() as seen:
         part, header = _resumed(store, path, match, seen) if resume else _begun(store, path, match, overwrite)
@@ -124,7 +123,7 @@ async def _save(
     flushing: asyncio.Future[None] | None = None
     loop = asyncio.get_running_loop()
     try:
-        async for records in _read_ahead(store, reading, match, seen):
+        async for records in reading.ahead(_new_keys(store, match, seen)):
             for record in records:
                 if _added(record, part, reading.left_out):
                     if flushing is not None:
@@ -155,20 +154,6 @@ def _added(record: Record, part: PartFile, left_out: LeftOut) -> bool:
         return False
 
 
-async def _read_ahead(store: Store, reading: Reading, match: str, seen: Seen) -> AsyncIterator[list[Record]]:
-    """The records of some keys after the other, while the next ones are being read."""
-    under_way: deque[asyncio.Task[list[Record]]] = deque()
-    try:
-        async for page in store.scan(match, page=PAGE):
-            keys = seen.new(page)
-            while keys:
-                some, keys = keys[: reading.page], keys[reading.page :]
-                under_way.append(asyncio.create_task(reading.records(some)))
-                if len(under_way) >= _PAGES_AT_ONCE:
-                    yield await under_way.popleft()
-        while under_way:
-            yield await under_way.popleft()
-    finally:
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+async def _new_keys(store: Store, match: str, seen: Seen) -> AsyncIterator[list[bytes]]:
+    async for page in store.scan(match, page=PAGE):
+        yield seen.new(page)

@@ -6,9 +6,10 @@
 --          (the command first, its keys next)
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
 --          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "<" a guard: its reply must be at most the
---          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; "k" it may have
---          written although that is its reply; "#" it adds to a number; "p" it publishes; "t" the time of this server
---          belongs into it: after its arguments come pairs of a place among them and the ms to be added, and how many
+--          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; "d" a guard: its
+--          reply must have the digest that is the last argument; "k" it may have written although that is its reply;
+--          "#" it adds to a number; "p" it publishes; "t" the time of this server belongs into it: after its arguments
+--          come pairs of a place among them and the ms to be added, and how many
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
 
@@ -125,6 +126,40 @@ local function within(step, reply, whole, limit)
   return number <= tonumber(limit) and 1 or 0
 end
 
+-- A reply as text, each part with its length. Numbers of Lua's would be rounded to 14 digits by `tostring`.
+local function text_of(part)
+  if type(part) == 'table' then
+    local parts = {}
+    for i = 1, #part do parts[i] = text_of(part[i]) end
+    return '*' .. #parts .. ':' .. table.concat(parts)
+  end
+  if not part then return '-' end
+  if type(part) == 'number' then part = string.format('%.0f', part) end
+  return '$' .. #part .. ':' .. part
+end
+
+-- The members of a set and the fields of a hash stand in no order, so they are sorted by their digests: other strings
+-- are compared by the locale of the server.
+local function digest_of(step, reply)
+  local name = step.args[1]
+  if name == 'SMEMBERS' or name == 'HGETALL' then
+    local width, sums = name == 'HGETALL' and 2 or 1, {}
+    for i = 1, #reply, width do
+      local text = text_of(reply[i])
+      if width == 2 then text = text .. text_of(reply[i + 1]) end
+      sums[#sums + 1] = redis.sha1hex(text)
+    end
+    table.sort(sums)
+    return redis.sha1hex(table.concat(sums))
+  end
+  for i = 5, name == 'ZRANGE' and #step.args or 0 do
+    if string.upper(step.args[i]) == 'WITHSCORES' then
+      for k = 2, #reply, 2 do reply[k] = string.format('%.17g', number_of(reply[k]) + 0) end
+    end
+  end
+  return redis.sha1hex(text_of(reply))
+end
+
 -- Up to the first step that writes, whatever fails leaves nothing to undo.
 local first = #steps + 1
 for i, step in ipairs(steps) do
@@ -147,7 +182,7 @@ end
 if redis.acl_check_cmd then
   for i, step in ipairs(steps) do
     if i > first or has(step, 'p') then
-      local count = #step.args - (has(step, '=') and 1 or has(step, '<') and 2 or 0)
+      local count = #step.args - ((has(step, '=') or has(step, 'd')) and 1 or has(step, '<') and 2 or 0)
       if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
         local refused = {}
         for k = 1, i do refused[k] = false end
@@ -207,6 +242,10 @@ for i, step in ipairs(steps) do
     local limit, whole = table.remove(step.args), table.remove(step.args)
     reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = within(step, reply, whole, limit) end
+  elseif mark == 'd' then
+    local expected = table.remove(step.args)
+    reply = pcall_(unpack(step.args))
+    if type(reply) ~= 'table' or not reply.err then reply = digest_of(step, reply) == expected and 1 or 0 end
   else
     if mark == 'w' and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
@@ -222,7 +261,7 @@ for i, step in ipairs(steps) do
   end
   replies[i] = reply
   local stopped = mark ~= '' and (reply == false or reply == 0)
-    and (has(step, '!') or (reply == 0 and string.find(mark, '[=~0<]') ~= nil))
+    and (has(step, '!') or (reply == 0 and string.find(mark, '[=~0<d]') ~= nil))
   if failed or stopped then
     undo()
     return { i, replies }

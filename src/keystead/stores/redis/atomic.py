@@ -75,6 +75,8 @@ class Template:
         self.make = make
         places = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
         self.script = Script(plan(make(*places)))
+        # In the digest of a reply an argument does not stand as it is: such steps cannot be packed ahead.
+        self.has_digests = any(step.still is not None for step in self.script.steps)
         words = (b"EVALSHA", DIGEST, *self.script._rest)
         self._order: list[int] = []  # which argument stands in which place
         pieces = [b"*%d\r\n" % len(words)]
@@ -129,10 +131,11 @@ class Filled:
 
 def _packed(step: Planned) -> list[bytes]:
     call, flags, extra = step.call, b"", []
-    times = [
-        (place + 2, moment.plus) for place, moment in step.times
-    ]  # Lua counts from 1, and the command is the first
-    if step.at_most is not None:
+    # Lua counts from 1, and the command is the first.
+    times = [(place + 2, moment.plus) for place, moment in step.times]
+    if step.still is not None:
+        flags, extra = b"d", [_digest(call, step.still.reply)]
+    elif step.at_most is not None:
         limit = step.at_most.limit
         flags, extra = b"<", _limits(0 if isinstance(limit, StoreMs) else limit)
         if isinstance(limit, StoreMs):
@@ -153,6 +156,36 @@ def _packed(step: Planned) -> list[bytes]:
         arguments += [encode(number) for time in times for number in time]
         arguments.append(b"%d" % len(times))
     return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
+
+
+def _digest(call: Call, reply: Any) -> bytes:
+    """What the script makes of the same reply: SHA-1 over its parts with their lengths, which Redis has built in.
+
+    The order of members and fields says nothing and differs from one moment to the next, so those go by their digests.
+    """
+    match reply:
+        case dict():
+            text = b"".join(sorted(_sha1(_text(name) + _text(value)) for name, value in reply.items()))
+        case set() | frozenset():
+            text = b"".join(sorted(_sha1(_text(member)) for member in reply))
+        case _ if call.spec.name == "ZRANGE" and call.options.with_scores:
+            text = _text([part for member, score in reply for part in (member, b"%.17g" % (score + 0.0))])
+        case _:
+            text = _text(reply)
+    return _sha1(text)
+
+
+def _text(part: Any) -> bytes:
+    if part is None:
+        return b"-"
+    if isinstance(part, list | tuple):
+        return b"*%d:%b" % (len(part), b"".join(map(_text, part)))
+    given = encode(part)
+    return b"$%d:%b" % (len(given), given)
+
+
+def _sha1(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
 def _limits(limit: int | float) -> list[bytes]:

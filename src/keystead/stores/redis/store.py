@@ -142,6 +142,8 @@ class RedisStore(Store):
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
         template, timeout = Template(make, arguments), self._settings.timeout
+        if template.has_digests:
+            return super().prepared_steps(make, arguments)
 
         async def ask(*given: bytes) -> Outcome:
             if self._link is None:

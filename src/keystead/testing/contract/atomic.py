@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required, store_ms
+from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required, still, store_ms
 from keystead.stores.commands import INT64_MAX, INT64_MIN
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
@@ -414,9 +414,64 @@ class Atomic(Promises):
                 await store.atomically([("SET", a, "1"), at_most(("GET", b), limit)])  # type: ignore[arg-type]
         with pytest.raises(CommandError, match="Write: SCARD key"):
             await store.atomically([("SET", a, "1"), at_most(("SCARD",), 1)])
-        with pytest.raises(BadArgument, match="at_most belong into `atomically`"):
+        with pytest.raises(BadArgument, match="at_most and still belong into `atomically`"):
             await store.run([at_most(("GET", a), 1)])  # type: ignore[list-item]
         await expect(store, (("EXISTS", a), 0))
+
+    @needs("atomic", "hash", "set", "zset", "list", "stream")
+    async def test_a_guard_of_a_whole_value_goes_on_only_while_nobody_changed_it(self, store: Store) -> None:
+        a, h, s, z, q, x, log = (self.key(name) for name in ("a", "h", "s", "z", "q", "x", "log"))
+        every_byte = bytes(range(256))
+        [(seconds, _)] = await store.run([("TIME",)])
+        ends_ms = int(seconds) * 1000 + 86_400_123
+        odd_scores = (0.1, "c", "inf", "d", 2**62 + 2**11, "e", -0.0, "f", 5e-324, "g")
+        commands: list[Command] = [
+            *(("SET", a, every_byte), ("PEXPIREAT", a, ends_ms), ("RPUSH", q, "b", "a", "", every_byte)),
+            ("HSET", h, *[f"f{n}" for n in range(20)], "", every_byte),
+            ("SADD", s, *range(40), "", every_byte),
+            ("ZADD", z, 1, "a", 1, "b", *odd_scores),
+            *(("XADD", x, "1-1", "f", "1", "f", ""), ("PEXPIREAT", x, 2**47)),
+        ]
+        await store.run(commands)
+        reads: list[tuple[Command, Command]] = [
+            (("GET", a), ("SET", a, "x", "KEEPTTL")),
+            (("PEXPIRETIME", a), ("PEXPIREAT", a, ends_ms + 1)),
+            (("HGETALL", h), ("HSET", h, "f0", "x")),
+            (("SMEMBERS", s), ("SADD", s, "x")),
+            (("ZRANGE", z, 0, -1, "WITHSCORES"), ("ZADD", z, 0.10000000000000002, "c")),
+            (("ZRANGE", z, 0, 1), ("ZREM", z, "f")),
+            (("LRANGE", q, 0, -1), ("LSET", q, 0, "x")),
+            (("XRANGE", x, "-", "+"), ("XADD", x, "1-2", "f", "1")),
+            (("PEXPIRETIME", x), ("PEXPIREAT", x, 2**47 - 1)),
+        ]
+        for read, change in reads:
+            [seen] = await store.run([read])
+            assert (await store.atomically([still(read, seen), ("INCRBY", log, 1)])).replies[0] == 1, read
+            late = await store.atomically([change, still(read, seen), ("DEL", log)])
+            assert (late.stopped_at, late.replies[-1]) == (1, 0), read
+            assert (await store.run([read])) == [seen]
+            await store.run([change])
+            stopped = await store.atomically([still(read, seen), ("DEL", log)])
+            assert (stopped.stopped_at, stopped.replies) == (0, [0]), read
+        await expect(store, (("GET", log), b"%d" % len(reads)))
+
+    @needs("atomic", "hash", "set", "zset", "list", "stream")
+    async def test_a_guard_of_a_whole_value_knows_what_is_not_there(self, store: Store) -> None:
+        a, log = self.key("a"), self.key("log")
+        nothing: list[tuple[Command, Any]] = [
+            *((("GET", a), None), (("HGETALL", a), {}), (("SMEMBERS", a), set()), (("LRANGE", a, 0, -1), [])),
+            *((("ZRANGE", a, 0, -1, "WITHSCORES"), []), (("XRANGE", a, "-", "+"), []), (("PEXPIRETIME", a), -2)),
+        ]
+        assert await store.atomically([*(still(read, reply) for read, reply in nothing), ("SET", a, "")])
+        for read, reply in (nothing[0], nothing[-1]):
+            assert not await store.atomically([still(read, reply), ("SET", log, "1")])
+        assert await store.atomically([still(("GET", a), b""), still(("PEXPIRETIME", a), -1)])
+        with pytest.raises(WrongKind):
+            await store.atomically([("SET", log, "1"), still(("HGETALL", a), {})])
+        for wrong in (("HGET", a, "f"), ("SET", a, "1"), ("MGET", a), ("DBSIZE",)):
+            with pytest.raises(BadArgument, match="still takes a command that reads a value: GET, "):
+                await store.atomically([("SET", log, "1"), still(wrong, None)])
+        await expect(store, (("EXISTS", log), 0))
 
     @needs("atomic", "zset", "hash")
     async def test_a_moment_that_is_up_to_the_store_is_the_time_of_the_store(self, store: Store) -> None:
@@ -519,6 +574,34 @@ class Atomic(Promises):
             await store.run([("SET", key, "10")])
             stopped = await count(key, b"1")
             assert (stopped.replies, stopped.stopped_at) == ([b"10", 0], 1)
+
+    @needs("atomic", "zset")
+    async def test_a_guard_of_a_whole_value_reads_up_to_the_time_of_the_store(self, store: Store) -> None:
+        z, log = self.key("z"), self.key("log")
+        await store.atomically([("ZADD", z, store_ms(-60_000), "due", store_ms(600_000), "later")])
+        [[due, _]] = await store.run([("ZRANGE", z, 0, -1, "WITHSCORES")])
+        for read, seen in (
+            (("ZRANGE", z, "-inf", store_ms(), "BYSCORE"), [b"due"]),
+            (("ZRANGE", z, "-inf", store_ms(), "BYSCORE", "WITHSCORES"), [due]),
+        ):
+            assert (await store.atomically([still(read, seen), ("SET", log, "1")])).replies == [1, b"OK"]
+            stopped = await store.atomically([("ZADD", z, store_ms(-1), "new"), still(read, seen), ("DEL", log)])
+            assert (stopped.stopped_at, stopped.replies[-1]) == (1, 0), read
+        with pytest.raises(BadArgument, match="the time of the store cannot stand as argument 3"):
+            await store.atomically([("DEL", log), still(("LRANGE", z, 0, store_ms()), [])])
+        await expect(store, (("GET", log), b"1"), (("ZRANGE", z, 0, -1), [b"due", b"later"]))
+
+    @needs("atomic key")
+    async def test_prepared_steps_compare_whole_values_with_what_they_are_given(self, store: Store) -> None:
+        change = store.prepared_steps(lambda key, seen, new: [still(("GET", key), seen), ("SET", key, new)], 3)
+        a, b = self.key("a"), self.key("b")
+        await store.run([("SET", a, "1")])
+        await store.run([("SET", b, "2")])
+        assert (await change(a, b"1", b"3")).replies == [1, b"OK"]
+        assert (await change(b, b"2", b"4")).replies == [1, b"OK"]
+        stopped = await change(a, b"1", b"5")
+        assert (stopped.stopped_at, stopped.replies) == (0, [0])
+        await expect(store, (("GET", a), b"3"))
 
     @needs("atomic")
     async def test_walking_the_whole_store_is_no_atomic_step(self, store: Store) -> None:

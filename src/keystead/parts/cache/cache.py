@@ -1,0 +1,369 @@
+"""Cache, as a part: what a provider said, for a while, and one question to it at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+
+from keystead.errors import BadDeclaration, BadKey, CommandError, DoesNotFit, StoreError, Unreadable, WrongKind
+from keystead.parts.cache.answers import Answer, Counts, LoadFailed
+from keystead.parts.cache.flight import Failed, Flight, Raised
+from keystead.parts.cache.marks import Marks
+from keystead.parts.cache.places import Beside, Inside, Place, is_mark
+from keystead.schema import Bound, Hash, Operation, Value
+from keystead.schema.kinds import HashKey, ValueKey
+from keystead.schema.lifetime import After, Spread, in_words
+from keystead.stores import Reply
+
+T = TypeVar("T")
+
+Key: TypeAlias = "ValueKey[T] | HashKey[T, Any, Any]"
+Load: TypeAlias = Callable[[], Awaitable[T | None]]
+
+
+class Cache(Generic[T]):
+    """One cache: `Cache(keys.membership, keys.membership_mark, stale=keys.membership_stale)`.
+
+        class AppKeys(Keyspace):
+            membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", …)
+            membership_mark = Marks("membership:{id}:mark", loading="10s", retry="5s", nothing="1m", …)
+            membership_stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", …)
+
+    entries      a family of values or of hashes. It says how long an entry counts
+    marks        its marks, which say who loads and how long that may take
+    stale        a family of the same values that live longer: what is answered when the provider cannot be asked
+    store_down   when the store cannot be asked: `load` asks the provider, once at a time for each key in this process;
+                 `raise` raises the error of the store
+
+    An entry that is dropped (`invalidate`) is gone for all processes at once, and no load that began before writes it
+    again. `longest_staleness` is how old an answer may be where nobody drops anything.
+
+    Raises BadDeclaration for families of another shape, and DoesNotFit for a store that has no atomic steps. On a
+    cluster all families need one slot: give them one `tag`. On Memcached, where an atomic step is about one key, marks
+    stand in the place of the entries, and there are no stale copies. `wait` is for tests.
+    """
+
+    def __init__(
+        self,
+        entries: Bound[ValueKey[T]] | Bound[HashKey[T, Any, Any]],
+        marks: Bound[ValueKey[Any]],
+        *,
+        stale: Bound[ValueKey[T]] | Bound[HashKey[T, Any, Any]] | None = None,
+        store_down: Literal["load", "raise"] = "load",
+        wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        _check_declared(entries, marks, stale)
+        self._place = _place_in(entries, marks, stale)
+        if store_down not in ("load", "raise"):
+            raise BadDeclaration(f'store_down is "load" or "raise", not {store_down!r}')
+        self._entries: Bound[Any] = entries
+        self._marks = marks
+        self._stale = stale
+        self._loads_anyway = store_down == "load"
+        self._wait = wait
+        self._store = entries.store
+        self._ask = self._store.prepared((entries.family.read_command("")[0], 1))
+        self._inside = self._place is Inside
+        self._value_of: Callable[[Any, str, Any], T | None] = entries.family.value_of
+        self._flights: dict[str, asyncio.Task[Any]] = {}  # by key: those that may be joined
+        self._refreshes: dict[str, asyncio.Task[Any]] = {}
+        self._latest: dict[str, asyncio.Task[Any]] = {}  # those that were started last
+        self._running: set[asyncio.Task[Any]] = set()
+        self._counts = Counts()
+
+    @property
+    def longest_staleness(self) -> timedelta:
+        """How old an answer may be, counted from when the provider was asked, where nobody drops the entry.
+
+        It is the lifetime of the stale copy, or of the entry where there is none. When they end is decided by the clock
+        of the store; how long a load took by that of the process that loaded, which can be wrong by `loading` at most.
+        """
+        return self.longest_freshness if self._stale is None else self._longest(self._stale)
+
+    @property
+    def longest_freshness(self) -> timedelta:
+        """The same while the provider answers: then no answer comes from a stale copy."""
+        return self._longest(self._entries)
+
+    def _longest(self, bound: Bound[Any]) -> timedelta:
+        loading_ms: int = self._marks.family.marked.loading_ms  # what was just loaded is answered in any case
+        return timedelta(milliseconds=max(loading_ms, bound.family.lifetime.longest_ms))
+
+    @property
+    def counts(self) -> Counts:
+        """What this cache has done in this process so far: a copy."""
+        return replace(self._counts)
+
+    # --- asking --------------------------------------------------------------------------------------------
+
+    async def get(self, key: Key[T], load: Load[T]) -> T | None:
+        """The value; where there is no entry, `load()` is asked, by one caller at a time across all processes.
+
+        None: the provider says that there is nothing. A hit is one round trip. Whoever comes while it is loaded waits
+        for that load, and where that caller is cancelled, the load goes on. Where the load fails, the stale copy is
+        answered, or LoadFailed raised; then nobody asks the provider for as long as the marks say (`retry`). Raises
+        the error of the store where that is away and `store_down` is `raise`.
+        """
+        if key.bound is not self._entries:
+            raise self._stranger(key)
+        try:
+            [raw] = await self._ask(key.key.encode())
+            value = self._read(raw, key)
+        except (Unreadable, StoreError) as error:
+            return (await self._missed(key, load, error)).value
+        if value is None:
+            return (await self._missed(key, load)).value
+        self._counts.hits += 1
+        return value
+
+    async def answer(self, key: Key[T], load: Load[T]) -> Answer[T]:
+        """As `get`, and how the answer was found."""
+        [looked] = await self._looked([key])
+        return await self._answered(key, load, looked)
+
+    async def get_many(self, keys: Iterable[Key[T]], load: Callable[[Key[T]], Awaitable[T | None]]) -> list[T | None]:
+        """The values of several keys in their order: one round trip for all that are there.
+
+        For each other `load(key)` is asked, all at once. Where some fail, the first error is raised when all are done.
+        """
+        wanted = list(keys)
+        looked = await self._looked(wanted)
+
+        async def one(key: Key[T], found: Any) -> T | None:
+            return (await self._answered(key, lambda: load(key), found)).value
+
+        ends = await asyncio.gather(*map(one, wanted, looked), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+        return [end for end in ends if not isinstance(end, BaseException)]
+
+    async def refresh(self, key: Key[T], load: Load[T]) -> T | None:
+        """Ask the provider now, whether there is an entry or not, and write what it says.
+
+        The answer comes from a load that began after this call. Callers at the same time share one; where a load is
+        under way already, it is waited for first. After a failure the same is answered as by `get`, and for as long
+        as the marks say nobody asks again, not even this.
+        """
+        if key.bound is not self._entries:
+            raise self._stranger(key)
+        task = self._refreshes.get(key.key)
+        if task is None:
+            task = self._started(self._refreshes, key, load, refreshes=True)
+        else:
+            self._counts.waits += 1
+        return (await self._landed(task)).value
+
+    # --- changing ------------------------------------------------------------------------------------------
+
+    def put(self, key: Key[T], value: T) -> Operation[None]:
+        """Write a value that is known, in one atomic step. Loads that began before write nothing any more.
+
+        Await it, or give it to `atomically` together with what it tells of.
+        """
+        return self._place_of(key).put(value)
+
+    def invalidate(self, key: Key[T]) -> Operation[bool]:
+        """Drop the entry, its stale copy and its mark, for all processes at once. False: there was no entry.
+
+        No load that began before writes anything after this, and whoever asks after this gets what is loaded after
+        this. Await it, or give it to `atomically` together with the write that makes the entry wrong: then nobody sees
+        one without the other. To delete the key of the entry alone does not do this.
+        """
+        return self._place_of(key).drop()
+
+    async def close(self) -> None:
+        """Stop the loads that are under way, so that others may load at once. Whoever waits for one gets LoadFailed."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _read(self, raw: Any, key: Key[T]) -> T | None:
+        if self._inside and is_mark(raw):
+            return None
+        return self._value_of(raw, key.key, self._entries.ring)
+
+    async def _looked(self, keys: Sequence[Key[T]]) -> list[Any]:
+        """The value of each key, None, or the error that stands for it."""
+        for key in keys:
+            if key.bound is not self._entries:
+                raise self._stranger(key)
+        try:
+            replies: list[Reply] = await self._store.run([self._entries.family.read_command(key.key) for key in keys])
+        except StoreError as error:
+            replies = error.replies or [error] * len(keys)
+        found: list[Any] = []
+        for key, raw in zip(keys, replies, strict=True):
+            try:
+                found.append(raw if isinstance(raw, StoreError) else self._read(raw, key))
+            except Unreadable as error:
+                found.append(error)
+        return found
+
+    async def _answered(self, key: Key[T], load: Load[T], looked: Any) -> Answer[T]:
+        if looked is None or isinstance(looked, Unreadable | StoreError):
+            return await self._missed(key, load, looked)
+        self._counts.hits += 1
+        return Answer(looked, "hit")
+
+    async def _missed(self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None) -> Answer[T]:
+        """There is no entry, or it could not be read."""
+        over = isinstance(error, Unreadable | WrongKind)
+        away = error is not None and not over
+        if error is not None and away and (isinstance(error, CommandError) or not self._loads_anyway):
+            raise error
+        task = self._flights.get(key.key)
+        if task is None:
+            task = self._started(self._flights, key, load, over=over, away=away)
+        else:
+            self._counts.waits += 1
+        return await self._landed(task, away=away)
+
+    def _started(
+        self, flights: dict[str, asyncio.Task[Any]], key: Key[T], load: Load[T], **options: bool
+    ) -> asyncio.Task[Any]:
+        """A load for all who join. It is a task of its own, so that no caller who is cancelled takes it along."""
+
+        def close() -> None:
+            if flights.get(name) is task:
+                del flights[name]
+
+        def landed(done: asyncio.Task[Any]) -> None:
+            close()
+            self._running.discard(done)
+            if self._latest.get(name) is done:
+                del self._latest[name]
+
+        name, marks = key.key, self._marks.family
+        flight = Flight(
+            self._place_of(key),
+            marks,
+            load,
+            self._counts,
+            self._wait,
+            close,
+            loads_anyway=self._loads_anyway,
+            before=self._latest.get(name),
+            **options,
+        )
+        task = asyncio.create_task(flight.fly(), name="keystead cache")
+        flights[name] = self._latest[name] = task
+        self._running.add(task)
+        task.add_done_callback(landed)
+        return task
+
+    async def _landed(self, task: asyncio.Task[Any], *, away: bool = False) -> Answer[T]:
+        """The answer of a flight, counted. It does not end with whoever waits for it."""
+        await asyncio.wait((task,))
+        counts = self._counts
+        end = Failed("LoadCancelled", 0) if task.cancelled() else task.result()
+        if away:
+            counts.away += 1
+        elif isinstance(end, Answer) and end.how == "nothing":
+            counts.nothings += 1
+        else:
+            counts.misses += 1
+        match end:
+            case Answer():
+                counts.stale += end.how == "stale"
+                return end
+            case Raised(error):
+                raise error
+            case Failed(why, retry_ms, cause):
+                raise LoadFailed(self._entries.family.place, why, retry_ms) from cause
+        raise AssertionError("a flight ends in one of these ways")  # pragma: no cover
+
+    def _place_of(self, key: Key[T]) -> Place:
+        if key.bound is not self._entries:
+            raise self._stranger(key)
+        return self._place(key, self._marks, self._stale)
+
+    def _stranger(self, key: Any) -> BadKey:
+        place = self._entries.family.place
+        return BadKey(f"this is a cache of {place}, and takes keys of that family as its keyspace makes them")
+
+
+def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
+    """Raises BadDeclaration where a cache cannot be made of these families."""
+    for bound in (entries, *(() if stale is None else (stale,))):
+        if (
+            not isinstance(bound, Bound)
+            or not isinstance(bound.family, Value | Hash)
+            or isinstance(bound.family, Marks)
+        ):
+            raise BadDeclaration("a cache is made of a family Value(…) or Hash(…), as in Cache(keys.membership, …)")
+        if not isinstance(bound.family.lifetime, After | Spread):
+            raise BadDeclaration(
+                f"{bound.family.place}: what is cached lives for a fixed time that no use makes longer, as in "
+                'after("1h") or after("1h", jitter="10%")'
+            )
+    if not isinstance(marks, Bound) or not isinstance(marks.family, Marks):
+        raise BadDeclaration(
+            'the marks of a cache are a family Marks(…), as in Marks("membership:{id}:mark", tag="id")'
+        )
+    own = set(entries.family.pattern.names)
+    for bound in (marks, *(() if stale is None else (stale,))):
+        if set(bound.family.pattern.names) != own:
+            raise BadDeclaration(
+                f"{bound.family.place} stands beside {entries.family.place}, so it has the same placeholders"
+            )
+    if stale is None:
+        return
+    if type(stale.family) is not type(entries.family) or _type_of(stale.family) != _type_of(entries.family):
+        raise BadDeclaration(f"{stale.family.place} holds copies of {entries.family.place}, so it has the same type")
+    if stale.family.lifetime.longest_ms <= entries.family.lifetime.longest_ms:
+        raise BadDeclaration(f"{stale.family.place} is for when an entry is gone, so it lives longer than one")
+
+
+def _place_in(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> type[Place]:
+    """How entries and marks are kept in this store. Raises DoesNotFit where it cannot be done."""
+    store, place = entries.store, entries.family.place
+    families = [entries.family, marks.family, *(() if stale is None else (stale.family,))]
+    if marks.store is not store or (stale is not None and stale.store is not store):
+        raise DoesNotFit(f"the cache of {place} is written in one atomic step; give all its families one role")
+    guarantees = store.guarantees
+    if guarantees.consistency == "eventual" or guarantees.atomic == "nothing":
+        raise DoesNotFit(
+            f"the cache of {place} does not fit {store.url}: without an atomic step a load that began before an entry "
+            "was dropped could write it again"
+        )
+    shortest_ms: int = marks.family.marked.shortest_ms
+    if shortest_ms < guarantees.shortest_lifetime_ms:
+        raise DoesNotFit(
+            f"{marks.family.place} has marks of {in_words(shortest_ms)}, and the shortest lifetime of {store.url} is "
+            f"{in_words(guarantees.shortest_lifetime_ms)}"
+        )
+    if guarantees.atomic == "one key":
+        if stale is not None:
+            raise DoesNotFit(
+                f"{stale.family.place} does not fit {store.url}: an entry and its stale copy are dropped in one atomic "
+                "step, and there such a step is about one key; make the cache without stale="
+            )
+        return Inside
+    tags = {family.pattern.tag for family in families}
+    if guarantees.atomic == "one slot" and (len(tags) > 1 or tags == {None}):
+        raise DoesNotFit(
+            f"the cache of {place} does not fit {store.url}: its families are written in one step, so they need one "
+            "slot; give all of them the same tag="
+        )
+    return Beside
+
+
+def _type_of(family: Any) -> Any:
+    return family.type if isinstance(family, Hash) else family.codec.type

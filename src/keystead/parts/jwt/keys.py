@@ -1,0 +1,190 @@
+"""The keys that sign access tokens, and those that are published so that others can check them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+)
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwa import JWSAlgModel
+from joserfc.jwk import Key, OctKey, OKPKey, RSAKey
+
+from keystead.errors import BadDeclaration
+from keystead.parts.digest import base64url
+from keystead.schema import KeyRing
+
+Algorithm: TypeAlias = Literal["HS256", "RS256", "EdDSA"]
+
+ALGORITHMS: Final[tuple[str, ...]] = get_args(Algorithm)
+
+_SECRET_BYTES: Final = 32
+_RSA_BITS: Final = 2048  # the least that RFC 7518 allows
+_NEW_RSA_BITS: Final = 3072
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_DERIVED, _DERIVED_IDS = "access tokens", "ids of access token keys"
+
+
+class _Registry(jws.JWSRegistry):
+    """The one algorithm of a key. joserfc warns of the name `EdDSA`, which most others still know Ed25519 by."""
+
+    def get_alg(self, name: str) -> JWSAlgModel:
+        if name not in (self.allowed or ()):
+            raise JoseError(f"{name} is not the algorithm of this key")
+        return self.algorithms[name]
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """One key with its id and the one algorithm that it is used with: no header can choose another."""
+
+    id: str
+    algorithm: Algorithm
+    _key: Key
+
+    @property
+    def is_published(self) -> bool:
+        """A secret that signs and checks at once is never shown to anybody."""
+        return self.algorithm != "HS256"
+
+    def published(self) -> dict[str, Any]:
+        """The public half as a JWK."""
+        shown = self._key.as_dict(private=False)
+        return {**cast("dict[str, Any]", shown), "kid": self.id, "alg": self.algorithm, "use": "sig"}
+
+    def signed(self, header: dict[str, Any], payload: bytes) -> str:
+        return jws.serialize_compact(header, payload, self._key, registry=self._registry)
+
+    def opened(self, token: str) -> bytes | None:
+        """The payload of a token; None: this key did not sign it."""
+        try:
+            return jws.deserialize_compact(token, self._key, registry=self._registry).payload
+        except (JoseError, ValueError, TypeError):
+            return None
+
+    @property
+    def _registry(self) -> jws.JWSRegistry:
+        return _Registry(algorithms=[self.algorithm])
+
+    def __repr__(self) -> str:
+        return f"<{self.algorithm} key {self.id}>"
+
+
+class SigningKeys:
+    """The keys of an issuer: the last one signs, all of them check.
+
+        KEYSTEAD_JWT_KEYS="2026a:EdDSA:{key},2026b:EdDSA:{key}"
+
+    To rotate without refusing anybody: put the new key *before* the current one, so that every process and everybody
+    who reads the published keys knows it; then move it to the end, and it signs; and take the old one away when the
+    last token that it signed has expired. A key that is taken away is retired: its tokens are refused at once.
+    """
+
+    def __init__(self, keys: Mapping[str, tuple[Algorithm, bytes]]) -> None:
+        """Keys by their ids: 32 bytes for HS256 and EdDSA, PKCS #8 in DER for RS256. The last one signs."""
+        if not keys:
+            raise _bad('a signer needs a key; write SigningKeys({"2026a": ("EdDSA", key)})')
+        if len({key for _, key in keys.values()}) < len(keys):
+            raise _bad("two ids have the same key; make another one with SigningKeys.new_key()")
+        self._keys = {key_id: _made(key_id, algorithm, key) for key_id, (algorithm, key) in keys.items()}
+        self.current: Final = next(reversed(self._keys.values()))
+
+    @classmethod
+    def from_text(cls, text: str) -> SigningKeys:
+        """The keys that a setting holds: `2026a:EdDSA:{base64url},2026b:RS256:{base64url}`; the last one signs."""
+        keys: dict[str, tuple[Algorithm, bytes]] = {}
+        for number, entry in enumerate(text.split(","), 1):
+            key_id, _, rest = entry.strip().partition(":")
+            algorithm, colon, encoded = rest.partition(":")
+            if not colon:
+                raise _bad(f"key {number} is not written as {{id}}:{{algorithm}}:{{key}}, such as 2026a:EdDSA:{{key}}")
+            if key_id in keys:
+                raise _bad(f"the id {key_id!r} stands twice; give each key an id of its own")
+            keys[key_id] = (cast("Algorithm", algorithm), _decoded(key_id, encoded))
+        return cls(keys)
+
+    @classmethod
+    def from_ring(cls, ring: KeyRing) -> SigningKeys:
+        """HS256 keys, one from each key of the ring that seals: nothing more to configure, and rotated with it."""
+        ids = [base64url(key[:9]) for key in ring.derived(_DERIVED_IDS)]
+        return cls({key_id: ("HS256", key) for key_id, key in zip(ids, ring.derived(_DERIVED), strict=True)})
+
+    @staticmethod
+    def new_key(algorithm: Algorithm = "EdDSA") -> str:
+        """A new key, as the text that `from_text` reads after the id and the colon."""
+        if algorithm == "RS256":
+            made = generate_private_key(public_exponent=65537, key_size=_NEW_RSA_BITS)
+            data = made.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        else:
+            _check_algorithm("the new key", algorithm)
+            data = secrets.token_bytes(_SECRET_BYTES)
+        return f"{algorithm}:{base64url(data)}"
+
+    def jwks(self) -> dict[str, Any]:
+        """The key set to publish (RFC 7517): the public halves. Keys for HS256 have none, and are left out."""
+        return {"keys": [key.published() for key in self._keys.values() if key.is_published]}
+
+    def named(self, key_id: object) -> SigningKey | None:
+        return self._keys.get(key_id) if isinstance(key_id, str) else None
+
+    def __repr__(self) -> str:
+        return f"SigningKeys({', '.join(self._keys)}; current: {self.current.id})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("signing keys are not copied or pickled: that would write them down")
+
+
+def _made(key_id: object, algorithm: str, data: object) -> SigningKey:
+    if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
+        raise _bad("the id of a signing key is 1 to 32 letters, digits, - or _; write one such as 2026a")
+    _check_algorithm(f"signing key {key_id!r}", algorithm)
+    if not isinstance(data, bytes) or (algorithm != "RS256" and len(data) != _SECRET_BYTES):
+        raise _bad(f"signing key {key_id!r} must be {_SECRET_BYTES} bytes; make one with SigningKeys.new_key()")
+    return SigningKey(key_id, cast("Algorithm", algorithm), _imported(key_id, algorithm, data))
+
+
+def _imported(key_id: str, algorithm: str, data: bytes) -> Key:
+    if algorithm == "HS256":
+        return OctKey.import_key(data)
+    if algorithm == "EdDSA":
+        return OKPKey.import_key(Ed25519PrivateKey.from_private_bytes(data))
+    try:
+        rsa = load_der_private_key(data, password=None)
+    except (ValueError, TypeError):
+        rsa = None
+    if not isinstance(rsa, RSAPrivateKey) or rsa.key_size < _RSA_BITS:
+        raise _bad(
+            f"signing key {key_id!r} must be an RSA key of {_RSA_BITS} bits or more, as PKCS #8 in DER; make one with "
+            'SigningKeys.new_key("RS256")'
+        )
+    return RSAKey.import_key(rsa)
+
+
+def _check_algorithm(what: str, algorithm: str) -> None:
+    if algorithm not in ALGORITHMS:
+        raise _bad(f"{what} is for {', '.join(ALGORITHMS)}, not for {algorithm!r:.40}")
+
+
+def _decoded(key_id: str, encoded: str) -> bytes:
+    text = encoded.strip().rstrip("=")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise _bad(f"the key of {key_id!r} is not base64url; make one with SigningKeys.new_key()") from None
+
+
+def _bad(sentence: str) -> BadDeclaration:
+    return BadDeclaration(sentence)

@@ -1,0 +1,25 @@
+"""Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
+
+from keystead.parts.refresh.record import (
+    Begun,
+    Misuse,
+    Reason,
+    RefreshEvent,
+    RefreshRecord,
+    Refused,
+    Retried,
+    Rotated,
+)
+from keystead.parts.refresh.tokens import RefreshTokens
+
+__all__ = [
+    "Begun",
+    "Misuse",
+    "Reason",
+    "RefreshEvent",
+    "RefreshRecord",
+    "RefreshTokens",
+    "Refused",
+    "Retried",
+    "Rotated",
+]

@@ -1,0 +1,27 @@
+"""Copies: live data from one store into another, resumable and verified, and followed for a move.
+
+copied = await copy(source, target)
+copied = await follow(source, target, stop)
+"""
+
+from keystead.stores.copy.copying import CopyProgress, Passed
+from keystead.stores.copy.errors import CopyError, CopyLost, NoProgress, SameStore
+from keystead.stores.copy.notes import progress_path
+from keystead.stores.copy.verifying import Verified
+from keystead.stores.copy.whole import Copied, Surveyed, copy, follow, survey
+
+__all__ = [
+    "Copied",
+    "CopyError",
+    "CopyLost",
+    "CopyProgress",
+    "NoProgress",
+    "Passed",
+    "SameStore",
+    "Surveyed",
+    "Verified",
+    "copy",
+    "follow",
+    "progress_path",
+    "survey",
+]

@@ -1,0 +1,357 @@
+"""One pass over a store: what is new or changed there goes into the other one, and what is gone there goes here, too.
+
+Who may interleave: the application that still writes to the source, and, in a move, the same application that already
+writes to the target. The first is met by the next pass. The second has the last word: each write and each delete at the
+target is one atomic step with a guard, that the key is absent, or that it is exactly as it was when it was read and
+found to be this copy's own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from keystead.errors import Contended, WrongKind, shown
+from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unlisted
+from keystead.stores.backup.records import LeftOut, Record
+from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
+from keystead.stores.base import Step, Store, absent
+from keystead.stores.copy.fingerprints import as_read, fingerprint
+from keystead.stores.copy.marker import PREFIX, Marker
+from keystead.stores.copy.notes import Intent, Note, Notes, State
+
+_TRIES: Final = 10
+
+
+class CopyProgress(NamedTuple):
+    """How far a pass is: `done` keys of about `total`, of which `written` were written."""
+
+    done: int
+    total: int | None
+    written: int
+
+
+@dataclass(slots=True)
+class Passed:
+    """What one pass did. `keys` were met at the source; of these `written` were written to the target.
+
+    `deleted` keys were gone at the source, and went at the target. `expired` ones had reached their deadline by the
+    clock of the target. `kept` ones were gone at the source, and stay, since somebody changed them at the target.
+    """
+
+    keys: int = 0
+    written: int = 0
+    deleted: int = 0
+    expired: int = 0
+    kept: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    @property
+    def changes(self) -> int:
+        return self.written + self.deleted
+
+
+@dataclass(slots=True)
+class _Item:
+    """A key that is to be written. `id` is that of its note, once it has one."""
+
+    record: Record
+    written: bytes
+    note: Note | None = None
+    id: int | None = None
+
+    def intent(self, held: Record | None = None) -> Intent:
+        before = (None, None) if held is None else (fingerprint(held), held.expires_at_ms)
+        return Intent(self.id, self.record.key, self.written, self.record.expires_at_ms, *before)
+
+
+class _Seen:
+    """Which notes were met in this pass: one bit each."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def add(self, number: int) -> None:
+        if number >> 3 >= len(self._bits):
+            self._bits.extend(bytes((number >> 3) + 4096 - len(self._bits)))
+        self._bits[number >> 3] |= 1 << (number & 7)
+
+    def discard(self, number: int) -> None:
+        if number in self:
+            self._bits[number >> 3] &= ~(1 << (number & 7))
+
+    def __contains__(self, number: int) -> bool:
+        return number >> 3 < len(self._bits) and bool(self._bits[number >> 3] & 1 << (number & 7))
+
+
+class Copying:
+    """Passes from one store into another, with the notes of one progress file."""
+
+    def __init__(
+        self, source: Store, target: Store, notes: Notes, *, match: str = "*", overwrite: bool = False
+    ) -> None:
+        """Raises DoesNotFit where the source cannot list its keys, or where one of the two has no atomic step."""
+        refuse_unlisted(source)
+        self._source = source
+        self._target = target
+        self._notes = notes
+        self._match = match
+        self._overwrite = overwrite
+        self._at_source = Reading(source)
+        self._at_target = Reading(target)
+        self._writing = Writing(target)
+        self._marker = Marker(target, notes.id)
+
+    async def begin(self) -> None:
+        """Before the first pass. Raises SameStore, and CopyLost where the target forgot what it was given before."""
+        if not self._notes.is_empty:
+            await self._marker.check()
+        await self._marker.put()
+        await self._marker.refuse_at(self._source)
+
+    async def end(self) -> None:
+        """Nothing of this copy's own stays at the target."""
+        await self._marker.remove()
+
+    # --- a pass --------------------------------------------------------------------------------------------
+
+    async def run(self, on_progress: Callable[[CopyProgress], None] | None = None) -> Passed:
+        """Every key that matches, once. Whatever ends it early, the notes say what was done."""
+        await self._marker.check()
+        await self._marker.put()  # so that it lasts as long as the copy is followed
+        total = (await self._source.run([("DBSIZE",)]))[0] if self._match == "*" else None
+        one = _Pass(Passed(left_out=LeftOut()), _Seen())
+        self._at_source.left_out = one.passed.left_out
+        try:
+            async with (
+                aclosing(self._at_source.ahead(self._pages())) as read,
+                aclosing(overlapped(self._copies(read, one), BATCHES)) as copies,
+            ):
+                async for _ in copies:
+                    if on_progress is not None:
+                        on_progress(CopyProgress(one.passed.keys, total, one.passed.written))
+            await self._delete_gone(one)
+        finally:
+            self._notes.flush()
+        return one.passed
+
+    async def _copies(self, read: AsyncIterator[list[Record]], one: _Pass) -> AsyncIterator[Coroutine[Any, Any, None]]:
+        async for records in read:
+            for some in batches(records):
+                yield self._copy(some, one)
+
+    async def _pages(self) -> AsyncIterator[list[bytes]]:
+        async for page in self._source.scan(self._match, page=PAGE):
+            yield [key for key in page if not key.startswith(PREFIX)]
+
+    async def _copy(self, records: list[Record], one: _Pass) -> None:
+        new, known, met = self._due(records, one)
+        if new or known:
+            now_ms = await clock_ms(self._target)
+            new = [item for item in new if not self._is_over(item, now_ms, one)]
+            known = [item for item in known if not self._is_over(item, now_ms, one)]
+            await self._add(new, one, now_ms)
+            await self._settle(known, one, now_ms)
+        one.passed.keys += met
+
+    def _due(self, records: list[Record], one: _Pass) -> tuple[list[_Item], list[_Item], int]:
+        """Those that are to be written: keys of which there is no note, and keys that are not as noted; and how many
+        keys were met for the first time.
+        """
+        met = 0
+        notes = self._notes.of([record.key for record in records])
+        new: list[_Item] = []
+        known: list[_Item] = []
+        unfits: list[Intent] = []
+        for record in records:
+            note = notes.get(record.key)
+            if (note is not None and note.id in one.seen) or record.key in one.new:
+                continue  # a store may tell a key twice while it is scanned
+            met += 1
+            written = fingerprint(record)
+            if why := unfit(record, self._target):
+                one.passed.left_out.add(f"{shown(record.key)} {why}")
+                unfits.append(Intent(note and note.id, record.key, written, record.expires_at_ms, state=State.UNFIT))
+            elif note is None:
+                one.new.add(record.key)
+                new.append(_Item(record, written))
+            else:
+                one.seen.add(note.id)
+                if self._is_due(note, written):
+                    known.append(_Item(record, written, note, note.id))
+        if unfits:
+            batch, ids = self._notes.begin(unfits)
+            self._notes.end(batch)
+            for number in ids:
+                one.seen.add(number)
+        return new, known, met
+
+    def _is_due(self, note: Note, written: bytes) -> bool:
+        match note.state:
+            case State.OURS:
+                return note.uncertain or note.written != written
+            case State.EQUAL:
+                return note.written != written
+            case State.IN_THE_WAY:
+                return self._overwrite
+            case _:
+                return note.state is State.UNFIT
+
+    def _is_over(self, item: _Item, now_ms: int, one: _Pass) -> bool:
+        """Whether its deadline is over by the clock of the target. What was noted is looked at again in the end."""
+        over = is_over(item.record, now_ms)
+        if over:
+            one.passed.expired += 1
+            one.new.discard(item.record.key)
+            if item.id is not None:
+                one.seen.discard(item.id)
+        return over
+
+    async def _add(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
+        """Keys of which nothing is noted: written where there are none of their names."""
+        if not items:
+            return
+        batch, ids = self._notes.begin(item.intent() for item in items)
+        for item, number in zip(items, ids, strict=True):
+            item.id = number
+            one.seen.add(number)
+            one.new.discard(item.record.key)
+        met = {record.key for record in await self._writing.add([item.record for item in items])}
+        there = [item for item in items if item.record.key in met]
+        one.passed.written += len(items) - len(there)
+        # While they are looked at they are nobody's work: were this killed now, they would be looked at again.
+        self._notes.end(batch, [(item.id, State.IN_THE_WAY) for item in there if item.id is not None])
+        await self._settle(there, one, now_ms)
+
+    # --- what is at the target -----------------------------------------------------------------------------
+
+    async def _settle(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
+        """Look what is at the target, judge whose it is, and write what may be written: again, where it changed since.
+
+        Raises Contended where a key changed each time between the look and the step.
+        """
+        begun: list[int] = []
+        for _ in range(_TRIES):
+            if not items:
+                for batch in begun:
+                    self._notes.end(batch)
+                return
+            held = {record.key: record for record in await self._at_target.records([item.record.key for item in items])}
+            writes: list[_Item] = []
+            for item in items:
+                state = self._judged(item, held.get(item.record.key), now_ms)
+                if state is None:
+                    writes.append(item)
+                else:
+                    if state is State.DELETED:
+                        await self._marker.check()  # or all that was lost with it would look as if it were deleted
+                    self._notes.mark([(_id(item), state)])
+            if writes:
+                batch, _ = self._notes.begin(item.intent(held.get(item.record.key)) for item in writes)
+                begun.append(batch)
+            items = await self._write(writes, held, one)
+        raise Contended(f"{shown(items[0].record.key)} changed each of the {_TRIES} times that it was to be written")
+
+    def _judged(self, item: _Item, held: Record | None, now_ms: int) -> State | None:
+        """Whose the key at the target is; None: this copy may write it, guarded by what was just read."""
+        note = item.note
+        if note is None or note.state in (State.EQUAL, State.IN_THE_WAY, State.UNFIT):
+            if held is None:
+                return State.DELETED if note is not None and note.state is State.EQUAL else None
+            if fingerprint(held) == item.written:
+                return State.OURS if self._overwrite else State.EQUAL
+            return None if self._overwrite else State.IN_THE_WAY
+        if held is None:
+            return None if _may_be_missing(note, now_ms) else State.DELETED
+        found = fingerprint(held)
+        if note.uncertain:
+            if found == item.written:
+                return State.OURS
+            if found in (note.written, note.before) or (note.before is None and self._overwrite):
+                return None
+            return State.IN_THE_WAY if note.before is None else State.CHANGED
+        return None if found == note.written else State.CHANGED
+
+    async def _write(self, items: list[_Item], held: dict[bytes, Record], one: _Pass) -> list[_Item]:
+        """Write each where the target is still as it was read; returns those where it is not."""
+        done = await all_of(self._replace(item.record, held.get(item.record.key)) for item in items)
+        one.passed.written += sum(done)
+        return [item for item, written in zip(items, done, strict=True) if not written]
+
+    async def _replace(self, record: Record, held: Record | None) -> bool:
+        guards: list[Step] = [absent(record.key)] if held is None else [*as_read(held), ("DEL", record.key)]
+        return await _holds(self._writing.step(record, guards))
+
+    # --- what is gone at the source ------------------------------------------------------------------------
+
+    async def _delete_gone(self, one: _Pass) -> None:
+        """Keys that this copy wrote and that are gone at the source: deleted at the target, if they are as written."""
+        for notes in self._notes.pages(PAGE):
+            unseen = {note.key: note for note in notes if note.id not in one.seen}
+            if not unseen:
+                continue
+            # A scan need not tell a key that was deleted and made again meanwhile.
+            there = await self._at_source.records(list(unseen))
+            for some in batches(there):
+                await self._copy(some, one)
+            gone = [note for note in unseen.values() if note.key not in {record.key for record in there}]
+            await self._delete([note for note in gone if note.state is State.OURS], one)
+            self._notes.forget(note.id for note in gone)
+            self._notes.flush()
+
+    async def _delete(self, notes: list[Note], one: _Pass) -> None:
+        now_ms = await clock_ms(self._target) if notes else 0
+        notes = [note for note in notes if note.uncertain or not _may_be_missing(note, now_ms)]
+        for _ in range(_TRIES):
+            if not notes:
+                return
+            held = {record.key: record for record in await self._at_target.records([note.key for note in notes])}
+            ours: list[tuple[Note, Record]] = []
+            for note in notes:
+                if (found := held.get(note.key)) is None:
+                    continue
+                if fingerprint(found) in ((note.written, note.before) if note.uncertain else (note.written,)):
+                    ours.append((note, found))
+                else:
+                    one.passed.kept += 1
+            done = await all_of(
+                _holds(self._target.atomically([*as_read(found), ("DEL", found.key)])) for _, found in ours
+            )
+            one.passed.deleted += sum(done)
+            notes = [note for (note, _), deleted in zip(ours, done, strict=True) if not deleted]
+        raise Contended(f"{shown(notes[0].key)} changed each of the {_TRIES} times that it was to be deleted")
+
+
+@dataclass(slots=True)
+class _Pass:
+    passed: Passed
+    seen: _Seen
+    new: set[bytes] = field(default_factory=set)  # that are being written, and have no note yet
+
+
+def _may_be_missing(note: Note, now_ms: int) -> bool:
+    """Whether a key of ours can be absent at the target although nobody deleted it there: it expired, or it was never
+    written, since this copy was killed before.
+    """
+    if not note.uncertain:
+        return note.ends_at_ms is not None and note.ends_at_ms <= now_ms
+    if note.before is None:
+        return True
+    ends = [at_ms for at_ms in (note.ends_at_ms, note.before_ends_at_ms) if at_ms is not None]
+    return bool(ends) and min(ends) <= now_ms
+
+
+def _id(item: _Item) -> int:
+    if item.id is None:
+        raise AssertionError("what is looked at has a note")
+    return item.id
+
+
+async def _holds(step: Awaitable[object]) -> bool:
+    """Whether a guarded step took effect. Where the key is of another kind by now, it did not."""
+    try:
+        return bool(await step)
+    except WrongKind:
+        return False

@@ -1,0 +1,30 @@
+"""What can go wrong with a copy."""
+
+from keystead.errors import KeysteadError
+
+
+class CopyError(KeysteadError):
+    """The root of what can go wrong with a copy from one store into another."""
+
+    code = "copy"
+
+
+class SameStore(CopyError):
+    """The two stores are one. Nothing was written but a mark, which is gone again."""
+
+    code = "same-store"
+
+
+class NoProgress(CopyError):
+    """The progress file cannot be made or used: it belongs to another copy, to another process, or is damaged."""
+
+    code = "no-progress"
+
+
+class CopyLost(CopyError):
+    """The store that is written to forgot what it was given: it was emptied, or restarted without its data.
+
+    What was deleted there cannot be told from what was lost, so nothing more is written.
+    """
+
+    code = "copy-lost"

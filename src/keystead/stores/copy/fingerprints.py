@@ -1,0 +1,50 @@
+"""A key in sixteen bytes: two keys that a reader can tell apart have different ones."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from keystead.stores.backup.reading import NEVER, whole
+from keystead.stores.backup.records import KINDS, Record, reply_of
+from keystead.stores.base import Step, holds, still
+
+_HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
+_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def fingerprint(record: Record) -> bytes:
+    """A digest of kind, deadline and value. The order in which a store tells members and fields does not count."""
+    _, kind, at_ms, parts = record
+    deadline = NEVER if at_ms is None else at_ms
+    if kind == "string":
+        return blake2b(_HEAD.pack(0, deadline, 1) + parts[0], digest_size=16).digest()
+    parts = _in_order(kind, parts)
+    digest = blake2b(_HEAD.pack(_NUMBERS[kind], deadline, len(parts)), digest_size=16)
+    digest.update(struct.pack(f"<{len(parts)}I", *map(len, parts)))
+    digest.update(b"".join(parts))
+    return digest.digest()
+
+
+def _in_order(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
+    match kind:
+        case "set":
+            return sorted(parts)
+        case "hash":
+            pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
+        case "zset":
+            # Some stores keep the sign of a zero, and no reader goes by it.
+            scores = (repr(float(text) + 0.0).encode() for text in parts[::2])
+            pairs = sorted(zip(parts[1::2], scores, strict=True))
+        case _:
+            return parts
+    return [part for pair in pairs for part in pair]
+
+
+def as_read(record: Record) -> list[Step]:
+    """Guards that go on only if the key is exactly as it was when this was read: its value and its deadline."""
+    key, kind, at_ms, parts = record
+    value = holds(key, parts[0]) if kind == "string" else still(whole(kind, key), reply_of(record))
+    return [still(("PEXPIRETIME", key), NEVER if at_ms is None else at_ms), value]

@@ -1,0 +1,303 @@
+"""The progress file: what a copy has written, key by key, on disk. It is what lets a killed copy go on.
+
+It is an SQLite database with a write-ahead log. A note is written *before* the key is, so that after a kill every key
+that may have been written has one: notes of a batch that was begun and not ended are `uncertain`, and the store is
+asked. A crash of the whole machine may lose the last notes, and nothing else: such keys are then found there, the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from enum import IntEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from keystead.errors import shown
+from keystead.stores.copy.errors import CopyError, NoProgress
+
+FORMAT: Final = 1
+_CACHE_KIB: Final = 16_384
+_EXAMPLES: Final = 10
+
+_TABLES: Final = """
+CREATE TABLE about (what TEXT NOT NULL);
+CREATE TABLE begun (batch INTEGER PRIMARY KEY);
+CREATE TABLE notes (
+    id INTEGER PRIMARY KEY,
+    key BLOB NOT NULL UNIQUE,
+    state INTEGER NOT NULL,
+    written BLOB NOT NULL,
+    ends_at_ms INTEGER,
+    before BLOB,
+    before_ends_at_ms INTEGER,
+    batch INTEGER NOT NULL
+);
+"""
+
+
+_UPDATE: Final = """
+UPDATE notes SET state = ?, written = ?, ends_at_ms = ?, before = ?, before_ends_at_ms = ?, batch = ? WHERE id = ?
+"""
+
+
+class State(IntEnum):
+    """Whose a key is, at the store that is written to."""
+
+    OURS = 0  # this copy wrote it
+    EQUAL = 1  # it was there, the same
+    IN_THE_WAY = 2  # it was there, another one
+    CHANGED = 3  # this copy wrote it, and somebody changed it there since
+    DELETED = 4  # this copy wrote it, and somebody deleted it there since
+    UNFIT = 5  # the store cannot hold it
+
+
+class Note(NamedTuple):
+    """What is known of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
+    write, and of what was there until then.
+    """
+
+    id: int
+    key: bytes
+    state: State
+    written: bytes
+    ends_at_ms: int | None
+    before: bytes | None
+    before_ends_at_ms: int | None
+    uncertain: bool
+
+
+class Intent(NamedTuple):
+    """What is about to be written. `id` is None where there is no note of the key yet."""
+
+    id: int | None
+    key: bytes
+    written: bytes
+    ends_at_ms: int | None
+    before: bytes | None = None
+    before_ends_at_ms: int | None = None
+    state: State = State.OURS
+
+
+class Notes:
+    """The notes of one copy: from one store, into one store, of one pattern. One process at a time."""
+
+    def __init__(self, path: Path, source: str, target: str, match: str) -> None:
+        """Begin, or go on. Raises NoProgress where the file is another copy's, another process's, or none at all."""
+        self.path = path
+        self._pending: list[tuple[str, list[tuple[Any, ...]]]] = []
+        known = _made(path)
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+        except sqlite3.Error as error:
+            raise NoProgress(f"cannot open {path}: {error}") from None
+        try:
+            self._open({"format": FORMAT, "from": source, "to": target, "match": match}, known)
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            if "locked" in str(error):
+                raise NoProgress(
+                    f"another process is copying with {path}; wait for it, or name another file with --progress"
+                ) from None
+            raise NoProgress(
+                f"{path} is no progress file of a copy, or is damaged: {error}. Remove it to begin anew, or name "
+                "another file with --progress"
+            ) from None
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self, expected: dict[str, Any], known: bool) -> None:
+        ask = self._connection.execute
+        # The file is ours alone from here on; and with no reader beside us there is no shared memory beside the file.
+        ask("PRAGMA locking_mode = EXCLUSIVE")
+        ask("PRAGMA journal_mode = WAL")
+        ask("PRAGMA synchronous = NORMAL")
+        ask(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        ask("BEGIN EXCLUSIVE")
+        self.resumed = known and bool(ask("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        if not self.resumed:
+            for line in _TABLES.split(";"):
+                ask(line)
+            about = {
+                **expected,
+                "id": secrets.token_hex(8),
+                "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+            ask("INSERT INTO about VALUES (?)", (json.dumps(about),))
+        about = json.loads(ask("SELECT what FROM about").fetchone()[0])
+        if {name: about.get(name) for name in expected} != expected:
+            raise NoProgress(
+                f"{self.path} is the progress of another copy, from {about.get('from')} to {about.get('to')} with "
+                f"--match {about.get('match')!r}; name another file with --progress"
+            )
+        self.id: str = about["id"]
+        self.began_at: str = about["began_at"]
+        # What was in the way may have been moved out of it since.
+        ask("DELETE FROM notes WHERE state IN (?, ?)", (State.IN_THE_WAY, State.UNFIT))
+        self._begun = {batch for (batch,) in ask("SELECT batch FROM begun")}
+        self._batch: int = ask(
+            "SELECT max(ifnull((SELECT max(batch) FROM begun), 0), ifnull(max(batch), 0)) FROM notes"
+        ).fetchone()[0]
+        self._id: int = ask("SELECT ifnull(max(id), 0) FROM notes").fetchone()[0]
+        ask("COMMIT")
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    def of(self, keys: Sequence[bytes]) -> dict[bytes, Note]:
+        """The notes of those keys that have one. At most 256 keys at once."""
+        asked = f"SELECT * FROM notes WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - only question marks
+        with self._told():
+            return {row[1]: self._note(row) for row in self._connection.execute(asked, tuple(keys))}
+
+    def pages(self, size: int) -> Iterator[list[Note]]:
+        """All notes, page by page, while they may be changed."""
+        after = 0
+        while True:
+            with self._told():
+                rows = self._connection.execute(
+                    "SELECT * FROM notes WHERE id > ? ORDER BY id LIMIT ?", (after, size)
+                ).fetchall()
+            if not rows:
+                return
+            after = rows[-1][0]
+            yield [self._note(row) for row in rows]
+
+    def _note(self, row: Sequence[Any]) -> Note:
+        number, key, state, written, ends_at_ms, before, before_ends_at_ms, batch = row
+        uncertain = batch in self._begun
+        return Note(number, key, State(state), written, ends_at_ms, before, before_ends_at_ms, uncertain)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._id == 0
+
+    def counts(self) -> dict[State, int]:
+        with self._told():
+            rows = self._connection.execute("SELECT state, count(*) FROM notes GROUP BY state").fetchall()
+        return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+
+    def examples(self, state: State) -> list[str]:
+        """The first keys of a state, as a person can read them."""
+        with self._told():
+            rows = self._connection.execute("SELECT key FROM notes WHERE state = ? LIMIT ?", (state, _EXAMPLES))
+            return [shown(key) for (key,) in rows]
+
+    # --- noting --------------------------------------------------------------------------------------------
+
+    def begin(self, intents: Iterable[Intent]) -> tuple[int, list[int]]:
+        """Note what is about to be written, before it is; returns the number of this batch, and the id of each."""
+        self._batch += 1
+        batch, ids = self._batch, []
+        new: list[tuple[Any, ...]] = []
+        known: list[tuple[Any, ...]] = []
+        for intent in intents:
+            number = intent.id
+            if number is None:
+                number = self._id = self._id + 1
+                new.append((number, intent.key, intent.state, *intent[2:6], batch))
+            else:
+                known.append((intent.state, *intent[2:6], batch, number))
+            ids.append(number)
+        self._begun.add(batch)
+        self._pending += (
+            ("INSERT INTO begun VALUES (?)", [(batch,)]),
+            ("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new),
+            (_UPDATE, known),
+        )
+        self.flush()
+        return batch, ids
+
+    def end(self, batch: int, states: Iterable[tuple[int, State]] = ()) -> None:
+        """The batch is done: what it was about to write is there, but for these. On disk with the next `flush`."""
+        self._begun.discard(batch)
+        self._pending.append(("DELETE FROM begun WHERE batch = ?", [(batch,)]))
+        self.mark(states)
+
+    def mark(self, states: Iterable[tuple[int, State]]) -> None:
+        changed = [(state, number) for number, state in states]
+        self._pending.append(("UPDATE notes SET state = ? WHERE id = ?", changed))
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """No longer know these keys. On disk with the next `flush`."""
+        self._pending.append(("DELETE FROM notes WHERE id = ?", [(number,) for number in ids]))
+
+    def flush(self) -> None:
+        """All that was noted goes to the file, in one transaction."""
+        pending, self._pending = self._pending, []
+        with self._told():
+            self._connection.execute("BEGIN")
+            try:
+                for statement, rows in pending:
+                    if rows:
+                        self._connection.executemany(statement, rows)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise CopyError(f"cannot note the progress in {self.path}: {error}") from None
+
+    # --- ending --------------------------------------------------------------------------------------------
+
+    def remove(self) -> None:
+        """The copy is whole: nothing has to go on."""
+        self.close()
+        for name in (self.path.name, f"{self.path.name}-wal", f"{self.path.name}-shm", f"{self.path.name}-journal"):
+            with suppress(OSError):
+                self.path.with_name(name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        with suppress(CopyError, sqlite3.Error):
+            self.flush()
+        with suppress(sqlite3.Error):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _made(path: Path) -> bool:
+    """Make the file for its owner alone, before anything is in it; True: it is there already, and it is ours."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        return False
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        raise NoProgress(f"cannot make {path}: there is no folder {path.parent}") from None
+    except OSError as error:
+        raise NoProgress(f"cannot make {path}: {error.strerror or error}") from None
+    try:
+        found = path.lstat()
+        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == getattr(os, "geteuid", lambda: found.st_uid)()
+        if not is_ours or found.st_nlink != 1:  # whoever laid it there could read all names of keys
+            raise NoProgress(f"{path} is not a file of yours alone; remove it, or name another with --progress")
+        path.chmod(0o600)
+    except OSError as error:
+        raise NoProgress(f"cannot use {path}: {error.strerror or error}") from None
+    return True
+
+
+def progress_path(source: str, target: str, match: str = "*") -> Path:
+    """The name of the progress file, in the current folder: made of both URLs without secrets, which a store tells."""
+    digest = blake2b(json.dumps([source, target, match]).encode(), digest_size=4).hexdigest()
+    names = (re.sub(r"[^A-Za-z0-9]+", "-", url).strip("-")[-40:] for url in (source, target))
+    return Path(f"copy-{'-to-'.join(names)}-{digest}.progress")

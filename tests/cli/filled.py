@@ -1,0 +1,68 @@
+"""Stores full of everything, and what is in them; for commands that move all of it."""
+
+import asyncio
+import os
+from typing import Any, Protocol
+
+from keystead import Store, connect
+from tests.cli.program import Program
+from tests.stores.backup.contents import DAY_MS, contents, now_ms, some_of_everything
+
+MANY = 4_000
+
+
+class Process(Protocol):
+    """A command that runs, by whichever way it was started."""
+
+    def poll(self) -> int | None: ...
+
+    def communicate(self) -> tuple[str, str]: ...
+
+
+def held(url: str) -> dict[bytes, Any]:
+    async def look() -> dict[bytes, Any]:
+        async with connect(url) as store:
+            return await contents(store)
+
+    return asyncio.run(look())
+
+
+def fill(url: str, keys: int = 0) -> dict[bytes, Any]:
+    """Some of everything, and so many sessions that do not compress; returns what is there then."""
+
+    async def write() -> dict[bytes, Any]:
+        async with connect(url) as store:
+            ends_ms = await now_ms(store) + DAY_MS
+            await store.run(some_of_everything(ends_ms))
+            for start in range(0, keys, 1000):
+                await store.run(
+                    [
+                        ("SET", f"sess:{number}", os.urandom(1_500), "PXAT", ends_ms + number)
+                        for number in range(start, start + 1000)
+                    ]
+                )
+            return await contents(store)
+
+    return asyncio.run(write())
+
+
+def other(program: Program) -> str:
+    """A database that is not there yet."""
+    return f"sqlite:///{program.folder}/other.db"
+
+
+def restores(url: str, process: Process) -> None:
+    """Wait until some keys are in the store, and some are not."""
+
+    async def look(store: Store) -> int:
+        [count] = await store.run([("DBSIZE",)])
+        return int(count)
+
+    async def wait() -> None:
+        async with connect(url) as store:
+            while await look(store) < MANY // 4:
+                assert process.poll() is None
+                await asyncio.sleep(0.005)
+
+    asyncio.run(asyncio.wait_for(wait(), 60))
+    assert process.poll() is None, process.communicate()

@@ -1,0 +1,275 @@
+"""`keystead copy` as a user meets it: real processes, real stores, real kills."""
+
+import asyncio
+import os
+import re
+import signal
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystead import connect
+from keystead.testing import servers
+from keystead.testing.servers import Server
+from tests import forking
+from tests.cli.filled import MANY, fill, held, other, restores
+from tests.cli.program import Program, assert_one_sentence, output
+from tests.cli.test_asking import Terminal
+from tests.serving import environment, wait_until
+from tests.stores.backup.contents import DAY_MS
+
+
+class Running:
+    """A command in the background, and what it has said so far."""
+
+    def __init__(self, program: Program, *arguments: str) -> None:
+        self.out = (program.folder / "out").open("w+")
+        self.error = (program.folder / "error").open("w+")
+        settings = {"KEYSTEAD_STORE": program.url, "PYTHONUNBUFFERED": "1"}
+        self.command = forking.start(arguments, program.folder, environment(settings), self.out, self.error)
+
+    def poll(self) -> int | None:
+        return self.command.poll()
+
+    def communicate(self) -> tuple[str, str]:
+        return Path(self.out.name).read_text(), Path(self.error.name).read_text()
+
+    def says(self, words: str) -> None:
+        wait_until(lambda: words in self.communicate()[1] or self.poll() is not None, words, 60)
+        assert words in self.communicate()[1], self.communicate()
+
+    def ends(self, signum: int | None = None) -> subprocess.CompletedProcess[str]:
+        if signum is not None:
+            self.command.send_signal(signum)
+        code = self.command.wait(60)
+        out, error = self.communicate()
+        self.out.close()
+        self.error.close()
+        return subprocess.CompletedProcess([], code, out, error)
+
+
+def progress_files(program: Program) -> list[str]:
+    return [path.name for path in program.folder.glob("*.progress*")]
+
+
+def run(url: str, *commands: tuple[Any, ...]) -> list[Any]:
+    async def ask() -> list[Any]:
+        async with connect(url) as store:
+            return await store.run(commands)
+
+    return asyncio.run(ask())
+
+
+# --- there ---------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_is_whole_and_leaves_nothing_behind(program: Program, full: dict[bytes, Any]) -> None:
+    result = program.keystead("copy", program.url, other(program), "--yes")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"copied 16 keys of {program.url} into {other(program)}\n" in result.stdout
+    assert re.search(r" s, [\d,]+ keys a second\n  compared: 16 equal, no differences\n", result.stdout)
+    assert held(other(program)) == held(program.url) == full
+    assert stat.S_IMODE((program.folder / "other.db").stat().st_mode) == 0o600
+    assert progress_files(program) == []
+
+
+def test_json_holds_all_of_it(program: Program, full: dict[bytes, Any]) -> None:
+    found = output(program.keystead("copy", program.url, other(program), "--match", "s*", "--dry-run", "--json"))
+    assert (found["keys"], found["new"], found["in_the_way"]) == (6, 6, 0)
+    assert not (program.folder / "other.db").exists()
+    copied = output(program.keystead("copy", program.url, other(program), "--match", "s*", "--yes", "--json"))
+    assert (copied["from"], copied["to"]) == (program.url, other(program))
+    assert (copied["keys"], copied["written"], copied["whole"], copied["in_the_way"]) == (6, 6, True, 0)
+    assert (copied["verified"]["equal"], copied["verified"]["differences"]) == (6, 0)
+    assert held(other(program)) == {key: one for key, one in full.items() if key.startswith(b"s")}
+
+
+def test_a_role_of_the_settings_names_its_store(program: Program, full: dict[bytes, Any]) -> None:
+    (program.folder / "keystead.toml").write_text('[stores]\ndurable = "sqlite:///durable.db"\n')
+    assert program.keystead("copy", "default", "durable", "--yes").returncode == 0
+    assert held(f"sqlite:///{program.folder}/durable.db") == full
+    assert_one_sentence(program.keystead("copy", "default", "cache", "--yes"), 2, "'cache'", "default, durable")
+
+
+def test_no_password_is_shown_or_noted(program: Program, full: dict[bytes, Any]) -> None:
+    program.write(("SET", "hash2", "x"))
+    with servers.valkey(password="a-secret-word") as server:
+        server.ask("SET", "hash", "in the way")
+        result = program.keystead("copy", program.url, server.url, "--yes")
+        again = program.keystead("copy", program.url, server.url, "--yes", "--json")
+    assert result.returncode == again.returncode == 1
+    [name] = progress_files(program)
+    noted = (program.folder / name).read_bytes().decode("latin-1")
+    assert "a-secret-word" not in name + noted + result.stdout + result.stderr + again.stdout + again.stderr
+    assert stat.S_IMODE((program.folder / name).stat().st_mode) == 0o600
+
+
+# --- what is in the way --------------------------------------------------------------------------------------
+
+
+def test_what_is_in_the_way_is_named_and_left_until_told(program: Program, full: dict[bytes, Any]) -> None:
+    run(other(program), ("SET", "hash", "theirs"), ("SET", "string", "value"))
+    looked = program.keystead("copy", program.url, other(program), "--dry-run")
+    assert looked.returncode == 1
+    assert "would copy 14 keys" in looked.stdout
+    assert "1 are there already, the same" in looked.stdout
+    assert "1 key in the way" in looked.stderr
+    result = program.keystead("copy", program.url, other(program), "--yes")
+    assert result.returncode == 1
+    assert "copied 15 keys" in result.stdout
+    assert "1 were there already, the same" in result.stdout
+    assert "1 key in the way" in result.stderr
+    assert "\n  hash\n" in result.stderr
+    assert "run the same command again to go on" in result.stderr
+    assert run(other(program), ("GET", "hash")) == [b"theirs"]
+    told = output(program.keystead("copy", program.url, other(program), "--yes", "--overwrite", "--json"))
+    assert (told["written"], told["whole"]) == (1, True)
+    assert held(other(program)) == full
+    assert progress_files(program) == []
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 130)], ids=["yes", "no", "Ctrl-C"])
+def test_at_a_terminal_it_asks_before_it_writes(
+    program: Program, full: dict[bytes, Any], answer: str | None, code: int
+) -> None:
+    run(other(program), ("SET", "theirs", "1"))
+    terminal = Terminal(program, "copy", program.url, other(program), columns=300)
+    terminal.until(f"Copy 16 keys of {program.url} into {other(program)}, which holds 1 key already? [y/N]")
+    if answer is None:
+        terminal.signal(signal.SIGINT)
+    else:
+        terminal.type(answer)
+    assert terminal.ends() == code
+    assert ("nothing was copied" in terminal.said) == (code != 0)
+    assert len(held(other(program))) == (17 if code == 0 else 1)
+    assert progress_files(program) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("{own}", "{other}"), 2, "no terminal to ask on; add --yes"),
+        (("{own}", "{own}", "--yes"), 1, "name another store to copy them into"),
+        (("sqlite:///nowhere.db", "{other}", "--yes"), 2, "there is no database nowhere.db; name another as FROM"),
+        (("nothing://x", "{other}", "--yes"), 2, "nothing:// is no scheme"),
+        (("{own}", "nothing://x", "--yes"), 2, "nothing:// is no scheme"),
+        (("{own}", "{other}", "--dry-run", "--follow"), 2, "--dry-run only looks"),
+        (("{own}", "redis://127.0.0.1:1?connect_timeout=100ms", "--yes"), 1, "cannot reach"),
+        (("redis://127.0.0.1:1?connect_timeout=100ms", "{other}", "--yes"), 1, "cannot reach"),
+        (("{own}", "{other}", "--yes", "--progress", "no/such.progress"), 1, "there is no folder no"),
+        (("{own}", "{other}", "--yes", "--progress", "myapp/keys.py"), 1, "is no progress file of a copy"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_sentence(
+    program: Program, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    named = [one.format(own=program.url, other=other(program)) for one in arguments]
+    assert_one_sentence(program.keystead("copy", *named), code, said)
+    assert not (program.folder / "nowhere.db").exists()
+    assert progress_files(program) == []
+
+
+def test_a_store_that_cannot_list_its_keys_is_refused_at_once(program: Program) -> None:
+    with servers.memcached() as memcached:
+        result = program.keystead("copy", memcached.url, other(program), "--yes")
+        assert_one_sentence(result, 1, memcached.url, "cannot list its keys")
+        assert_one_sentence(program.keystead("backup", "a.backup", "--store", memcached.url), 1, "cannot list its keys")
+    assert [path.name for path in program.folder.glob("a.backup*")] == []
+
+
+# --- interruptions -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("to", "signum", "code"),
+    [("sqlite", signal.SIGKILL, -9), ("valkey", signal.SIGKILL, -9), ("valkey", signal.SIGTERM, 143)],
+)
+def test_a_copy_that_was_killed_goes_on_with_the_same_command(
+    program: Program, server: Server, to: str, signum: signal.Signals, code: int
+) -> None:
+    expected = fill(program.url, MANY)
+    target = other(program) if to == "sqlite" else server.url
+    running = Running(program, "copy", program.url, target, "--yes")
+    restores(target, running)
+    ended = running.ends(signum)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    if signum == signal.SIGTERM:
+        assert ended.stderr == "keystead: stopped; what was copied stays; run the same command again to go on\n"
+    arrived = len(held(target)) - 1  # with the mark of the copy
+    assert 0 < arrived < len(expected)
+    copied = output(program.keystead("copy", program.url, target, "--yes", "--json"))
+    assert (copied["resumed"], copied["written"]) == (True, len(expected) - arrived)  # nothing is written twice
+    assert held(target) == expected
+    assert progress_files(program) == []
+
+
+@pytest.mark.parametrize("side", ["from", "to"])
+def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
+    program: Program, server: Server, side: str
+) -> None:
+    url = f"{server.url}?timeout=1s&connect_timeout=500ms"
+    source, target = (url, other(program)) if side == "from" else (program.url, url)
+    expected = fill(source, MANY)
+    running = Running(program, "copy", source, target, "--yes")
+    restores(target if side == "from" else server.url, running)
+    server.pause()
+    ended = running.ends()
+    server.resume()
+    assert_one_sentence(ended, 1, "what was copied stays; run the same command again to go on")
+    assert program.keystead("copy", source, target, "--yes").returncode == 0
+    assert held(target) == expected
+
+
+# --- following -----------------------------------------------------------------------------------------------
+
+
+def test_a_move_follows_until_it_is_told_to_stop(program: Program, full: dict[bytes, Any], server: Server) -> None:
+    running = Running(program, "copy", program.url, server.url, "--follow", "--yes", "--json")
+    running.says("in step: ")
+    program.write(("SET", "sess:1", "new", "PX", DAY_MS), ("DEL", "hash"), ("SADD", "set", "another"))
+    wait_until(lambda: server.ask("SCARD", "set") == 4, "the change arrives", 30)
+    server.ask("DEL", "string")  # a logout, by the application that has moved
+    program.write(("SET", "string", "alive?"), ("SET", "last", "1"))
+    ended = running.ends(signal.SIGINT)
+    assert ended.returncode == 0, ended
+    assert re.fullmatch(r"in step: \d+ of 16 keys changed in the last pass \(.* s\)\n", ended.stderr)
+    copied = output(subprocess.CompletedProcess([], 0, ended.stdout, ""))
+    assert (copied["whole"], copied["deleted_there"], copied["deleted"]) == (True, 1, 1)
+    expected = held(program.url)
+    del expected[b"string"]
+    assert held(server.url) == expected
+    assert progress_files(program) == []
+
+
+def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_well(
+    program: Program, full: dict[bytes, Any]
+) -> None:
+    terminal = Terminal(program, "copy", program.url, other(program), "--follow", "--yes", columns=200)
+    terminal.until("in step: 0 of 16 keys changed in the last pass (")
+    os.kill(terminal._process.pid, signal.SIGTERM)
+    assert terminal.ends() == 0
+    assert "compared: 16 equal, no differences" in terminal.said
+    assert held(other(program)) == full
+
+
+def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server: Server) -> None:
+    expected = fill(program.url, MANY)
+    running = Running(program, "copy", program.url, server.url, "--follow", "--yes")
+    restores(server.url, running)
+    ended = running.ends(signal.SIGINT)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert "run the same command again to go on" in ended.stderr
+    assert program.keystead("copy", program.url, server.url, "--yes").returncode == 0
+    assert held(server.url) == expected
+
+
+def test_help_teaches_with_examples(program: Program) -> None:
+    shown = program.keystead("copy", "--help", COLUMNS="120").stdout
+    assert "keystead copy redis://localhost:6379/0 postgresql://app@localhost/app --dry-run" in shown
+    assert "without logging anybody out" in " ".join(shown.split())
+    options = ("--follow", "--overwrite", "--match", "--no-verify", "--dry-run", "--progress", "--yes", "--json")
+    assert all(option in shown for option in options)
+    assert "<bool>" not in shown

@@ -1,0 +1,86 @@
+"""How many values a session and a user may have: no client fills the store."""
+
+import asyncio
+
+import pytest
+from pydantic import ValidationError
+
+from keystead.errors import BadValue
+from keystead.kits.sessiondata import SessionArea, SessionData, SessionDataKeys, SessionDataSettings, TooMany, UserArea
+from tests.kits.sessiondata.conftest import Begun, everywhere, here
+
+
+@everywhere
+async def test_one_value_more_is_refused_and_those_that_are_there_can_be_changed(keys: SessionDataKeys) -> None:
+    data = SessionData(keys, SessionDataSettings(fields_max=3))
+    session = Begun(data, keys, await data.begin())
+    for area in (session.area, data.user(1)):
+        for number in range(3):
+            await area.set("Key", str(number), page=f"Items/{number}")
+        with pytest.raises(TooMany, match="there are 3 values here"):
+            await area.set("Key", "x")
+        await area.set("Key", "changed", page="Items/2")
+        assert (await area.get("Key"), await area.get("Key", "Items/2")) == (None, "changed")
+        assert await area.remove("Key", "Items/0") is True
+        await area.set("Key", "x")
+        assert await area.get("Key") == "x"
+
+
+@everywhere
+async def test_values_that_are_read_once_have_a_limit_of_their_own(keys: SessionDataKeys) -> None:
+    data = SessionData(keys, SessionDataSettings(fields_max=2))
+    session = Begun(data, keys, await data.begin({"A": "stays", "B": "stays"}))
+    for key in ("C", "D"):
+        assert await session.area.set_once(key, "once") is True
+    before = await session.raw.everything()
+    with pytest.raises(TooMany):
+        await session.area.set_once("E", "once")
+    assert await session.raw.everything() == before
+    assert await session.area.get("C") == "once"
+    assert await session.area.set_once("E", "once") is True
+
+
+@everywhere
+async def test_a_hundred_writers_at_once_leave_no_more_than_there_may_be(keys: SessionDataKeys) -> None:
+    data = SessionData(keys, SessionDataSettings(fields_max=10))
+    session = Begun(data, keys, await data.begin())
+
+    async def write(area: SessionArea | UserArea, number: int) -> bool:
+        try:
+            await area.set(f"Key{number}", "x")
+        except TooMany:
+            return False
+        return True
+
+    for area in (session.area, data.user(1)):
+        assert sum(await asyncio.gather(*(write(area, number) for number in range(100)))) == 10
+    assert len((await session.fields())[0]) == 10
+
+
+@everywhere
+async def test_beyond_the_limit_a_session_that_has_ended_stays_dead(keys: SessionDataKeys) -> None:
+    data = SessionData(keys, SessionDataSettings(fields_max=1))
+    session = Begun(data, keys, await data.begin())
+    await session.area.clear()
+    assert await session.area.set("A", "x") is False
+    assert await session.area.set_once("A", "x") is False
+    assert await session.raw.keys() == set()
+
+
+@here
+async def test_a_session_begins_with_values_or_not_at_all(keys: SessionDataKeys) -> None:
+    data = SessionData(keys, SessionDataSettings(fields_max=2, value_max="10"))
+    session = Begun(data, keys, await data.begin({"User_A": "x", "B": "y"}))
+    assert (await session.area.get("User_A"), await session.area.get("B")) == ("x", "y")
+    assert await session.minutes_left() == (1440, -1)
+    await session.area.clear()
+    for wrong in ({"A": "x" * 11}, {"": "x"}, {"StartTime": "x"}, {"A": "x", "B": "x", "C": "x"}):
+        with pytest.raises(BadValue):
+            await data.begin(wrong)
+    assert await session.raw.keys() == set()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 100_001, "many"])
+def test_a_limit_is_a_number_from_1_on(wrong: object) -> None:
+    with pytest.raises(ValidationError):
+        SessionDataSettings.model_validate({"fields_max": wrong})

@@ -1,0 +1,120 @@
+"""A session gets another id at a login, so that whoever knew the old one has nothing from then on."""
+
+import asyncio
+
+from keystead.kits.sessiondata import SessionData, SessionDataKeys
+from tests.kits.sessiondata.conftest import Begun, everywhere, here
+
+
+@everywhere
+async def test_all_of_a_session_is_there_under_the_new_id_and_the_old_one_is_dead(
+    session: Begun, data: SessionData, keys: SessionDataKeys
+) -> None:
+    await session.area.set("ViewMode", "List")
+    await session.area.set("My_Key", "Card", page="Page_123")
+    await session.area.set_once("Message", "saved")
+    await session.pass_minutes(240)
+    started = await session.raw.ask("HGET", session.plain, "StartTime")
+    new_id = await data.move(session.id)
+    assert new_id is not None
+    assert new_id != session.id
+    moved = Begun(data, keys, new_id)
+    assert await moved.minutes_left() == (1440, 1440)
+    assert await session.raw.keys() == {moved.plain, moved.once}
+    assert await session.raw.ask("HGET", moved.plain, "StartTime") == started
+    assert await session.area.set("ViewMode", "of a thief") is False
+    assert await session.area.set_once("Message", "of a thief") is False
+    assert await session.area.get("ViewMode") is None
+    assert (await moved.area.get("ViewMode"), await moved.area.get("My_Key", "Page_123")) == ("List", "Card")
+    assert (await moved.area.get("Message"), await moved.area.get("Message")) == ("saved", None)
+
+
+@everywhere
+async def test_a_session_without_anything_to_be_read_once_is_moved_and_one_that_is_not_there_is_not(
+    session: Begun, data: SessionData, keys: SessionDataKeys
+) -> None:
+    new_id = await data.move(session.id)
+    assert new_id is not None
+    assert await session.raw.keys() == {Begun(data, keys, new_id).plain}
+    for nobody in (session.id, "", "attackerchosenid"):
+        assert await data.move(nobody) is None
+    assert await session.raw.keys() == {Begun(data, keys, new_id).plain}
+
+
+@everywhere
+async def test_of_several_moves_at_once_one_gets_an_id_and_nothing_else_is_left(
+    session: Begun, data: SessionData, keys: SessionDataKeys
+) -> None:
+    await session.area.set_once("Message", "saved")
+    found = [one for one in await asyncio.gather(*(data.move(session.id) for _ in range(8))) if one is not None]
+    assert len(found) == 1
+    moved = Begun(data, keys, found[0])
+    assert await session.raw.keys() == {moved.plain, moved.once}
+
+
+@everywhere
+async def test_a_write_in_flight_is_moved_along_or_told_and_never_lost(
+    session: Begun, data: SessionData, keys: SessionDataKeys
+) -> None:
+    """Each write that was told True is there under the new id; each that was told False is nowhere."""
+
+    async def write(number: int) -> bool:
+        area = data.session(session.id)
+        return await (area.set_once if number % 3 == 0 else area.set)(f"Key{number}", str(number))
+
+    *told, new_id = await asyncio.gather(*(write(number) for number in range(30)), data.move(session.id))
+    assert isinstance(new_id, str)
+    moved = Begun(data, keys, new_id)
+    there = [await moved.area.get(f"Key{number}") is not None for number in range(30)]
+    assert there == told
+    assert await session.raw.ask("EXISTS", session.plain, session.once) == 0
+
+
+@everywhere
+async def test_what_is_read_once_while_it_moves_is_read_once(session: Begun, data: SessionData) -> None:
+    await session.area.set_once("Message", "saved")
+    *read, new_id = await asyncio.gather(
+        *(data.session(session.id).get("Message") for _ in range(10)), data.move(session.id)
+    )
+    assert isinstance(new_id, str)
+    read.append(await data.session(new_id).get("Message"))
+    assert read.count("saved") == 1
+
+
+@everywhere
+async def test_a_full_session_is_moved(session: Begun, data: SessionData) -> None:
+    await asyncio.gather(*(session.area.set(f"Key_{number}", "x" * number) for number in range(500)))
+    new_id = await data.move(session.id)
+    assert new_id is not None
+    assert await data.session(new_id).get("Key_499") == "x" * 499
+    assert len(await session.raw.keys()) == 1
+
+
+@here
+async def test_a_write_between_the_copy_and_the_end_of_the_old_one_is_copied_again(
+    session: Begun, data: SessionData
+) -> None:
+    begun: list[str] = []
+    session_of = data.session
+
+    def seen(session_id: str) -> object:
+        begun.append(session_id)
+        return session_of(session_id)
+
+    old = session_of(session.id)
+    end_if = type(old)._end_if
+
+    async def late(self: object, *held: object) -> bool:
+        if len(begun) < 3:  # the old one, and the first copy
+            assert await session.area.set("Late", "x") is True
+        return await end_if(self, *held)  # type: ignore[arg-type]
+
+    data.session = seen  # type: ignore[method-assign, assignment]
+    type(old)._end_if = late  # type: ignore[method-assign, assignment]
+    try:
+        new_id = await data.move(session.id)
+    finally:
+        type(old)._end_if = end_if  # type: ignore[method-assign]
+    assert new_id is not None
+    assert await session_of(new_id).get("Late") == "x"
+    assert len(await session.raw.keys()) == 1  # the first copy is gone

@@ -1,0 +1,425 @@
+"""A provider that is down, slow, busy or talks nonsense, callers that give up, and a store that is away."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from keystead import Keyspace, Store, Value, after
+from keystead.errors import StoreUnavailable
+from keystead.parts.cache import Answer, Cache, Counts, LoadFailed, Marks, TryLater
+from tests.parts.cache.conftest import (
+    CacheKeys,
+    Membership,
+    Provider,
+    StaleKeys,
+    cache_of,
+    everywhere,
+    here,
+    in_every_store,
+    let_it_run_out,
+)
+from tests.parts.sessions.relays import Relay
+
+PRO, FREE = Membership(plan="Pro"), Membership(plan="Free")
+
+
+class HastyKeys(Keyspace):
+    """A load may take 270 ms."""
+
+    membership = Value("membership:{id}", Membership, lifetime=after("1h"), role="cache", tag="id")
+    mark = Marks("membership:{id}:mark", loading="300ms", retry="1m", tag="id")
+    stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", tag="id")
+
+
+def where_marks_are(keys: CacheKeys) -> Any:
+    inside = keys.membership("7").bound.store.guarantees.atomic == "one key"
+    return keys.membership("7") if inside else keys.mark("7")
+
+
+async def with_a_stale_copy(keys: CacheKeys) -> None:
+    await cache_of(keys).put(keys.membership("7"), PRO)
+    await let_it_run_out(keys.membership("7"))
+
+
+# --- the provider --------------------------------------------------------------------------------------------------
+
+
+@everywhere
+async def test_a_thousand_requests_to_a_provider_that_is_down_ask_it_once_and_get_the_stale_copy(
+    keys: CacheKeys, provider: Provider
+) -> None:
+    await with_a_stale_copy(keys)
+    provider.raises = OSError("connection refused")
+    caches = [cache_of(keys), cache_of(keys)]
+    for _ in range(2):
+        found = await asyncio.gather(*(caches[n % 2].answer(keys.membership("7"), provider) for n in range(500)))
+        assert found == [Answer(PRO, "stale")] * 500
+    assert provider.calls == 1
+    assert sum(cache.counts.stale for cache in caches) == 1000
+    assert sum(cache.counts.failures for cache in caches) == 1
+
+
+@in_every_store
+async def test_without_a_stale_copy_all_are_told_why_and_nobody_asks_again_before_the_pause_is_over(
+    keys: CacheKeys, provider: Provider
+) -> None:
+    provider.raises = OSError("connection refused")
+    one, other = cache_of(keys), cache_of(keys)
+    asked = [one.get(keys.membership("7"), provider) for _ in range(100)]
+    failures = await asyncio.gather(*asked, return_exceptions=True)
+    for failure in failures:
+        assert isinstance(failure, LoadFailed)
+        assert (failure.why, failure.retry_after) == ("OSError", timedelta(seconds=5))
+        assert failure.__cause__ is provider.raises
+        assert "7" not in str(failure).replace("CacheKeys", "")  # keys may be secrets
+    with pytest.raises(LoadFailed, match="OSError") as elsewhere:
+        await other.get(keys.membership("7"), provider)
+    assert elsewhere.value.retry_after == timedelta(seconds=5)
+    assert provider.calls == 1
+    left = await where_marks_are(keys).remaining()
+    assert left is not None
+    assert 0 < left.total_seconds() <= 5
+    await let_it_run_out(where_marks_are(keys))
+    provider.raises = None
+    assert await other.get(keys.membership("7"), provider) == PRO
+
+
+@everywhere
+async def test_a_provider_that_is_back_is_asked_when_the_pause_is_over(keys: StaleKeys, provider: Provider) -> None:
+    await with_a_stale_copy(keys)
+    cache = cache_of(keys)
+    provider.raises, provider.says = OSError("down"), FREE
+    assert await cache.get(keys.membership("7"), provider) == PRO
+    await let_it_run_out(keys.mark("7"))
+    provider.raises = None
+    assert await cache.answer(keys.membership("7"), provider) == Answer(FREE, "loaded")
+    assert await keys.stale("7").get() == FREE
+
+
+@in_every_store
+@pytest.mark.parametrize(("says", "pause_s"), [("30s", 30), ("1s", 5), ("3h", 60)])
+async def test_a_provider_that_says_when_to_ask_again_is_left_alone_until_then_within_the_limits(
+    keys: CacheKeys, cache: Cache[Membership], says: str, pause_s: int
+) -> None:
+    provider = Provider()
+    provider.raises = TryLater(says)
+    with pytest.raises(LoadFailed, match="TryLater") as failure:
+        await cache.get(keys.membership("7"), provider)
+    assert failure.value.retry_after == timedelta(seconds=pause_s)
+    left = await where_marks_are(keys).remaining()
+    assert left is not None
+    assert pause_s - 4 < left.total_seconds() <= pause_s
+    with pytest.raises(LoadFailed):
+        await cache.get(keys.membership("7"), provider)
+    assert provider.calls == 1
+
+
+@in_every_store
+@pytest.mark.parametrize("nonsense", ["text", 7, {"plan": "Pro"}, [], b""])
+async def test_nonsense_is_a_failure_and_never_stored(
+    keys: CacheKeys, cache: Cache[Membership], nonsense: object
+) -> None:
+    with pytest.raises(LoadFailed, match="BadValue"):
+        await cache.get(keys.membership("7"), Provider(nonsense))
+    assert cache.counts.failures == 1
+    await let_it_run_out(where_marks_are(keys))
+    assert await keys.membership("7").get() is None
+
+
+@everywhere
+async def test_nonsense_is_answered_with_the_stale_copy_where_there_is_one(keys: CacheKeys) -> None:
+    await with_a_stale_copy(keys)
+    cache = cache_of(keys)
+
+    async def validated() -> Membership:
+        return Membership.model_validate({"plan": ["what?"]})
+
+    assert await cache.answer(keys.membership("7"), validated) == Answer(PRO, "stale")
+
+
+@everywhere
+async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_mark(
+    store: Store, provider: Provider
+) -> None:
+    keys = HastyKeys(store)
+    cache = Cache(keys.membership, keys.mark, stale=keys.stale)
+    provider.may_answer.clear()
+    with pytest.raises(LoadFailed, match="TimeoutError"):
+        await cache.get(keys.membership("8"), provider)
+    await cache.put(keys.membership("7"), PRO)
+    await let_it_run_out(keys.membership("7"))
+    async with asyncio.timeout(20):
+        found = await asyncio.gather(*(cache.answer(keys.membership("7"), provider) for _ in range(100)))
+    assert found == [Answer(PRO, "stale")] * 100
+    assert provider.calls <= 4  # on a busy machine a mark may end before the failure is written down
+
+
+@everywhere
+async def test_who_waits_for_another_process_that_never_ends_gives_up_with_the_stale_copy(keys: StaleKeys) -> None:
+    await with_a_stale_copy(keys)
+    pauses: list[float] = []
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+
+    busy = Provider()
+    busy.may_answer.clear()
+    other = asyncio.create_task(cache_of(keys).get(keys.membership("7"), busy))
+    await busy.was_asked.wait()
+    cache = cache_of(keys, wait=noted)
+    assert await cache.answer(keys.membership("7"), Provider()) == Answer(PRO, "stale")
+    assert 20 <= sum(pauses) < 20.2  # twice as long as a load may take
+    await keys.stale("7").delete()
+    with pytest.raises(LoadFailed, match="TimeoutError"):
+        await cache.get(keys.membership("7"), Provider())
+    assert cache.counts.loads == 0
+    busy.may_answer.set()
+    assert await other == PRO
+
+
+@here
+async def test_a_failure_is_logged_without_what_it_says(
+    keys: CacheKeys, cache: Cache[Membership], caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = Provider()
+    provider.raises = OSError("https://provider.example/?token=hunter2")
+    with caplog.at_level(logging.DEBUG, "keystead"), pytest.raises(LoadFailed):
+        await cache.get(keys.membership("secret-7"), provider)
+    assert "OSError" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "secret-7" not in caplog.text
+
+
+@everywhere
+async def test_a_refresh_that_fails_leaves_the_entry_and_answers_the_stale_copy(
+    keys: CacheKeys, provider: Provider
+) -> None:
+    cache = cache_of(keys)
+    await cache.get(keys.membership("7"), provider)
+    provider.raises = OSError("down")
+    assert await cache.refresh(keys.membership("7"), provider) == PRO
+    assert await cache.refresh(keys.membership("7"), provider) == PRO
+    assert provider.calls == 2  # not again within the pause
+    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "hit")
+
+
+@in_every_store
+async def test_a_drop_ends_the_pause_after_a_failure(
+    keys: CacheKeys, cache: Cache[Membership], provider: Provider
+) -> None:
+    provider.raises = OSError("down")
+    with pytest.raises(LoadFailed):
+        await cache.get(keys.membership("7"), provider)
+    await cache.invalidate(keys.membership("7"))
+    provider.raises = None
+    assert await cache.get(keys.membership("7"), provider) == PRO
+
+
+@everywhere
+async def test_after_a_drop_no_stale_copy_is_answered_even_where_the_provider_is_down(
+    keys: CacheKeys, provider: Provider
+) -> None:
+    await with_a_stale_copy(keys)
+    cache = cache_of(keys)
+    provider.raises = OSError("down")
+    assert await cache.get(keys.membership("7"), provider) == PRO
+    await cache.invalidate(keys.membership("7"))
+    with pytest.raises(LoadFailed):
+        await cache.get(keys.membership("7"), provider)
+
+
+@everywhere
+async def test_a_failure_that_began_before_a_drop_is_not_remembered_after_it(
+    keys: CacheKeys, provider: Provider
+) -> None:
+    await with_a_stale_copy(keys)
+    cache = cache_of(keys)
+    provider.raises = OSError("down")
+    provider.may_answer.clear()
+    asking = asyncio.create_task(cache.answer(keys.membership("7"), provider))
+    await provider.was_asked.wait()
+    await cache_of(keys).invalidate(keys.membership("7"))
+    provider.raises, provider.says = None, FREE
+    provider.may_answer.set()
+    assert await asking == Answer(FREE, "loaded")
+
+
+@everywhere
+async def test_a_stale_copy_that_cannot_be_read_is_none(keys: StaleKeys, provider: Provider) -> None:
+    await with_a_stale_copy(keys)
+    key = keys.stale("7")
+    await key.bound.store.run([("SET", key.key, "{nonsense", "PX", 60_000)])
+    provider.raises = OSError("down")
+    with pytest.raises(LoadFailed):
+        await cache_of(keys).get(keys.membership("7"), provider)
+
+
+# --- callers that give up ------------------------------------------------------------------------------------------
+
+
+@in_every_store
+async def test_a_caller_that_is_cancelled_takes_nobody_along(
+    keys: CacheKeys, cache: Cache[Membership], provider: Provider
+) -> None:
+    provider.may_answer.clear()
+    asking = [asyncio.create_task(cache.get(keys.membership("7"), provider)) for _ in range(10)]
+    await provider.was_asked.wait()
+    for one in asking[:5]:
+        one.cancel()
+    await asyncio.wait(asking[:5])
+    provider.may_answer.set()
+    assert await asyncio.gather(*asking[5:]) == [PRO] * 5
+    assert all(one.cancelled() for one in asking[:5])
+    assert provider.calls == 1
+
+
+@in_every_store
+async def test_a_load_whose_callers_are_all_gone_is_kept_for_the_next(
+    keys: CacheKeys, cache: Cache[Membership], provider: Provider
+) -> None:
+    provider.may_answer.clear()
+    asking = asyncio.create_task(cache.get(keys.membership("7"), provider))
+    await provider.was_asked.wait()
+    asking.cancel()
+    await asyncio.wait([asking])
+    provider.may_answer.set()
+    assert await cache.get(keys.membership("7"), provider) == PRO
+    assert provider.calls == 1
+
+
+@in_every_store
+async def test_a_loader_that_cancels_itself_has_failed_and_cancels_nobody(
+    keys: CacheKeys, cache: Cache[Membership]
+) -> None:
+    provider = Provider()
+    provider.raises = asyncio.CancelledError()
+    with pytest.raises(LoadFailed, match="LoadCancelled"):
+        await cache.get(keys.membership("7"), provider)
+
+
+@in_every_store
+async def test_a_cache_that_is_closed_lets_others_load_at_once(keys: CacheKeys, provider: Provider) -> None:
+    provider.may_answer.clear()
+    async with cache_of(keys) as cache:
+        asking = asyncio.create_task(cache.get(keys.membership("7"), provider))
+        await provider.was_asked.wait()
+    with pytest.raises(LoadFailed, match="LoadCancelled"):
+        await asking
+    assert await where_marks_are(keys).exists() is False
+    assert await cache_of(keys).get(keys.membership("7"), Provider(FREE)) == FREE
+
+
+# --- the store -----------------------------------------------------------------------------------------------------
+
+
+class Away(Relay):
+    """A store that is away from one of its calls on."""
+
+    def __init__(self, inner: Store, after_calls: int = 0) -> None:
+        super().__init__(inner)
+        self.calls_left: int | None = after_calls
+
+    async def before(self) -> None:
+        if self.calls_left is None:
+            return
+        if self.calls_left == 0:
+            raise StoreUnavailable("it is away")
+        self.calls_left -= 1
+
+
+@here
+async def test_where_the_store_is_away_the_provider_is_asked_once_at_a_time(store: Store, provider: Provider) -> None:
+    away = Away(store)
+    keys = StaleKeys(away)
+    cache = cache_of(keys)
+    provider.may_answer.clear()
+    asking = [asyncio.create_task(cache.get(keys.membership("7"), provider)) for _ in range(100)]
+    await provider.was_asked.wait()
+    provider.may_answer.set()
+    assert await asyncio.gather(*asking) == [PRO] * 100
+    assert provider.calls == 1
+    assert (cache.counts.away, cache.counts.misses, cache.counts.loads) == (100, 0, 1)
+    provider.raises = OSError("down, too")
+    with pytest.raises(LoadFailed) as failure:
+        await cache.get(keys.membership("7"), provider)
+    assert failure.value.retry_after == timedelta(0)
+    assert await cache.get_many([], lambda key: provider()) == []
+    away.calls_left = None  # it is back
+    provider.raises = None
+    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "loaded")
+    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "hit")
+
+
+@here
+async def test_where_the_store_is_away_nobody_gets_a_load_that_began_before_they_asked(store: Store) -> None:
+    keys = StaleKeys(Away(store))
+    cache = cache_of(keys)
+    provider = Provider()
+    provider.may_answer.clear()
+    early = asyncio.create_task(cache.get(keys.membership("7"), provider))
+    await provider.was_asked.wait()
+    provider.says = FREE
+    late = [asyncio.create_task(cache.get(keys.membership("7"), provider)) for _ in range(50)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert provider.calls == 1  # one at a time
+    provider.may_answer.set()
+    assert await early == PRO
+    assert await asyncio.gather(*late) == [FREE] * 50
+    assert provider.calls == 2
+
+
+@here
+async def test_where_it_is_said_so_the_error_of_the_store_is_raised(store: Store, provider: Provider) -> None:
+    for calls in (0, 1):
+        keys = StaleKeys(Away(store, calls))
+        cache = cache_of(keys, store_down="raise")
+        for asked in (cache.get, cache.answer, cache.refresh):
+            with pytest.raises(StoreUnavailable):
+                await asked(keys.membership("7"), provider)
+        with pytest.raises(StoreUnavailable):
+            await cache.get_many([keys.membership("7")], lambda key: provider())
+    assert provider.calls == 0
+
+
+@here
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_what_was_loaded_is_answered_although_the_store_went_away(store: Store, calls: int) -> None:
+    keys = StaleKeys(Away(store, calls))
+    cache = cache_of(keys)
+    assert await cache.answer(keys.membership("7"), Provider()) == Answer(PRO, "loaded")
+    assert cache.counts.unwritten == (calls == 2)
+    keys = StaleKeys(Away(store, calls))
+    failing = Provider()
+    failing.raises = OSError("down")
+    with pytest.raises(LoadFailed):
+        await cache_of(keys).get(keys.membership("8"), failing)
+
+
+@here
+async def test_a_drop_while_the_store_is_away_is_no_drop_and_says_so(store: Store) -> None:
+    keys = StaleKeys(Away(store))
+    cache = cache_of(keys)
+    with pytest.raises(StoreUnavailable):
+        await cache.invalidate(keys.membership("7"))
+    with pytest.raises(StoreUnavailable):
+        await cache.put(keys.membership("7"), PRO)
+
+
+@here
+async def test_each_question_is_counted_once(keys: StaleKeys, provider: Provider) -> None:
+    cache = cache_of(keys)
+    await cache.get(keys.membership("7"), provider)  # a miss
+    await cache.get(keys.membership("7"), provider)  # a hit
+    provider.says = None
+    await cache.get(keys.membership("8"), provider)  # a miss
+    await cache.get(keys.membership("8"), provider)  # nothing
+    provider.raises = OSError("down")
+    await let_it_run_out(keys.membership("7"))
+    await cache.get(keys.membership("7"), provider)  # a miss, answered from the stale copy
+    with pytest.raises(LoadFailed):
+        await cache.get(keys.membership("9"), provider)  # a miss
+    assert cache.counts == Counts(hits=1, nothings=1, misses=4, loads=4, failures=2, stale=1)

@@ -1,0 +1,107 @@
+"""What the tests of refresh tokens share: a keyspace with sessions, stores of every kind, and a time that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from keystead import KeyRing, Keyspace, Store, Value, after
+from keystead.parts.refresh import Begun, RefreshEvent, RefreshRecord, RefreshTokens, Refused, Retried, Rotated
+from tests.every_store import (
+    EVERY,
+    mariadb_server,
+    on,
+    postgres_server,
+    redis_server,
+    store,
+    stores,
+    valkey_cluster,
+)
+from tests.parts.sessions.conftest import Clock, in_every_order, ordered
+
+__all__ = [
+    "Clock",
+    "in_every_order",
+    "mariadb_server",
+    "ordered",
+    "postgres_server",
+    "redis_server",
+    "store",
+    "stores",
+    "valkey_cluster",
+]
+
+everywhere = on(*EVERY, "cluster")
+here = on("memory")
+
+RING = KeyRing({"test": b"k" * 32})
+GRACE_MS = 30_000
+DAY_MS = 86_400_000
+SESSION = "the-session"
+
+
+class RefreshToken(RefreshRecord):
+    """A chain of tokens, whose it is, and the session that it belongs to."""
+
+    uid: str
+    sid: str
+
+
+class TokenKeys(Keyspace):
+    """Sessions, and the refresh tokens that belong to them."""
+
+    session = Value("session:{sid:token}", str, lifetime=after("30d"))
+    refresh = Value(
+        "refresh:{token:token}", RefreshToken, lifetime=after("30d"), leads_to=session, member_of="user:{uid}"
+    )
+
+
+class App:
+    """Refresh tokens as one process has them, with a session that is alive, and what was told."""
+
+    def __init__(self, store: Store, clock: Callable[[], int], ring: KeyRing = RING, **options: Any) -> None:
+        self.keys = TokenKeys(store, seal=ring, now_ms=clock)
+        self.told: list[RefreshEvent] = []
+        self.tokens = RefreshTokens(self.keys.refresh, **{"tell": self._tell, **options})
+
+    async def _tell(self, event: RefreshEvent) -> None:
+        self.told.append(event)
+
+    async def log_in(self, sid: str = SESSION) -> None:
+        await self.keys.session(sid).set("ann")
+
+    async def log_out(self, sid: str = SESSION) -> None:
+        await self.keys.session(sid).delete()
+
+    async def begin(self, sid: str = SESSION, **bound: str) -> Begun[RefreshToken]:
+        return await self.tokens.begin(RefreshToken(uid="ann", sid=sid, **bound))
+
+    async def works(self, token: str) -> bool:
+        """Whether a token brings another one. It does change the chain, so it is the last thing a test asks."""
+        return bool(await self.tokens.rotate(token))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def app(store: Store, clock: Clock) -> App:
+    made = App(store, clock)
+    await made.log_in()
+    return made
+
+
+async def rotated(use: Awaitable[Rotated[RefreshToken] | Retried[RefreshToken] | Refused]) -> Rotated[RefreshToken]:
+    found = await use
+    assert isinstance(found, Rotated)
+    return found
+
+
+async def retried(use: Awaitable[Rotated[RefreshToken] | Retried[RefreshToken] | Refused]) -> Retried[RefreshToken]:
+    found = await use
+    assert isinstance(found, Retried)
+    return found

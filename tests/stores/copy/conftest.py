@@ -1,0 +1,57 @@
+"""Every store by name, empty, as for backups; and databases, too."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from keystead.stores.copy import whole
+from tests.real_servers import (
+    mariadb_server,
+    memcached_server,
+    postgres_server,
+    redis_server,
+    valkey_cluster,
+    valkey_server,
+)
+from tests.stores.backup.conftest import url_of as url_of_others
+
+__all__ = [
+    "mariadb_server",
+    "memcached_server",
+    "postgres_server",
+    "redis_server",
+    "url_of",
+    "url_of_others",
+    "valkey_cluster",
+    "valkey_server",
+]
+
+UrlOf = Callable[[str], str]
+
+
+@pytest.fixture
+def url_of(request: pytest.FixtureRequest, url_of_others: UrlOf) -> UrlOf:
+    def url(name: str) -> str:
+        if name not in ("postgres", "mariadb", "memcached"):
+            return url_of_others(name)
+        server = request.getfixturevalue(f"{name}_server")
+        server.empty()
+        return str(server.url)
+
+    return url
+
+
+def files(folder: Path = Path()) -> list[str]:
+    """What a copy has left in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own, where progress files are made; and no pause between two passes."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(whole, "_PAUSE_S", (0.0, 0.0))
+    return folder

@@ -1,0 +1,40 @@
+"""Somebody who writes to a store at the worst moment; and keys of every kind to do so with."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from keystead import Outcome, Store
+from keystead.stores import Command, Step
+
+# What makes a key of each kind, and what an application then does to it.
+EVERY_KIND: dict[str, tuple[Command, Command, Command]] = {
+    "string": (("SET", "key", "1"), ("SET", "key", "2"), ("SET", "key", "theirs")),
+    "hash": (("HSET", "key", "a", "1", "b", "2"), ("HSET", "key", "a", "2"), ("HSET", "key", "b", "theirs")),
+    "set": (("SADD", "key", "a", "b"), ("SADD", "key", "c"), ("SREM", "key", "b")),
+    "zset": (("ZADD", "key", 1, "a", 2, "b"), ("ZADD", "key", 3, "a"), ("ZADD", "key", 2.5, "b")),
+    "list": (("RPUSH", "key", "a", "b"), ("RPUSH", "key", "c"), ("LSET", "key", 0, "theirs")),
+    "stream": (("XADD", "key", "1-1", "a", "1"), ("XADD", "key", "1-2", "b", "2"), ("XADD", "key", "9-9", "c", "3")),
+}
+
+
+def meanwhile(patch: pytest.MonkeyPatch, store: Store, *commands: Command) -> list[Outcome]:
+    """Between a look at this store and the step that would change a key there, somebody else is faster, once.
+
+    Returns what became of all steps that write.
+    """
+    atomically = store.atomically
+    waiting = [list(commands)]
+    outcomes: list[Outcome] = []
+
+    async def interrupted(steps: Sequence[Step]) -> Outcome:
+        if not any(step == ("DEL", b"key") or getattr(step, "key", None) == b"key" for step in steps):
+            return await atomically(steps)
+        if waiting:
+            await store.run(waiting.pop())
+        outcome = await atomically(steps)
+        outcomes.append(outcome)
+        return outcome
+
+    patch.setattr(store, "atomically", interrupted)
+    return outcomes
