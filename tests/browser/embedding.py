@@ -11,11 +11,12 @@ from threading import Thread
 from typing import Any, Literal
 
 import httpx2
-from playwright.async_api import Browser, BrowserContext, Page, Route
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Route
 
+from tests.browser.tabs import DESKTOP, Tab, tab
 from tests.serving import Keystead, keystead_serving
 
-DESKTOP, PHONE, SMALL_PHONE = (1280, 800), (390, 844), (320, 640)
+SMALL_PHONE = (320, 640)
 TOKEN = "owner-of-it-all"
 HOSTILE = "<img src=x onerror=\"document.title='gone'\"><script>document.title='gone'</script>"
 LIMITS = ("read", "write", "post", "owner", "create")
@@ -127,9 +128,13 @@ def other_site() -> Iterator[OtherSite]:
 class Guest:
     """Somebody with a browser of their own, and all that went wrong in it."""
 
-    context: BrowserContext
+    tab: Tab
     page: Page
     wrong: list[str]
+
+    @property
+    def context(self) -> BrowserContext:
+        return self.page.context
 
     async def opens(self, url: str) -> Page:
         await self.page.goto(url)
@@ -137,21 +142,20 @@ class Guest:
 
     async def another_tab(self, url: str) -> Page:
         page = await self.context.new_page()
-        _watch(page, self.wrong)
+        self.watch(page)
         await page.goto(url)
         return page
 
+    def watch(self, page: Page) -> None:
+        on = self.tab.on if page is self.page else page.on
+        on("console", self._hear)
+        on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
 
-def _watch(page: Page, wrong: list[str]) -> None:
-    # What is refused is answered with the status of it, and a browser says so in its console.
-    expected = ("responded with a status of", "ERR_INTERNET_DISCONNECTED", "ERR_CONNECTION_RESET")
-    page.on(
-        "console",
-        lambda message: (
-            None if any(one in message.text for one in expected) else wrong.append(f"console: {message.text}")
-        ),
-    )
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    def _hear(self, message: ConsoleMessage) -> None:
+        # What is refused is answered with the status of it, and a browser says so in its console.
+        expected = ("responded with a status of", "ERR_INTERNET_DISCONNECTED", "ERR_CONNECTION_RESET")
+        if not any(one in message.text for one in expected):
+            self.wrong.append(f"console: {message.text}")
 
 
 @asynccontextmanager
@@ -159,18 +163,17 @@ async def guest(
     browser: Browser,
     size: tuple[int, int] = DESKTOP,
     scheme: Literal["light", "dark"] = "light",
+    *,
+    alone: bool = False,
     **more: Any,
 ) -> AsyncIterator[Guest]:
-    context = await browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, locale="en-US", **more
-    )
-    somebody = Guest(context, await context.new_page(), [])
-    _watch(somebody.page, somebody.wrong)
-    try:
+    """`alone`: nobody uses this browser afterwards, for what the test does to it stays."""
+    own = {"viewport": {"width": size[0], "height": size[1]}, **more} if alone or more else {}
+    async with tab(browser, size, scheme, **own) as used:
+        somebody = Guest(used, used.page, [])
+        somebody.watch(used.page)
         yield somebody
         assert somebody.wrong == []
-    finally:
-        await context.close()
 
 
 @asynccontextmanager

@@ -47,7 +47,9 @@ async def tab(
     """A tab of this size, by day or in the dark. With options of a context of its own, it is a new one."""
     unused = _unused.setdefault(browser, [])
     again = not own
-    page = unused.pop() if again and unused else await (await browser.new_context(**own)).new_page()
+    page = (
+        unused.pop() if again and unused else await (await browser.new_context(**{"locale": "en-US", **own})).new_page()
+    )
     try:
         await page.set_viewport_size({"width": size[0], "height": size[1]})
         await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")

@@ -9,9 +9,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.browser.embedding import (
     CONTRAST,
-    DESKTOP,
     HOSTILE,
-    PHONE,
     SMALL_PHONE,
     TOKEN,
     TOO_SMALL,
@@ -23,6 +21,7 @@ from tests.browser.embedding import (
     other_site,
     widgets_serving,
 )
+from tests.browser.tabs import DESKTOP, PHONE
 from tests.serving import Keystead
 
 THEMES = ("light", "dark", "retro", "kawaii", "mom", "final")
@@ -122,7 +121,7 @@ async def test_a_counter_counts_a_page_once_and_shows_what_its_attributes_say(
     )
     sent: list[str] = []
     async with guest(browser) as visitor:
-        visitor.page.on("request", lambda request: sent.append(request.method) if "/api/" in request.url else None)
+        visitor.tab.on("request", lambda request: sent.append(request.method) if "/api/" in request.url else None)
         page = await visitor.opens(address)
         first, second, third, fourth = await page.locator("keystead-counter").all()
         await expect(digits(first)).to_have_text("42")
@@ -282,7 +281,7 @@ async def test_a_browser_that_keeps_nothing_can_still_change_what_was_just_writt
 ) -> None:
     id = await created(server, "bbs", "blocked")
     address = site.put("/blocked", f"<keystead-bbs id={id}></keystead-bbs>", head=script)
-    async with guest(browser) as author:
+    async with guest(browser, alone=True) as author:
         await author.context.add_init_script(
             "const blocked = { get() { throw new DOMException('no', 'SecurityError'); } };"
             "Object.defineProperty(window, 'localStorage', blocked);"
@@ -300,7 +299,7 @@ async def test_a_cooldown_is_said_counts_down_and_loses_nothing(
 ) -> None:
     id = await created(server, "bbs", "cooling")
     address = site.put("/cooling", f"<keystead-bbs id={id}></keystead-bbs>", head=script)
-    async with guest(browser) as author:
+    async with guest(browser, alone=True) as author:
         await author.page.clock.install()
         page = await author.opens(address)
         board, said = page.locator("keystead-bbs"), page.locator("keystead-bbs .send .said")
@@ -535,7 +534,7 @@ async def test_what_was_deleted_meanwhile_is_gone_when_the_tab_is_looked_at_agai
 ) -> None:
     id = await created(server, "like", "gone")
     address = site.put("/gone", f"<keystead-like id={id}></keystead-like>", head=script)
-    async with guest(browser) as visitor:
+    async with guest(browser, alone=True) as visitor:
         await visitor.page.clock.install()
         page = await visitor.opens(address)
         await expect(page.get_by_role("button", name="Like, 0 likes")).to_be_visible()

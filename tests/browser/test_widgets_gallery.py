@@ -11,8 +11,6 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.browser.embedding import (
     CONTRAST,
-    DESKTOP,
-    PHONE,
     SMALL_PHONE,
     TOKEN,
     TOO_SMALL,
@@ -23,6 +21,7 @@ from tests.browser.embedding import (
     other_site,
     widgets_serving,
 )
+from tests.browser.tabs import DESKTOP, PHONE
 from tests.serving import Keystead, program
 
 KINDS = {"Counter": "counter", "Like button": "like button", "Ranking": "ranking", "Board": "board"}
@@ -282,7 +281,7 @@ async def test_without_scripts_the_page_shows_commands_that_work(
 async def test_the_page_runs_only_what_is_of_this_site(browser: Browser, server: Keystead) -> None:
     async with guest(browser) as person:
         outside: list[str] = []
-        person.page.on(
+        person.tab.on(
             "request", lambda request: None if request.url.startswith(server.url) else outside.append(request.url)
         )
         answer = await person.page.goto(f"{server.url}/widgets")

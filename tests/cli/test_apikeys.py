@@ -35,3 +35,19 @@ def test_a_key_is_issued_listed_without_its_secret_and_revoked(program: Program)
     again = program.keystead("apikeys", "revoke", key_id)
     assert again.returncode == 1
     assert again.stdout.startswith("there is no such API key; ")
+
+
+def test_a_whole_key_that_is_pasted_is_revoked_and_is_shown_nowhere(program: Program) -> None:
+    token = program.keystead("apikeys", "issue", "42", "leaked").stdout.strip()
+    revoked = program.keystead("apikeys", "revoke", token)
+    assert (revoked.returncode, revoked.stdout) == (0, "revoked\n")
+    assert user_of(program, token) is None
+    assert token.split("_", 2)[2] not in revoked.stderr
+
+
+def test_a_role_that_is_mistyped_is_refused_before_a_key_is_made_in_the_wrong_store(program: Program) -> None:
+    wrong = program.keystead("apikeys", "issue", "42", "import", "--store", "durabel=sqlite:///other.db")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no family has the role 'durabel'" in wrong.stderr
+    assert not (program.folder / "other.db").exists()
+    assert program.keystead("apikeys", "list").stdout == "there are no API keys\n"

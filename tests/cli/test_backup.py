@@ -364,6 +364,26 @@ def test_a_store_that_goes_away_in_a_restore_is_one_sentence_and_it_goes_on_late
     assert held(server.url) == expected
 
 
+async def _put(url: str, key: str) -> None:
+    async with connect(url) as store:
+        await store.run([("SET", key, "1")])
+
+
+def test_one_file_is_one_store_and_the_others_are_named(program: Program, full: dict[bytes, Any]) -> None:
+    (program.folder / "keystead.toml").write_text(f'[stores]\ndurable = "{other(program)}"\n')
+    asyncio.run(_put(other(program), "durable:1"))
+    saved = program.keystead("backup", "keys.backup")
+    assert saved.returncode == 0, saved.stderr
+    assert saved.stderr == "the store of the role durable is not in it: keystead backup FILE --store durable\n"
+    saved = program.keystead("backup", "durable.backup", "--store", "durable")
+    assert saved.returncode == 0
+    assert saved.stderr == ""
+    assert saved.stdout.startswith("saved 1 key ")
+    assert_one_sentence(
+        program.keystead("backup", "x.backup", "--store", "durible"), 2, "'durible'", "there are: default, durable"
+    )
+
+
 def test_help_teaches_with_examples(program: Program) -> None:
     shown = program.keystead("backup", "--help").stdout
     assert "keystead backup keys.backup --resume" in shown

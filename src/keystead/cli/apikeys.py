@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from keystead.cli.flags import Command, Group
-from keystead.cli.targets import Json, Stores, bound, opened, run
+from keystead.cli.targets import Json, Stores, bound, opened, refuse_unknown_roles, run
 from keystead.kits.sessiondata import SessionDataKeys
-from keystead.parts.apikeys import ApiKeys
+from keystead.parts.apikeys import ApiKeys, id_of
 from keystead.schema.times import moment
 
 _security = logging.getLogger("keystead.security")
@@ -40,6 +40,7 @@ def issue_key(
 
     async def work() -> int:
         # Not as `_opened` does: before the first start of a server there is nothing yet.
+        refuse_unknown_roles(store, [SessionDataKeys])
         async with opened(store, [SessionDataKeys]) as stores:
             others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
             issued = await _part(SessionDataKeys(stores["default"], **others)).issue(user, name)
@@ -80,7 +81,10 @@ def list_keys(store: Stores = None, as_json: Json = False) -> None:
 
 @apikeys.command("revoke", cls=Command)
 def revoke_key(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as `keystead apikeys list` shows it.")],
+    id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The id of the key, as `keystead apikeys list` shows it, or the whole key."),
+    ],
     store: Stores = None,
 ) -> None:
     """End an API key, at once and for good. The exit code is 1 where there is no such key.
@@ -91,10 +95,11 @@ def revoke_key(
     """
 
     async def work() -> int:
+        key_id = id_of(id)  # who has found a key somewhere pastes it as it is; it must not get into the log
         async with _opened(store) as part:
-            revoked = await part.revoke(id)
+            revoked = await part.revoke(key_id)
         if revoked:
-            _security.info("API key revoked by an operator", extra={"event": "apikey-revoked", "id": id})
+            _security.info("API key revoked by an operator", extra={"event": "apikey-revoked", "id": key_id})
         typer.echo("revoked" if revoked else "there is no such API key; `keystead apikeys list` shows them")
         return 0 if revoked else 1
 

@@ -24,7 +24,10 @@ from keystead.stores.backup import Saved, SaveProgress, part_of
 from keystead.stores.backup import backup as save
 
 _FILE_HELP = "The file to write. Only you can read it: it holds all that the store does."
-_STORE_HELP = "The store, as for serve. [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"
+_STORE_HELP = (
+    "The store: its URL, or a role of keystead.toml, such as durable. "
+    "[dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"
+)
 _MATCH_HELP = "Only keys that match this pattern, such as 'sess:*'. [dim]\\[default: all][/dim]"
 _RESUME_HELP = "Go on with a backup that was interrupted. Keys that were saved are not read again."
 _OVERWRITE_HELP = "Write over the file if it is there, and over what an interrupted backup left."
@@ -90,6 +93,8 @@ def backup(
             typer.echo(json.dumps(saved.as_json(), indent=2, ensure_ascii=False))
         else:
             _print(saved, time.monotonic() - began)
+        if store is None:
+            _say_what_else_there_is(url)
         return FAILED if saved.left_out.count else 0
 
     run(work)
@@ -120,11 +125,31 @@ def _print(saved: Saved, took_s: float) -> None:
             typer.echo(f"  {sentence}", err=True)
 
 
+def _say_what_else_there_is(url: str) -> None:
+    """One file is one store, and an application with several roles may have more of them."""
+    for role, other in Settings().store_urls.items():
+        if other != url:
+            typer.echo(f"the store of the role {role} is not in it: keystead backup FILE --store {role}", err=True)
+
+
 # --- what backup, restore and copy share -------------------------------------------------------------------------
 
 
 def store_url(store: str | None) -> str:
-    return Settings().store if store is None else store
+    """The URL that was given, that of a role, or that of the settings."""
+    if store is None:
+        return Settings().store
+    return named_url(store)
+
+
+def named_url(given: str) -> str:
+    """A URL as it is, and the URL of a role."""
+    if "://" in given:
+        return given
+    roles = Settings().store_urls
+    if given not in roles:
+        leave(f"{given!r} is no URL of a store and no role; there are: {', '.join(roles)}", ASKED_WRONGLY)
+    return roles[given]
 
 
 def patient(url: str) -> str:

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from keystead import connect
-from keystead.cli.backup import Match, is_missing, patient, refuse_missing
+from keystead.cli.backup import Match, is_missing, named_url, patient, refuse_missing
 from keystead.cli.confirmation import confirmed
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
@@ -28,7 +28,6 @@ from keystead.cli.stopping import Paused, stoppable
 from keystead.cli.targets import Json, run
 from keystead.cli.words import counted, json_text
 from keystead.errors import Contended, StoreError, StoreUnavailable
-from keystead.server import Settings
 from keystead.stores import Store
 from keystead.stores.copy import Copied, CopyProgress, Passed, Surveyed, follow, progress_path, survey
 from keystead.stores.copy import copy as copy_all
@@ -98,23 +97,13 @@ def copy(
         )
 
     async def work() -> int:
-        source_url, target_url = _url(from_), _url(to)
+        source_url, target_url = named_url(from_), named_url(to)
         refuse_missing(source_url, "name another as FROM")
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url, match)
         asked = _Copy(source_url, target_url, match, follow, overwrite, not no_verify, path, yes, as_json)
         return await (asked.look() if dry_run else asked.run())
 
     run(work)
-
-
-def _url(given: str) -> str:
-    """A URL as it is, and the URL of a role."""
-    if "://" in given:
-        return given
-    roles = Settings().store_urls
-    if given not in roles:
-        leave(f"{given!r} is no URL of a store and no role; there are: {', '.join(roles)}", ASKED_WRONGLY)
-    return roles[given]
 
 
 @dataclass(slots=True)

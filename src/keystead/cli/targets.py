@@ -178,8 +178,13 @@ def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace
         path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
         if url.startswith("sqlite:///") and not Path(path).exists():
             leave(f"there is no database {path}; name another with --store URL", ASKED_WRONGLY)
+    refuse_unknown_roles(stores, classes)
+
+
+def refuse_unknown_roles(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+    """Who names a store for a role that no family has would find nothing in it."""
     roles = _roles(classes)
-    for role in urls.keys() - roles:
+    for role in _urls_of(stores, classes).keys() - roles:
         leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", ASKED_WRONGLY)
 
 

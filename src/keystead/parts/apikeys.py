@@ -15,7 +15,7 @@ from keystead.parts.visible import visible
 from keystead.schema import Bound
 from keystead.schema.kinds import SortedSetKey, Value, ValueKey
 
-__all__ = ["ApiKey", "ApiKeys", "IssuedApiKey", "ListedApiKey"]
+__all__ = ["ApiKey", "ApiKeys", "IssuedApiKey", "ListedApiKey", "id_of"]
 
 _TOKEN = re.compile(r"ks_([0-9a-f]{16})_[\w-]{43}", re.ASCII)
 _LONGEST_NAME: Final = 100
@@ -113,3 +113,9 @@ class ApiKeys:
     async def revoke(self, key_id: str) -> bool:
         """End a key, for good: the next request with it is refused. False: there is no such key. One round trip."""
         return await self._keys(key_id).delete() if re.fullmatch("[0-9a-f]{16}", key_id) else False
+
+
+def id_of(given: str) -> str:
+    """The id in a token, by its form alone; of what is no token, that itself. For people who have to name a key."""
+    found = _TOKEN.fullmatch(given.strip())
+    return given if found is None else found[1]

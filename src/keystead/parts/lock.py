@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError, StoreError
+from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
 from keystead.parts.visible import visible
 from keystead.schema import OmittedIfNone, Operation
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
@@ -134,7 +134,7 @@ class Lock:
         try:
             outcome = await self._store.atomically(steps)
         except asyncio.CancelledError:
-            with suppress(StoreError):  # it may have taken effect, and nobody would know
+            with suppress(KeysteadError):  # it may have taken effect, and nobody would know
                 await self._released(seen)
             raise
         if not outcome:
@@ -164,7 +164,7 @@ class Lock:
             lost = await keeper.stop()
             if lost and isinstance(error, asyncio.CancelledError) and not keeper.is_cancelled_by_others:
                 raise LockLost(hold.by) from None
-            with suppress(StoreError):  # what happened in the block is what counts; the lock ends by itself
+            with suppress(KeysteadError):  # what happened in the block is what counts; the lock ends by itself
                 await hold.release()
             raise
         if await keeper.stop() or not await hold.release():
@@ -269,7 +269,7 @@ class _Keeper:
         await self._wait(pause_ms / 1000)
         try:
             return await hold.refresh()
-        except StoreError:
+        except KeysteadError:  # a store that is away, and one that was closed, too: the block has to learn of it
             return now_ms() < hold.good_until_ms
 
     async def stop(self) -> bool:

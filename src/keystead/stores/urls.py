@@ -52,9 +52,10 @@ def _of_another_package(scheme: str) -> Callable[[str], Store] | None:
     [point], [package] = found, packages
     try:
         make = point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # of code of others, in which anything may be wrong
+        said = f"{type(error).__name__}: {error}"
         raise MissingExtra(
-            f"the package {package} has the stores of {scheme}://, and cannot be imported: {error}; reinstall it"
+            f"the package {package} has the stores of {scheme}://, and cannot be imported: {said}; reinstall it"
         ) from error
 
     def made(url: str) -> Store:

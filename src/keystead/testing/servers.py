@@ -806,7 +806,9 @@ def postgres(*arguments: str, password: str | None = None) -> Iterator[PostgresS
             )
         argv = [
             *(program, "-D", str(folder / "data"), "-p", str(port), "-k", str(folder)),
-            *("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "autovacuum_naptime=10min", *arguments),
+            *("-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "autovacuum_naptime=10min"),
+            # In its folder, which is removed: what a killed server had in /dev/shm would stay there.
+            *("-c", "dynamic_shared_memory_type=mmap", *arguments),
         ]
         return PostgresServer(argv, port, folder, password=password)
 

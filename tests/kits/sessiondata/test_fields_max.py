@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from keystead.errors import BadValue
 from keystead.kits.sessiondata import SessionArea, SessionData, SessionDataKeys, SessionDataSettings, TooMany, UserArea
+from keystead.testing.servers import Server
+from tests.every_store import on
 from tests.kits.sessiondata.conftest import Begun, everywhere, here
 
 
@@ -65,6 +67,24 @@ async def test_beyond_the_limit_a_session_that_has_ended_stays_dead(keys: Sessio
     assert await session.area.set("A", "x") is False
     assert await session.area.set_once("A", "x") is False
     assert await session.raw.keys() == set()
+
+
+@on("redis")
+async def test_a_write_costs_no_copy_of_all_that_is_there(keys: SessionDataKeys, redis_server: Server) -> None:
+    """What may be stopped behind a write has to be undone, for which Redis copies the whole hash: a limit may not."""
+    data = SessionData(keys, SessionDataSettings(fields_max=3))
+    session = Begun(data, keys, await data.begin({"A": "x"}))
+    redis_server.ask("CONFIG", "RESETSTAT")
+    for area in (session.area, data.user(1)):
+        for key in ("A", "B", "C", "A"):
+            await area.set(key, "x")
+        with pytest.raises(TooMany):
+            await area.set("D", "x")
+    for key in ("D", "E", "F", "D"):
+        await session.area.set_once(key, "x")
+    with pytest.raises(TooMany):
+        await session.area.set_once("G", "x")
+    assert "cmdstat_dump" not in str(redis_server.ask("INFO", "commandstats"))
 
 
 @here

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from keystead.kits.sessiondata import SessionData, SessionDataKeys
+from keystead.kits.sessiondata import SessionData, SessionDataKeys, SessionDataSettings
 from tests.kits.sessiondata.conftest import Begun, everywhere, here
 
 
@@ -118,3 +118,18 @@ async def test_a_write_between_the_copy_and_the_end_of_the_old_one_is_copied_aga
     assert new_id is not None
     assert await session_of(new_id).get("Late") == "x"
     assert len(await session.raw.keys()) == 1  # the first copy is gone
+
+
+@everywhere
+async def test_a_session_of_as_many_values_as_anybody_likes_is_moved(keys: SessionDataKeys) -> None:
+    """One command of an atomic step has a limit of arguments; a session that grew beyond it has to be moved, too."""
+    data = SessionData(keys, SessionDataSettings(fields_max=4000))
+    names = [f"Key{number}" for number in range(4000)]
+    session = Begun(data, keys, await data.begin(dict.fromkeys(names[:2000], "x")))
+    await session.raw.ask("HSET", session.plain, *(part for name in names[2000:] for part in (name, "x")))
+    new_id = await data.move(session.id)
+    assert new_id is not None
+    moved = Begun(data, keys, new_id)
+    assert (await moved.fields())[0] == {name.encode() for name in names}
+    assert await moved.minutes_left() == (1440, -1)
+    assert await session.area.exists() is False

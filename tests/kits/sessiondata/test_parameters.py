@@ -179,7 +179,10 @@ def test_redis_is_the_provider_where_none_is_named(folder: Path, provider: str |
         (f"host,password={SECRET},proxy=Twemproxy", "the option proxy is not kept here"),
         (f"host,password=x,y={SECRET}", "part 3 of it is no server, and no option that is known here"),
         (f"host,password=x,{SECRET}=y", "part 3 of it is no server, and no option that is known here"),
-        (f"host,password=x,{SECRET}", "it names several servers"),
+        (f"host,password=x,{SECRET}", "part 3 of it stands behind the password, and may be a piece of it"),
+        (f"host,serviceName=main,password=x,{SECRET}", "part 4 of it stands behind the password"),
+        (f"host:65536,password={SECRET}", "part 1 of it has a port that is no number from 1 to 65535"),
+        (f"host:0,password={SECRET}", "part 1 of it has a port that is no number from 1 to 65535"),
         (f"host:{SECRET}", "part 1 of it is no server"),
         ("host,$CLIENT=", "part 2 of it is no server"),
         (f"host,password={SECRET},ssl=perhaps", "the option ssl is true or false"),
@@ -222,6 +225,9 @@ def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider:
         ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is no JSON: line 4 cannot be read"),
         ("[]", "Parameters/Session.json: write an object"),
         ("[" * 100_000, "Parameters/Session.json is no JSON"),
+        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is no JSON"),  # neither takes minutes to find out
+        ("/*" * 50_000, "Parameters/Session.json is no JSON"),
+        ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is no JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -1,15 +1,17 @@
 """Session data: the same answers on every store."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
 from pydantic import ValidationError
 
 from keystead import Store
-from keystead.errors import BadValue
+from keystead.errors import BadValue, StoreUnavailable
 from keystead.kits.sessiondata import SessionData, SessionDataKeys, SessionDataSettings, TooLong
 from keystead.kits.sessiondata.service import guid_of
+from keystead.stores import Outcome, Step
 from tests.kits.conftest import Raw
 from tests.kits.sessiondata.conftest import Begun, everywhere, here, renewed_by_writes
 from tests.kits.sharing.visiting import Clock
@@ -342,3 +344,23 @@ async def test_what_is_no_name_or_too_long_is_refused_and_nothing_is_stored(
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         SessionDataSettings.model_validate(wrong)
+
+
+@here
+async def test_a_store_that_fails_at_the_renewal_loses_nothing_that_is_read_once(
+    session: Begun, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consuming and renewing are one step: both take effect and the reader has the value, or neither does."""
+    await session.area.set_once("Message", "saved")
+    await session.pass_minutes(30)
+    steps, real = [], store.atomically
+
+    async def one_step(given: Sequence[Step]) -> Outcome:
+        steps.append(given)
+        if len(steps) > 1:
+            raise StoreUnavailable("the store went away")
+        return await real(given)
+
+    monkeypatch.setattr(store, "atomically", one_step)
+    assert await session.area.get("Message") == "saved"
+    assert await session.minutes_left() == (1440, -1)

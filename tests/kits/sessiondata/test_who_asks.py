@@ -172,6 +172,25 @@ async def test_a_program_with_a_key_comes_from_wherever_it_likes(browser: Client
     assert answer.json()["Response"]["UserId"] == 42
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "null"])
+async def test_a_page_of_another_site_with_a_key_of_its_own_does_not_get_into_the_session_of_its_visitor(
+    browser: Client, origin: str
+) -> None:
+    """Neither by the visitor's cookie, nor by a cookie that puts another session in the place of the visitor's."""
+    session_id = await browser.data.begin({"User_My_Key": "of the visitor"})
+    cookie = browser.app.state.kits["sessiondata"].cookie.name
+    browser.http.cookies.set(cookie, session_id)
+    key = {"ApiKey": (await browser.data.api_keys.issue(42, "of an attacker")).token}
+    browser.http.headers["origin"] = origin
+    assert (await browser.ask("Get", **key, **KEY)).status_code == 404
+    assert (await browser.ask("Delete", **key, **KEY)).status_code == 404
+    answer = await browser.ask("Set", **key, **VALUE)
+    assert "set-cookie" not in answer.headers
+    assert await browser.data.session(session_id).get("User_My_Key") == "of the visitor"
+    told = answer.json()["Response"]["SessionGuid"]  # whoever says the id itself is in that session
+    assert (await browser.ask("Get", **key, **KEY, SessionGuid=told)).json()["Response"]["Value"] == "x"
+
+
 async def test_without_an_application_that_knows_its_users_only_a_key_counts() -> None:
     async with running(kit=KIT) as client:
         client.http.cookies.set("who", "7")

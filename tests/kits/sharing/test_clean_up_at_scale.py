@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import subprocess
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -15,11 +15,14 @@ import pytest
 from keystead import connect
 from keystead.kits.sharing import EdgeMeta, SharingKeys
 from keystead.schema.times import moment
+from tests import forking
 from tests.kits.sharing import cleaning
 from tests.schema.conftest import redis_server, store_url
+from tests.serving import environment
 
 __all__ = ["redis_server", "store_url"]
 
+ROOT = Path(__file__).parents[3]
 LIVE = 100
 DAY_MS = 86_400_000
 AT_ONCE = 500
@@ -52,16 +55,17 @@ class Process:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.output = TemporaryFile("w+")  # noqa: SIM115 - closed below
-        command = [sys.executable, cleaning.__file__, url, str(folder)]
-        self.popen = subprocess.Popen(command, stdout=self.output, text=True)
+        with open(os.devnull, "r+") as nothing:
+            streams = nothing, self.output, sys.__stderr__ or nothing
+            self.command = forking.start_module(cleaning.__name__, (url, str(folder)), ROOT, environment(), *streams)
 
     def lines(self) -> list[dict[str, int]]:
         self.output.seek(0)
         return [json.loads(line) for line in self.output if line.endswith("\n")]
 
     def close(self) -> None:
-        self.popen.kill()
-        self.popen.wait()
+        self.command.kill()
+        self.command.wait()
         self.output.close()
 
 
@@ -79,11 +83,11 @@ async def test_at_the_end_nothing_expired_is_left_and_nothing_live_is_touched(
         try:
             for dies, left in ((0, expired * 3 // 4), (1, expired // 2)):
                 await less_than(keys, left + LIVE)
-                processes[dies].popen.kill()
+                processes[dies].command.kill()
                 processes.append(Process(store_url, files))
             for one in processes[2:]:
-                assert await asyncio.to_thread(one.popen.wait, 240) == 0
-            assert [one.popen.poll() for one in processes] == [-9, -9, 0, 0]
+                assert await asyncio.to_thread(one.command.wait, 240) == 0
+            assert [one.command.poll() for one in processes] == [-9, -9, 0, 0]
             lines = [line for one in processes for line in one.lines()]
         finally:
             for one in processes:

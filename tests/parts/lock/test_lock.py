@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from keystead import Counter, Keyspace, Store, Value, after, connect, never, sliding
-from keystead.errors import BadDeclaration, BadValue, DoesNotFit, StoreUnavailable
+from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError, StoreClosed, StoreUnavailable
 from keystead.parts.lock import HeldBy, Hold, Holder, Lock, LockHeld, LockLost
 from tests.kits.sharing.visiting import Clock
 from tests.parts.lock.conftest import LockKeys, Waits, everywhere, held, here, let_it_run_out, lock_of, until
@@ -249,8 +249,20 @@ async def test_a_block_that_ends_after_it_lost_the_lock_is_told(keys: LockKeys) 
 
 
 @here
+async def test_a_block_that_fails_after_its_store_was_closed_raises_its_own_error(keys: LockKeys, store: Store) -> None:
+    async def work() -> None:
+        async with lock_of(keys).holding("user:1"):
+            await store.close()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+
+
+@here
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreClosed])
 async def test_while_the_store_is_away_a_block_goes_on_until_the_lock_would_be_free(
-    keys: LockKeys, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    keys: LockKeys, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: type[KeysteadError]
 ) -> None:
     waits, began = Waits(), clock()
     clock.stand_at(began)
@@ -259,7 +271,7 @@ async def test_while_the_store_is_away_a_block_goes_on_until_the_lock_would_be_f
     async def away(seen: object) -> bool:
         nonlocal tries
         tries += 1
-        raise StoreUnavailable("the store does not answer")
+        raise error("the store does not answer")
 
     async def work() -> None:
         async with lock.holding("user:1"):

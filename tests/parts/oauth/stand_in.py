@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from joserfc import jwt
@@ -21,6 +22,12 @@ def answer(body: object, status: int = 200, headers: str = "") -> bytes:
     return head.encode() + content
 
 
+@cache
+def _first_key() -> RSAKey:
+    """The key of every stand-in: to make one takes longer than most of what it is used for."""
+    return RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}, auto_kid=False)
+
+
 class StandIn:
     """Answers each path with the bytes that stand in `answers`, and keeps what it was asked.
 
@@ -32,7 +39,7 @@ class StandIn:
         self.answers: dict[str, bytes | Callable[[], bytes]] = {}
         self.asked: list[tuple[str, str]] = []  # path, and all that was sent
         self._was_asked = asyncio.Condition()
-        self.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}, auto_kid=False)
+        self.key = _first_key()
 
     def count(self, path: str) -> int:
         return sum(1 for asked, _ in self.asked if asked == path)

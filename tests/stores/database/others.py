@@ -1,10 +1,15 @@
 """What somebody else does to the tables of a store, in the words of its server."""
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from keystead import connect
+from keystead.stores.database.schema import Change
+from keystead.stores.database.session import Statement
+from keystead.stores.database.store import DatabaseStore
 from keystead.stores.mysql import dialect as mysql
 from keystead.stores.postgres import dialect as postgres
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
@@ -93,6 +98,20 @@ def fresh(server: DatabaseServer) -> str:
     server.query(f"DROP DATABASE IF EXISTS fresh{force}")
     server.query("CREATE DATABASE fresh")
     return server.url.replace("/keystead", "/fresh")
+
+
+def garbage_table(url: str) -> str:
+    return "keystead.garbage" if url.startswith("postgresql:") else "keystead_garbage"
+
+
+def next_version(url: str) -> DatabaseStore:
+    """The store of a Keystead of the next version: the same, and one change more, which cannot be made twice."""
+    store = connect(url)
+    assert isinstance(store, DatabaseStore)
+    added = Statement(f"ALTER TABLE {garbage_table(url)} ADD COLUMN since bigint")
+    step = Change(2, "remembers since when", (added,))
+    store.schema = dataclasses.replace(store.schema, changes=(*store.schema.changes, step))
+    return store
 
 
 def connections(server: DatabaseServer) -> int:

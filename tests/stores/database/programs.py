@@ -5,6 +5,7 @@ import os
 import sys
 
 from keystead import connect
+from tests.stores.database.others import next_version
 
 
 def tell(line: str) -> None:
@@ -23,6 +24,17 @@ async def increments(url: str, count: str) -> None:
                 await store.atomically([("INCRBY", f"shared:{turn % 3}", 1), ("INCRBY", f"shared:{turn % 2}", 1)])
 
         await asyncio.gather(*(add() for _ in range(6)))
+
+
+async def upgrades(url: str) -> None:
+    """Brings the tables to the next version, when all have started, and reads what was in them before."""
+    store = next_version(url)
+    tell("ready")
+    sys.stdin.readline()
+    plan = await store.upgrade()
+    async with store:
+        held = await store.run([("GET", "a"), ("HGET", "h", "f")])
+    tell(f"{[change.version for change in plan.changes]} since {plan.found}, has {' '.join(v.decode() for v in held)}")
 
 
 async def publishes(url: str, count: str) -> None:

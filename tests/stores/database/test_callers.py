@@ -10,7 +10,9 @@ import pytest
 
 from keystead import Store, StoreFull, StoreUnavailable, connect
 from keystead.stores import holds
-from keystead.testing.servers import DatabaseServer, MariadbServer
+from keystead.stores.database.session import Statement
+from keystead.stores.postgres.dialect import PostgresDialect
+from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.database.others import connections, deadlocks, fresh, in_a_thread, other, until_one_waits
 from tests.stores.sqlite.processes import until
 
@@ -91,6 +93,34 @@ async def test_a_deadlock_with_somebody_else_is_tried_again_and_shows_nowhere(
         thread.join(20)
     await until(lambda: deadlocks(server) > before, "the deadlock is counted")
     assert await store.run([("GET", "a"), ("HGET", "h", "f")]) == [b"2", b"2"]
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writers read what is committed, which never fails so; here one state is to hold for a whole transaction."""
+    postgres_server.empty()
+    tried = 0
+
+    def strict(dialect: PostgresDialect) -> Statement:
+        nonlocal tried
+        tried += 1
+        return Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+
+    monkeypatch.setattr(PostgresDialect, "begin", property(strict))
+    async with connect(postgres_server.url) as store:
+        await store.run([("SET", "a", 1)])
+        tried = 0
+        with other(postgres_server) as somebody:
+            somebody.lock_key(b"a")
+            adding = asyncio.create_task(store.run([("INCRBY", "a", 10)]))
+            await until_one_waits(postgres_server)  # its state is that of before the change which follows
+            somebody.do("UPDATE keystead.keys SET value = '5' WHERE key = 'a'")
+            somebody.do("COMMIT")
+            assert await adding == [15]
+        assert tried == 2
+        assert await store.run([("GET", "a")]) == [b"15"]
 
 
 async def test_who_waits_for_a_key_in_vain_is_told_that_nothing_was_done(server: DatabaseServer) -> None:

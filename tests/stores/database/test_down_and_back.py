@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -147,3 +148,25 @@ async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_serve
             proxy.reset()
             await publisher.run([("PUBLISH", "news", number)])
             assert (await anext(messages)).data == b"%d" % number
+
+
+async def test_messages_are_heard_again_after_a_crash_of_the_server(server: DatabaseServer) -> None:
+    """By the same subscription where messages are in a table; by a new one where the old one is told to begin anew."""
+    options = "?connect_timeout=1s"
+    async with connect(server.url + options) as store, connect(server.url + options) as publisher:
+        subscription = store.subscribe("news")
+        messages = await subscription.__aenter__()
+        await asyncio.to_thread(server.restart)
+        await recovered(publisher)
+        await recovered(store)
+        async with asyncio.timeout(30):
+            try:
+                await publisher.run([("PUBLISH", "news", "back")])
+                heard = await anext(messages)
+            except StoreUnavailable:
+                async with store.subscribe("news") as again:
+                    await publisher.run([("PUBLISH", "news", "back")])
+                    heard = await anext(again)
+        assert heard.data == b"back"
+        with suppress(StoreUnavailable):
+            await subscription.__aexit__(None, None, None)

@@ -1,7 +1,11 @@
 """Tables that are made, upgraded, and left alone where they are of a later version."""
 
+import asyncio
 import dataclasses
 import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,11 +13,10 @@ import pytest
 from keystead import Store, StoreDamaged, connect
 from keystead.stores.database.schema import Change
 from keystead.stores.database.session import Statement
-from keystead.stores.database.store import DatabaseStore
 from keystead.testing.servers import DatabaseServer, PostgresServer
 from tests import forking
 from tests.serving import environment
-from tests.stores.database.others import fresh
+from tests.stores.database.others import fresh, garbage_table, next_version
 from tests.stores.sqlite.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -24,21 +27,15 @@ def version_table(server: DatabaseServer) -> str:
 
 
 class Later:
-    """What a Keystead of the next version is to its store: the same, and one change more."""
+    """A Keystead of the next version, and the way back from it."""
 
     def __init__(self, server: DatabaseServer) -> None:
-        table = "keystead.garbage" if isinstance(server, PostgresServer) else "keystead_garbage"
-        step = Change(2, "remembers since when", (Statement(f"ALTER TABLE {table} ADD COLUMN since bigint"),))
-        store = connect(server.url)
-        assert isinstance(store, DatabaseStore)
-        self.store = store
-        self.store.schema = dataclasses.replace(store.schema, changes=(*store.schema.changes, step))
-        self._table = table
+        self.store = next_version(server.url)
         self._server = server
 
     def undo(self) -> None:
         self._server.query(f"DELETE FROM {version_table(self._server)} WHERE version > 1")
-        self._server.query(f"ALTER TABLE {self._table} DROP COLUMN since")
+        self._server.query(f"ALTER TABLE {garbage_table(self._server.url)} DROP COLUMN since")
 
 
 async def test_tables_of_an_older_version_are_upgraded_and_keep_what_is_in_them(
@@ -88,6 +85,46 @@ def test_an_operator_sees_what_an_upgrade_would_do_and_did(server: DatabaseServe
     assert "has version 1, which is that of this Keystead; nothing to do" in again.stdout
     embedded = forking.run(["store", "upgrade", "--store", "memory://"], tmp_path, settings)
     assert embedded.stdout == "memory:// has no tables that need an upgrade\n"
+
+
+def _upgrading(url: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.stores.database.programs", "upgrades", url],
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def test_of_two_processes_that_upgrade_older_tables_at_once_one_does_it(
+    server: DatabaseServer, store: Store
+) -> None:
+    """The change cannot be made twice, so a process that did not wait for the other one would fail."""
+    await store.run([("SET", "a", 1), ("HSET", "h", "f", 1)])
+    processes = [_upgrading(server.url) for _ in range(2)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert await asyncio.to_thread(process.stdout.readline) == "ready\n"
+        told = await asyncio.gather(*(asyncio.to_thread(process.communicate, "go\n", 60) for process in processes))
+        assert sorted(out for out, _ in told) == ["[2] since 1, has 1 1\n", "[] since 2, has 1 1\n"]
+        assert server.query(f"SELECT count(*) FROM {version_table(server)} WHERE version = 2") == [(1,)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        Later(server).undo()
+
+
+def test_two_operators_who_make_the_tables_at_once_are_both_told_that_they_are_there(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    settings = environment({"KEYSTEAD_STORE": fresh(server)})
+    with ThreadPoolExecutor(2) as operators:
+        runs = [operators.submit(forking.run, ["store", "upgrade", "--json"], tmp_path, settings) for _ in range(2)]
+        told = [json.loads(run.result().stdout)[0] for run in runs]
+    assert [(each["version"], each["done"]) for each in told] == [(1, True), (1, True)]
 
 
 async def test_what_has_expired_goes_by_itself_with_all_that_it_held(server: DatabaseServer, store: Store) -> None:

@@ -86,6 +86,14 @@ def test_a_package_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: 
         connect("half://a")
 
 
+def test_a_package_that_fails_while_it_is_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim(tmp_path, "broken-one", "broken", "broken_one:store")
+    (tmp_path / "broken_one.py").write_text("raise RuntimeError('no such driver')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(MissingExtra, match="cannot be imported: RuntimeError: no such driver"):
+        connect("broken://a")
+
+
 def test_what_is_no_store_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "odd-one", "odd", "builtins:str")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -18,9 +18,10 @@ KVS: Final = "Kvs.json"
 _RETENTION: Final = 1440  # minutes, where the file does not say
 _INSTEAD: Final = 'or name the store itself in keystead.toml, as in store = "redis://user:password@host:6379/0"'
 
-# A string is taken whole, so that what looks like a comment or a comma in it stays.
-_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+# A string is taken whole, so that what looks like a comment or a comma in it stays. So is one that has no end, and
+# a comment without one: searched again from each of its characters, a broken file would take minutes.
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*"?|/\*(?!.*?\*/).*)|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*"?)|,(?=\s*[}\]])', re.DOTALL)
 
 _HOST = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _PORT, _TLS_PORT, _SENTINEL_PORT = 6379, 6380, 26379  # what the document's client takes where none is written
@@ -149,6 +150,12 @@ def _parts(given: str) -> tuple[list[tuple[str, str]], dict[str, str]]:
             options[name.lower()] = value
         elif divided and name.lower() in _NOT_HERE:
             raise ValueError(_said(f"the option {name} is not kept here; leave it out,"))
+        elif host is not None and servers and "password" in options:
+            # With sentinels it would be asked for by its name, and repeated where it cannot be reached.
+            said = "stands behind the password, and may be a piece of it; write all servers before it,"
+            raise ValueError(_said(f"part {place} of it {said}"))
+        elif host is not None and host["port"] and not 0 < int(host["port"]) < 65536:
+            raise ValueError(_said(f"part {place} of it has a port that is no number from 1 to 65535; write one,"))
         elif host is not None:
             servers.append((host["host"], host["port"] or ""))
         else:

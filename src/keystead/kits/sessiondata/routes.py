@@ -32,7 +32,7 @@ from keystead.kits.sessiondata.service import (
     UserArea,
 )
 from keystead.kits.sessiondata.words import said
-from keystead.kits.visit import NO_STORE, Visit
+from keystead.kits.visit import NO_STORE, Visit, came_from
 from keystead.parts.cookies import Cookie
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
@@ -206,7 +206,8 @@ async def _set(request: Request, opened: Opened) -> Response:
             # There is no such session: the client gets one, under an id that it did not choose, in one step with the
             # value. So nothing can come between, and where the store fails there is no session without a value.
             begun = await opened.data.begin({key: asked.SessionValue})
-            answering.cookies.append(opened.cookie.set(begun))
+            if _is_no_page_of_others(request, opened):
+                answering.cookies.append(opened.cookie.set(begun))
         answering.told = Told(UserId=user_id, Key=asked.SessionKey, SessionGuid=begun)
     return answering.answer
 
@@ -323,9 +324,18 @@ def _place(request: Request, opened: Open, user_id: int, asked: Asked) -> tuple[
     """Where the value is, and its key there."""
     if asked.SavePerUser:
         return opened.data.user(user_id), asked.SessionKey
-    header = "; ".join(request.headers.getlist("cookie"))
-    session_id = asked.SessionGuid or opened.cookie.read(header) or ""
+    session_id = asked.SessionGuid
+    if not session_id and _is_no_page_of_others(request, opened):
+        session_id = Visit(request, opened.site).read(opened.cookie) or ""
     return opened.data.session(session_id), f"{_USER}{asked.SessionKey}"
+
+
+def _is_no_page_of_others(request: Request, opened: Open) -> bool:
+    """Whether the cookie of the session counts: a page of another site neither uses that of its visitor nor sets one.
+
+    With an API key of its own, it could otherwise write into the session of a visitor, or put another in its place.
+    """
+    return came_from(request) in (None, opened.site.public_url)
 
 
 def _bodies(settings: SessionDataSettings) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
@@ -16,7 +16,7 @@ from keystead.kits.sessiondata.models import SessionField, UserField
 from keystead.parts.apikeys import ApiKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.sizes import size_bytes
-from keystead.schema import Done, Operation
+from keystead.schema import Operation
 from keystead.schema.key import truth
 from keystead.schema.kinds import HashKey
 from keystead.schema.lifetime import duration_ms
@@ -41,6 +41,7 @@ KEY_MAX: Final = 256  # characters, of a key and of a page
 LIMITS: Final = {"guesses": 30, "requests": 0}
 
 _TOUCH_EVERY_MS: Final = 60_000
+_AT_A_TIME: Final = 2 * 1000  # names and values that one command takes; a store has a limit for them
 _GONE: Final = -2  # what PTTL replies where there is no such key
 
 
@@ -222,46 +223,44 @@ class SessionArea:
         """
         field = _session_field(key, page)
         value, left_ms = await self._keys.run(self._session.field(field), _left(self._session))
+        due = self._data.settings.renewed_by == "use" and 0 <= left_ms <= self._data._retention_ms - _TOUCH_EVERY_MS
+        renewals = self._renewals(self._data._ends_at_ms()) if due else ()
         if value is None and left_ms != _GONE:
-            # Between two reads somebody may set the same name the other way: only one step sees all that is there.
-            done = await self._keys.atomically(
-                self._session.field(field), _left(self._session), self._once.consume_field(field)
-            )
-            kept, left_ms, once = done.values
+            # Between two reads somebody may set the same name the other way: only one step sees all that is there. The
+            # renewal is in it, because a store that fails after the value was consumed would lose it for good.
+            done = await self._keys.atomically(self._session.field(field), self._once.consume_field(field), *renewals)
+            kept, once, *_ = done.values
             value = once if kept is None else kept
-        if self._data.settings.renewed_by == "use" and 0 <= left_ms <= self._data._retention_ms - _TOUCH_EVERY_MS:
-            await self._keys.atomically(*self._renewals(self._data._ends_at_ms()))
+        elif renewals:
+            await self._keys.atomically(*renewals)
         return value
 
     async def set(self, key: str, value: str, page: str | None = None) -> bool:
         """Write a value that stays until it is removed or the session ends.
 
-        False: there is no such session, and nothing was stored. One round trip, atomic. Raises TooLong and TooMany.
+        False: there is no such session, and nothing was stored. One round trip, atomic; a second one where the session
+        is full. Raises TooLong and TooMany.
         """
         field, ends_at = _writable(key, page), self._data._ends_at_ms()
-        done = await self._keys.atomically(
-            # Only a session that is there is written to: a clear that came before this stays.
+        return await self._written(
+            _room_for(self._session, field, self._data.settings.fields_max + 1),  # and START
             self._session.update({field: self._data._checked(value)}, ends_at=ends_at),
-            self._session.at_most(self._data.settings.fields_max + 1),  # and START
             self._once.remove(field),
             _renewal(self._once, ends_at),
         )
-        return self._told(done)
 
     async def set_once(self, key: str, value: str, page: str | None = None) -> bool:
-        """Write a value that is gone once it was read. False: there is no such session. One round trip, atomic.
+        """Write a value that is gone once it was read. False: there is no such session.
 
-        Raises TooLong and TooMany.
+        One round trip, atomic; a second one where there are as many such values as may be. Raises TooLong and TooMany.
         """
         field, ends_at = _writable(key, page), self._data._ends_at_ms()
-        done = await self._keys.atomically(
-            self._session.exists().required(),
+        return await self._written(
+            _room_for(self._once, field, self._data.settings.fields_max),
             self._once.put({field: self._data._checked(value)}, ends_at=ends_at),
-            self._once.at_most(self._data.settings.fields_max),
             self._session.remove(field),
             *self._renewals(ends_at),
         )
-        return self._told(done)
 
     async def remove(self, key: str, page: str | None = None) -> bool:
         """Take out the value of this name, whether it stays or is to be read once. False: there was none.
@@ -279,11 +278,14 @@ class SessionArea:
         """
         return await self._session.delete()
 
-    def _told(self, done: Done[Any]) -> bool:
-        """Whether it was written. Nothing else than the first step and the limit can stop a write."""
-        if done.stopped_at:
-            raise self._data._too_many()
-        return bool(done)
+    async def _written(self, rooms: Iterable[Operation[bool]], *writes: Operation[Any]) -> bool:
+        """Write where there is room in one of these ways. False: there is no such session. Raises TooMany."""
+        for room in rooms:
+            # Only a session that is there is written to: a clear that came before this stays.
+            done = await self._keys.atomically(self._session.exists().required(), room, *writes)
+            if done or done.stopped_at == 0:
+                return bool(done)
+        raise self._data._too_many()
 
     async def _raw(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         """What both hashes hold, at one moment. One round trip."""
@@ -295,9 +297,11 @@ class SessionArea:
         """Put into both hashes what others held. One round trip, atomic."""
         steps: list[Step] = []
         for key, held in ((self._session.key, plain), (self._once.key, once)):
+            fields = [part for pair in held.items() for part in pair]
+            starts = range(0, len(fields), _AT_A_TIME)
+            steps += [("HSET", key, *fields[start : start + _AT_A_TIME]) for start in starts]
             if held:
-                fields = [part for pair in held.items() for part in pair]
-                steps += (("HSET", key, *fields), ("PEXPIREAT", key, ends_at))
+                steps.append(("PEXPIREAT", key, ends_at))
         await self._session.bound.store.atomically(steps)
 
     async def _end_if(self, plain: dict[bytes, bytes], once: dict[bytes, bytes]) -> bool:
@@ -325,13 +329,16 @@ class UserArea:
         return await self._area.field(_user_field(key, page))
 
     async def set(self, key: str, value: str, page: str | None = None) -> None:
-        """Write a value that stays until it is removed. One round trip, atomic. Raises TooLong and TooMany."""
-        done = await self._data._keys.atomically(
-            self._area.put({_user_field(key, page): self._data._checked(value)}),
-            self._area.at_most(self._data.settings.fields_max),
-        )
-        if not done:
-            raise self._data._too_many()
+        """Write a value that stays until it is removed. One round trip, atomic; a second one where the area is full.
+
+        Raises TooLong and TooMany.
+        """
+        field = _user_field(key, page)
+        put = self._area.put({field: self._data._checked(value)})
+        for room in _room_for(self._area, field, self._data.settings.fields_max):
+            if await self._data._keys.atomically(room, put):
+                return
+        raise self._data._too_many()
 
     async def remove(self, key: str, page: str | None = None) -> bool:
         """Take out the value of this name. False: there was none. One round trip, atomic."""
@@ -368,6 +375,14 @@ def _left(key: HashKey[Any, Any, Any]) -> Operation[int]:
 def _renewal(key: HashKey[Any, Any, Any], ends_at: int) -> Operation[bool]:
     """Let a key that is there live until then, unless it lives longer already. None is made."""
     return Operation(key.bound.store, [("PEXPIREAT", key.key, ends_at, "GT")], truth)
+
+
+def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> tuple[Operation[bool], Operation[bool]]:
+    """Guards that stand before the write of a field, one after the other: there is room, or the field is there already.
+
+    One guard behind the write would do, but then Redis would keep a copy of all fields with each write, to undo it.
+    """
+    return key.at_most(most - 1), key.has(field).required()
 
 
 def _session_field(key: str, page: str | None) -> SessionField:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from keystead.stores.database.session import Statement
+from keystead.stores.database.session import Result, Statement
 
 IDS_AT_ONCE = 1_000  # what a session takes for itself, so that a new key needs no question of its own
 
@@ -23,6 +23,38 @@ class NewRow(NamedTuple):
     size: int
     long: int  # 1: a sorted set that has, or had, a member with a rest
     value: bytes | None
+
+
+class Wanted(NamedTuple):
+    """What is to be read before commands run. Keys, fields and members are names, as the index has them."""
+
+    with_value: Sequence[bytes] = ()  # keys
+    others: Sequence[bytes] = ()  # keys of which the value is not needed
+    fields: Sequence[tuple[bytes, bytes]] = ()  # each with its key before it
+    members: Sequence[tuple[bytes, bytes]] = ()
+    wholes: Sequence[bytes] = ()  # keys of which every field is needed
+
+
+class Held(NamedTuple):
+    """What is known of a key."""
+
+    id: int
+    kind: int
+    expires_at: int | None
+    size: int
+    long: int
+    value: bytes | None
+    loaded: bool  # whether `value` is its value
+
+
+class Looked(NamedTuple):
+    """What of it is there."""
+
+    now_ms: int
+    rows: list[tuple[bytes, Held]]  # by name
+    fields: list[tuple[int, bytes, bytes | None]]  # owner, name, value
+    members: list[tuple[int, bytes, float]]
+    wholes: list[tuple[int, bytes, bytes | None, bytes | None]]  # owner, name, rest, value
 
 
 class Dialect(ABC):
@@ -69,19 +101,11 @@ class Dialect(ABC):
         """The last of these selects the first id of each of as many blocks of IDS_AT_ONCE. Outside of a transaction."""
 
     @abstractmethod
-    def rows(self, with_value: Sequence[bytes], others: Sequence[bytes]) -> Statement:
-        """now, then key, rest, id, kind, expires_at, size, long, whether the value is there, value.
-
-        Where no key is found, one row with the time alone.
-        """
+    def look(self, wanted: Wanted) -> Statement:
+        """All of it in one statement: it sees one state of the tables, so that to read needs no transaction."""
 
     @abstractmethod
-    def pairs(self, table: str, wanted: Sequence[tuple[bytes, bytes]]) -> Statement:
-        """owner, name, value or score of these fields or members, each with its key."""
-
-    @abstractmethod
-    def wholes(self, keys: Sequence[bytes]) -> Statement:
-        """owner, field, rest, value of all fields of these keys."""
+    def looked(self, result: Result) -> Looked: ...
 
     @abstractmethod
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]: ...

@@ -6,11 +6,11 @@ something has to be asked that they may touch, or until the commit; they then go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from keystead.stores.commands import TABLE, Call
-from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, NewRow
+from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, Held, Looked, NewRow, Wanted
 from keystead.stores.database.names import LONGEST, name_of, rest_of, text_of
 from keystead.stores.database.session import Result, Session, Statement
 from keystead.stores.sql.tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, Row, Tables, in_order
@@ -29,18 +29,6 @@ LOADED = frozenset(
     {spec.name for spec in TABLE.values() if spec.kind in ("string", "hash", "set") or (spec.keys and not spec.kind)}
     | {"ZADD", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD", "LLEN", "XLEN", "TIME", "PUBLISH"}
 )
-
-
-class Held(NamedTuple):
-    """What is known of a key."""
-
-    id: int
-    kind: int
-    expires_at: int | None
-    size: int
-    long: int
-    value: bytes | None
-    loaded: bool  # whether `value` is its value
 
 
 class _Entries:
@@ -97,8 +85,7 @@ class CachedTables(Tables):
     def load(self, calls: Iterable[Call], keys: Iterable[bytes] = (), *, writes: bool, asks_more: bool = False) -> None:
         """Begin, and read what these calls need. `keys`: others that are to be locked and read.
 
-        Reads of rows alone need no transaction; other reads that need nothing further are over when this returns,
-        unless it is known that more will be asked.
+        Reads that need nothing further are one statement, without a transaction, and over when this returns.
         """
         calls, dialect = list(calls), self._dialect
         with_value: dict[bytes, None] = {}
@@ -124,32 +111,28 @@ class CachedTables(Tables):
             publishes = publishes or name == "PUBLISH"
             creating += call.spec.writes
         rest = [key for key in others if key not in with_value]
-        looks = [dialect.rows([name_of(key) for key in with_value], [name_of(key) for key in rest])]
-        if fields:
-            looks.append(dialect.pairs("fields", [(name_of(key), name_of(text)) for key, text in fields]))
-        if members:
-            looks.append(dialect.pairs("scored", [(name_of(key), name_of(text)) for key, text in members]))
-        if wholes:
-            looks.append(dialect.wholes([name_of(key) for key in wholes]))
-        before: list[Statement] = []
-        after: list[Statement] = []
+        look = dialect.look(
+            Wanted(
+                [name_of(key) for key in with_value],
+                [name_of(key) for key in rest],
+                [(name_of(key), name_of(text)) for key, text in fields],
+                [(name_of(key), name_of(text)) for key, text in members],
+                [name_of(key) for key in wholes],
+            )
+        )
+        before: Sequence[Statement] = ()
         if writes:
             missing = creating - len(self._session.ids)
             if missing > 0:
                 self.take_ids(-(-missing // IDS_AT_ONCE))
             before = [dialect.begin, *dialect.lock(sorted({*with_value, *others}), publishes=publishes)]
-        elif not loaded or len(looks) > 1:
-            before = [*dialect.begin_reading]
-            after = [dialect.commit] if loaded else []
-        results = self._session.ask([*before, *looks, *after])[len(before) :]
-        self._know_rows([*with_value, *rest], results[0])
-        at = 1
-        for entries, wanted in ((self._fields, fields), (self._scores, members)):
-            if wanted:
-                self._know_entries(entries, wanted, results[at])
-                at += 1
-        if wholes:
-            self._know_wholes(wholes, results[at])
+        elif not loaded:
+            before = dialect.begin_reading
+        looked = dialect.looked(self._session.ask([*before, look])[-1])
+        self._know_rows([*with_value, *rest], looked)
+        self._know_entries(self._fields, fields, {(owner, name): (value,) for owner, name, value in looked.fields})
+        self._know_entries(self._scores, members, {(owner, name): score for owner, name, score in looked.members})
+        self._know_wholes(wholes, looked)
 
     def take_ids(self, blocks: int = 1) -> None:
         """Ids for new keys, for this session alone."""
@@ -157,35 +140,34 @@ class CachedTables(Tables):
         for [start] in starts:
             self._session.ids.extend(range(start, start + IDS_AT_ONCE))
 
-    def _know_rows(self, keys: Sequence[bytes], result: Result) -> None:
-        self._server_ms = result.rows[0][0]
+    def _know_rows(self, keys: Sequence[bytes], looked: Looked) -> None:
+        self._server_ms = looked.now_ms
         self.now_ms = self._server_ms + self._ahead_ms()
         self._stored.update(dict.fromkeys(keys))
         texts = {name_of(key): key for key in keys if len(key) > LONGEST}
-        for _, name, _, row_id, kind, expires_at, size, long, loaded, value in result.rows:
-            if name is not None:
-                self._stored[texts.get(name, name)] = Held(row_id, kind, expires_at, size, long, value, bool(loaded))
+        for name, held in looked.rows:
+            self._stored[texts.get(name, name)] = held
         self._held.update((key, self._stored[key]) for key in keys)
 
-    def _know_entries(self, entries: _Entries, wanted: Iterable[tuple[bytes, bytes]], result: Result) -> None:
-        found = {(owner, name): value for owner, name, value in result.rows}
+    def _know_entries(
+        self, entries: _Entries, wanted: Iterable[tuple[bytes, bytes]], found: Mapping[tuple[int, bytes], Any]
+    ) -> None:
         for key, text in wanted:
             row = self._stored[key]
             if row is not None:
-                at = (row.id, name_of(text))
-                entries.know(row.id, text, self._read(entries, found[at]) if at in found else None)
+                entries.know(row.id, text, found.get((row.id, name_of(text))))
 
-    def _read(self, entries: _Entries, value: Any) -> Any:
-        """A value as it is held: a field's in a tuple, since a member of a set has None there; a score as it is."""
-        return (value,) if entries is self._fields else self._dialect.decoded(value)
-
-    def _know_wholes(self, keys: Iterable[bytes], result: Result) -> None:
+    def _know_wholes(self, keys: Iterable[bytes], looked: Looked) -> None:
         for key in keys:
             if (row := self._stored[key]) is not None:
                 self._complete.add(row.id)
                 self._fields.held.setdefault(row.id, {})
-        for owner, name, rest, value in result.rows:
+        for owner, name, rest, value in looked.wholes:
             self._fields.know(owner, text_of(name, rest), (value,))
+
+    def _read(self, entries: _Entries, value: Any) -> Any:
+        """A value as it is held: a field's in a tuple, since a member of a set has None there; a score as it is."""
+        return (value,) if entries is self._fields else self._dialect.decoded(value)
 
     @property
     def changes(self) -> bool:
@@ -292,9 +274,9 @@ class CachedTables(Tables):
 
     def _look(self, key: bytes) -> Held | None:
         if key not in self._held:
-            [result] = self._session.ask([self._dialect.rows([], [name_of(key)])])
+            [result] = self._session.ask([self._dialect.look(Wanted(others=[name_of(key)]))])
             server_ms, now_ms = self._server_ms, self.now_ms
-            self._know_rows([key], result)
+            self._know_rows([key], self._dialect.looked(result))
             self._server_ms, self.now_ms = server_ms, now_ms
         return self._held[key]
 

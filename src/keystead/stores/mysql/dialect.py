@@ -9,9 +9,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
-from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, NewRow
+from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, Held, Looked, NewRow, Wanted
 from keystead.stores.database.names import KEPT
-from keystead.stores.database.session import Statement
+from keystead.stores.database.session import Result, Statement
 
 # The rows of the table of locks: one for each number that a key may have, and two more.
 KEY_LOCKS = 8_192
@@ -20,7 +20,10 @@ CHUNK_BYTES = 1 << 20  # of values in one statement, unless a single one is larg
 
 NOW = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
 _COLUMNS = {"fields": ("field", "value"), "scored": ("member", "score")}
-_ROW = "`key`, rest, id, kind, expires_at, size, has_long"
+# What a row of `look` is about, as the first of its numbers.
+_TIME, _VALUED, _ROW, _FIELD, _MEMBER, _WHOLE = range(6)
+_NEVER = -(2**63)  # in the place of a deadline, since there is no NULL among numbers in a text
+_NUMBERS = f"id, kind, IFNULL(expires_at, {_NEVER}), size, has_long"
 _FLOAT, _INT = struct.Struct(">d"), struct.Struct(">q")
 _MAGNITUDE = 2**63 - 1
 
@@ -66,9 +69,10 @@ class MysqlDialect(Dialect):
         if not numbers:
             return []
         return [
+            # Into a variable: so there is no table of results to be read. The index is followed in its order.
             Statement(
-                "SELECT n FROM keystead_locks FORCE INDEX (PRIMARY)"  # noqa: S608
-                f" WHERE n IN ({marks(len(numbers))}) ORDER BY n FOR UPDATE",
+                "SELECT COUNT(*) INTO @keystead_locked FROM keystead_locks FORCE INDEX (PRIMARY)"  # noqa: S608
+                f" WHERE n IN ({marks(len(numbers))}) FOR UPDATE",
                 tuple(sorted(numbers)),
             )
         ]
@@ -83,33 +87,56 @@ class MysqlDialect(Dialect):
             Statement(firsts),
         ]
 
-    def rows(self, with_value: Sequence[bytes], others: Sequence[bytes]) -> Statement:
-        words = f"SELECT {NOW}, NULL, NULL, 0, 0, NULL, 0, 0, 0, NULL"
-        for keys, rest in ((with_value, "1, value"), (others, "0, NULL")):
+    def look(self, wanted: Wanted) -> Statement:
+        """In three columns, or four: PyMySQL takes longer to read what a column is than to read what is in it.
+
+        The first has numbers: what the row is about, the owner, and what else there is.
+        """
+        extra = ", NULL" if wanted.wholes else ""
+        parts, parameters = [f"SELECT CONCAT_WS(' ', {_TIME}, {NOW}), NULL, NULL{extra}"], list[bytes]()
+        for keys, what, value in ((wanted.with_value, _VALUED, "value"), (wanted.others, _ROW, "NULL")):
             if keys:
-                words += (
-                    f" UNION ALL SELECT {NOW}, {_ROW}, {rest} FROM keystead_keys WHERE `key` IN ({marks(len(keys))})"  # noqa: S608
+                parts.append(
+                    f"SELECT CONCAT_WS(' ', {what}, {_NUMBERS}), `key`, {value}{extra} FROM keystead_keys"  # noqa: S608
+                    f" WHERE `key` IN ({marks(len(keys))})"
                 )
-        return Statement(words, (*with_value, *others))
-
-    def pairs(self, table: str, wanted: Sequence[tuple[bytes, bytes]]) -> Statement:
-        name, value = _COLUMNS[table]
-        selects, parameters = [], []
-        for key, group in groupby(sorted(wanted), itemgetter(0)):
-            texts = [text for _, text in group]
-            selects.append(
-                f"SELECT e.owner, e.{name}, e.{value} FROM keystead_keys k JOIN keystead_{table} e ON e.owner = k.id"  # noqa: S608
-                f" WHERE k.`key` = ? AND e.{name} IN ({marks(len(texts))})"
+                parameters += keys
+        for entries, table, numbers, value in (
+            (wanted.fields, "fields", f"{_FIELD}, e.owner", "e.value"),
+            (wanted.members, "scored", f"{_MEMBER}, e.owner, e.score", "NULL"),
+        ):
+            name, _ = _COLUMNS[table]
+            for keys, texts in _together(entries):
+                # One name of many keys, or many names of one key: either way the primary key leads to each of them.
+                parts.append(
+                    f"SELECT CONCAT_WS(' ', {numbers}), e.{name}, {value}{extra}"  # noqa: S608
+                    f" FROM keystead_keys k STRAIGHT_JOIN keystead_{table} e ON e.owner = k.id"
+                    f" WHERE k.`key` {_is_in(keys)} AND e.{name} {_is_in(texts)}"
+                )
+                parameters += [*keys, *texts]
+        if wanted.wholes:
+            parts.append(
+                f"SELECT CONCAT_WS(' ', {_WHOLE}, e.owner), e.field, e.value, e.rest FROM keystead_keys k"  # noqa: S608
+                f" JOIN keystead_fields e ON e.owner = k.id WHERE k.`key` IN ({marks(len(wanted.wholes))})"
             )
-            parameters += [key, *texts]
-        return Statement(" UNION ALL ".join(selects), parameters)
+            parameters += wanted.wholes
+        return Statement(" UNION ALL ".join(parts), parameters)
 
-    def wholes(self, keys: Sequence[bytes]) -> Statement:
-        return Statement(
-            "SELECT e.owner, e.field, e.rest, e.value FROM keystead_keys k JOIN keystead_fields e ON e.owner = k.id"  # noqa: S608
-            f" WHERE k.`key` IN ({marks(len(keys))})",
-            tuple(keys),
-        )
+    def looked(self, result: Result) -> Looked:
+        looked = Looked(int(result.rows[0][0].split()[1]), [], [], [], [])
+        for numbers, name, value, *rest in result.rows:
+            what, owner, *others = map(int, numbers.split())
+            if what in (_VALUED, _ROW):
+                kind, at, size, long = others
+                held = Held(owner, kind, None if at == _NEVER else at, size, long, value, what == _VALUED)
+                looked.rows.append((name, held))
+            elif what == _FIELD:
+                looked.fields.append((owner, name, value))
+            elif what == _MEMBER:
+                looked.members.append((owner, name, self.decoded(others[0])))
+            elif what == _WHOLE:
+                looked.wholes.append((owner, name, rest[0], value))
+        return looked
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement(f"DELETE FROM keystead_keys WHERE id IN ({marks(len(ids))})", tuple(ids))]  # noqa: S608
@@ -178,6 +205,25 @@ class MysqlDialect(Dialect):
             f"DELETE FROM keystead_{table} WHERE {where} ORDER BY {key} LIMIT {limit:d}",  # noqa: S608 - constants
             tuple(parameters),
         )
+
+
+def _is_in(values: Sequence[bytes]) -> str:
+    return "= ?" if len(values) == 1 else f"IN ({marks(len(values))})"
+
+
+def _together(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Keys and texts in as few groups as there can be where one of both has one only."""
+    texts_of: dict[bytes, list[bytes]] = {}
+    for key, text in pairs:
+        texts_of.setdefault(key, []).append(text)
+    keys_of: dict[bytes, list[bytes]] = {}
+    for key, texts in texts_of.items():
+        if len(texts) == 1:
+            keys_of.setdefault(texts[0], []).append(key)
+        else:
+            yield [key], texts
+    for text, keys in keys_of.items():
+        yield keys, [text]
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:

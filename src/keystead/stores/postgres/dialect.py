@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b, sha256
 from typing import ClassVar
 
-from keystead.stores.database.dialect import Dialect, NewRow
+from keystead.stores.database.dialect import Dialect, Held, Looked, NewRow, Wanted
 from keystead.stores.database.names import KEPT
-from keystead.stores.database.session import Statement
+from keystead.stores.database.session import Result, Statement
 from keystead.stores.postgres.values import Bytes, Floats, Ints
 
 # More locks than this in one transaction might not fit the server's table of locks: then the whole store is locked.
@@ -20,6 +20,12 @@ WHOLE, SWEEP = 0x4B53_5445_4144_0001, 0x4B53_5445_4144_0002
 NOTIFY_BYTES = 5_900  # what fits a notification, which takes less than 8,000 characters
 
 _NOW = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
+# What a row of `look` is about, in its first column. The first row of all has the time, in the place of an id.
+_TIME, _VALUED, _ROW, _FIELD, _MEMBER, _WHOLE = range(6)
+_AT_FIRST = (
+    f"{_TIME}::bigint, {_NOW}, NULL::bytea, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,"
+    " NULL::bytea, NULL::float8"
+)
 _COLUMNS = {"fields": ("field", "value", "bytea"), "scored": ("member", "score", "float8")}
 
 
@@ -48,10 +54,10 @@ class PostgresDialect(Dialect):
         if len(keys) > LOCKS:
             return [Statement("SELECT pg_advisory_xact_lock($1)", (WHOLE,))]
         return [
-            Statement("SELECT pg_advisory_xact_lock_shared($1)", (WHOLE,)),
             Statement(
-                "SELECT pg_advisory_xact_lock(number) FROM unnest($1::bigint[]) AS number",
-                (Ints(sorted({lock_number(key) for key in keys})),),
+                "SELECT pg_advisory_xact_lock_shared($1)"
+                " UNION ALL SELECT pg_advisory_xact_lock(number) FROM unnest($2::bigint[]) AS number",
+                (WHOLE, Ints(sorted({lock_number(key) for key in keys}))),
             ),
         ]
 
@@ -61,34 +67,50 @@ class PostgresDialect(Dialect):
     def allocate(self, blocks: int) -> list[Statement]:
         return [Statement("SELECT nextval('keystead.ids') FROM generate_series(1, $1::bigint)", (blocks,))]
 
-    def rows(self, with_value: Sequence[bytes], others: Sequence[bytes]) -> Statement:
-        if not others:
-            return Statement(
-                f"SELECT {_NOW}, k.key, k.rest, k.id, k.kind, k.expires_at, k.size, k.has_long, 1::bigint, k.value"  # noqa: S608
-                " FROM (VALUES (1)) AS one LEFT JOIN keystead.keys k ON k.key = ANY($1::bytea[])",
-                (Bytes(with_value),),
+    def look(self, wanted: Wanted) -> Statement:
+        parts, parameters = [f"SELECT {_AT_FIRST}"], list[Bytes]()
+
+        def array(values: Iterable[bytes]) -> str:
+            parameters.append(Bytes(values))
+            return f"${len(parameters)}::bytea[]"
+
+        for keys, what, value in ((wanted.with_value, _VALUED, "k.value"), (wanted.others, _ROW, "NULL")):
+            if keys:
+                parts.append(
+                    f"SELECT {what}, k.id, k.key, NULL, k.kind, k.expires_at, k.size, k.has_long, {value}, NULL"  # noqa: S608
+                    f" FROM keystead.keys k WHERE k.key = ANY({array(keys)})"
+                )
+        for entries, table, what, values in (
+            (wanted.fields, "fields", _FIELD, "e.value, NULL"),
+            (wanted.members, "scored", _MEMBER, "NULL, e.score"),
+        ):
+            if entries:
+                column = _COLUMNS[table][0]
+                pairs = f"{array(key for key, _ in entries)}, {array(text for _, text in entries)}"
+                parts.append(
+                    f"SELECT {what}, e.owner, e.{column}, NULL, NULL, NULL, NULL, NULL, {values}"  # noqa: S608
+                    f" FROM unnest({pairs}) AS w (key, name) JOIN keystead.keys k ON k.key = w.key"
+                    f" JOIN keystead.{table} e ON e.owner = k.id AND e.{column} = w.name"
+                )
+        if wanted.wholes:
+            parts.append(
+                f"SELECT {_WHOLE}, e.owner, e.field, e.rest, NULL, NULL, NULL, NULL, e.value, NULL FROM keystead.keys k"  # noqa: S608
+                f" JOIN keystead.fields e ON e.owner = k.id WHERE k.key = ANY({array(wanted.wholes)})"
             )
-        return Statement(
-            f"SELECT {_NOW}, k.key, k.rest, k.id, k.kind, k.expires_at, k.size, k.has_long,"  # noqa: S608
-            " (k.key = ANY($1::bytea[]))::int::bigint, CASE WHEN k.key = ANY($1::bytea[]) THEN k.value END"
-            " FROM (VALUES (1)) AS one LEFT JOIN keystead.keys k ON k.key = ANY($1::bytea[] || $2::bytea[])",
-            (Bytes(with_value), Bytes(others)),
-        )
+        return Statement(" UNION ALL ".join(parts), parameters)
 
-    def pairs(self, table: str, wanted: Sequence[tuple[bytes, bytes]]) -> Statement:
-        name, value, _ = _COLUMNS[table]
-        return Statement(
-            f"SELECT e.owner, e.{name}, e.{value} FROM unnest($1::bytea[], $2::bytea[]) AS w (key, name)"  # noqa: S608
-            f" JOIN keystead.keys k ON k.key = w.key JOIN keystead.{table} e ON e.owner = k.id AND e.{name} = w.name",
-            (Bytes([key for key, _ in wanted]), Bytes([text for _, text in wanted])),
-        )
-
-    def wholes(self, keys: Sequence[bytes]) -> Statement:
-        return Statement(
-            "SELECT e.owner, e.field, e.rest, e.value FROM keystead.keys k JOIN keystead.fields e ON e.owner = k.id"
-            " WHERE k.key = ANY($1::bytea[])",
-            (Bytes(keys),),
-        )
+    def looked(self, result: Result) -> Looked:
+        looked = Looked(result.rows[0][1], [], [], [], [])
+        for what, owner, name, rest, kind, expires_at, size, long, value, score in result.rows:
+            if what in (_VALUED, _ROW):
+                looked.rows.append((name, Held(owner, kind, expires_at, size, long, value, what == _VALUED)))
+            elif what == _FIELD:
+                looked.fields.append((owner, name, value))
+            elif what == _MEMBER:
+                looked.members.append((owner, name, score))
+            elif what == _WHOLE:
+                looked.wholes.append((owner, name, rest, value))
+        return looked
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement("DELETE FROM keystead.keys WHERE id = ANY($1::bigint[])", (Ints(ids),))]
