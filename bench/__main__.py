@@ -31,6 +31,7 @@ class Subject(StrEnum):
     backup = "backup"
     copy = "copy"
     widgets = "widgets"
+    limits = "limits"
     cache = "cache"
     sessiondata = "sessiondata"
     all = "all"
@@ -96,6 +97,12 @@ async def _widgets(folder: Path, progress: Progress, quick: bool, keys: int | No
     return await on_widgets.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _limits(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_limits
+
+    return await on_limits.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 async def _cache(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import on_cache
 
@@ -120,6 +127,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.backup: _backup,
     Subject.copy: _copy,
     Subject.widgets: _widgets,
+    Subject.limits: _limits,
     Subject.cache: _cache,
     Subject.sessiondata: _sessiondata,
 }
@@ -159,6 +167,7 @@ def main(
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
     copy: 1,000,000 keys of all kinds from Redis to PostgreSQL, SQLite and Redis, each copy killed and resumed.
     widgets: a million counters against few, and GET /api/visit beside routes written by hand.
+    limits: hits of each kind of limit beside the limits library, and their round trips.
     cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 

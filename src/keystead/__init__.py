@@ -75,6 +75,7 @@ from keystead.stores import (
     holds,
     required,
     still,
+    store_ms,
 )
 
 __version__ = "0.1.0"
@@ -149,5 +150,6 @@ __all__ = [
     "required",
     "sliding",
     "still",
+    "store_ms",
     "until",
 ]

@@ -18,8 +18,9 @@ from keystead.stores.base import (
     holds,
     required,
     still,
+    store_ms,
 )
-from keystead.stores.commands import TABLE, Call, Command, Reply
+from keystead.stores.commands import TABLE, Call, Command, Reply, StoreMs, TimedCommand
 from keystead.stores.urls import connect
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "Step",
     "Still",
     "Store",
+    "StoreMs",
+    "TimedCommand",
     "absent",
     "at_most",
     "connect",
@@ -45,4 +48,5 @@ __all__ = [
     "holds",
     "required",
     "still",
+    "store_ms",
 ]

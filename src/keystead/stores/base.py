@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from keystead.errors import BadArgument, CommandError, NotANumber, StoreError
 from keystead.stores.commands import (
@@ -20,11 +20,15 @@ from keystead.stores.commands import (
     INT64_MAX,
     INT64_MIN,
     KINDS,
+    LATEST_MS,
+    TIMED,
     WHOLE_READS,
     Argument,
     Call,
     Command,
     Reply,
+    StoreMs,
+    TimedCommand,
     amount_of,
     check_scan,
     encode,
@@ -71,7 +75,7 @@ class Message:
 class Required:
     """A command whose reply must not be nil or 0."""
 
-    command: Command
+    command: TimedCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +106,28 @@ class Absent:
 class AtMost:
     """A guard: the reply of this reading command is a number of at most `limit`. Nil counts as 0."""
 
-    command: Command
-    limit: int | float
+    command: TimedCommand
+    limit: int | float | StoreMs
 
-    def allows(self, reply: Reply) -> bool:
+    def allows(self, reply: Reply, now_ms: int) -> bool:
         """Whether this reply is within the limit, compared without rounding. Raises NotANumber."""
-        return amount_of(reply) <= self.limit
+        limit = self.limit.at(now_ms) if isinstance(self.limit, StoreMs) else self.limit
+        return amount_of(reply) <= limit
 
 
 @dataclass(frozen=True, slots=True)
 class Still:
     """A guard: this reading command replies exactly this, as it did before."""
 
-    command: Command
+    command: TimedCommand
     reply: Reply
 
 
 Ask: TypeAlias = Callable[..., Awaitable[list[Reply]]]
-Step: TypeAlias = Command | Required | Holds | FieldHolds | Absent | AtMost | Still
+Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost | Still
 
 
-def required(command: Command) -> Required:
+def required(command: TimedCommand) -> Required:
     """Mark a command of `atomically`: where its reply is nil or 0, nothing of the whole takes effect."""
     return Required(command)
 
@@ -142,7 +147,7 @@ def absent(key: str | bytes) -> Absent:
     return Absent(key)
 
 
-def at_most(command: Command, limit: int | float) -> AtMost:
+def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
     """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
 
     It is for caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD lets a set have 5 members
@@ -153,7 +158,7 @@ def at_most(command: Command, limit: int | float) -> AtMost:
     return AtMost(command, limit)
 
 
-def still(command: Command, reply: Reply) -> Still:
+def still(command: TimedCommand, reply: Reply) -> Still:
     """A guard for `atomically`: go on only if this reading command replies what it replied before.
 
     It is for a change of a whole key that nobody else may have changed since it was read: of any kind, and of its
@@ -162,6 +167,18 @@ def still(command: Command, reply: Reply) -> Still:
     compared without regard to their order. On Redis what is sent is a digest of the reply, whatever its size.
     """
     return Still(command, reply)
+
+
+def store_ms(plus: int | float = 0) -> StoreMs:
+    """For `atomically`, in the place of a number: the time of the store in ms since 1970, plus so many.
+
+    So what is written and compared goes by one clock, whatever the clocks of the processes say, and nobody has to ask
+    for the time first: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
+    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. It stands for a
+    score, a bound of scores, a value of SET, HSET or HSETNX, the moment of PEXPIREAT and PXAT, or the limit of
+    `at_most`.
+    """
+    return StoreMs(plus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +205,25 @@ class Planned:
     expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
     at_most: AtMost | None = None  # then it expects this, and no value
     still: Still | None = None  # then it expects the reply of this
+    times: tuple[tuple[int, StoreMs], ...] = ()  # places among the arguments where the time belongs
 
-    def verdict(self, reply: Reply) -> int:
+    def call_at(self, now_ms: int) -> Call:
+        """What is to be run when the clock of the store says this."""
+        if not self.times:
+            return self.call
+        args = list(self.call.args)
+        for place, moment in self.times:
+            args[place] = encode(moment.at(now_ms))
+        return read((self.call.spec.name, *args))
+
+    def verdict(self, reply: Reply, now_ms: int) -> int:
         """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
         if self.still is not None:
             return int(reply == self.still.reply)
         if self.at_most is None:
             return int(reply == self.expected)
         try:
-            return int(self.at_most.allows(reply))
+            return int(self.at_most.allows(reply, now_ms))
         except NotANumber as error:
             raise self.call.blame(error) from None
 
@@ -269,6 +296,24 @@ class Store(ABC):
 
         return ask
 
+    def prepared_steps(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        """A function that runs the same atomic steps again and again, on other keys.
+
+            count = store.prepared_steps(lambda key: [at_most(("GET", key), 9), ("INCRBY", key, 1)], 1)
+            outcome = await count(b"hits:7")
+
+        It does what `atomically` does with the steps that `make` makes of as many arguments, all of them bytes. Each of
+        them stands in the steps as it is, as a key, a member or a value, and all else is the same each time. A store
+        may take the chance to do less work for each.
+        """
+
+        def ask(*given: bytes) -> Coroutine[Any, Any, Outcome]:
+            return self.atomically(make(*given))
+
+        return ask
+
     async def _answered(self, calls: list[Call]) -> list[Reply]:
         """What `_replies` says, whether it had to wait or not."""
         answer = self._replies(calls)
@@ -294,16 +339,7 @@ class Store(ABC):
         any step is raised, and then, too, nothing took effect. One round trip. Put required steps first where you can:
         on Redis a step that may stop after others have written makes the server keep a copy of what they write over.
         """
-        planned = [_plan(step) for step in steps]
-        for step in planned:
-            if len(step.call.args) >= ATOMIC_ARGUMENTS:
-                raise step.call.blame(
-                    BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments")
-                )
-            if step.required and step.call.spec.name == "PUBLISH":
-                raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
-            if step.call.spec.name in ("SCAN", "DBSIZE"):
-                raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
+        planned = plan(steps)
         return await self._atomically(planned) if planned else Outcome([])
 
     def scan(self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500) -> AsyncIterator[list[bytes]]:
@@ -352,10 +388,24 @@ class Store(ABC):
         """As `atomically`, of steps that were read. `steps` is not empty."""
 
 
+def plan(steps: Sequence[Step]) -> list[Planned]:
+    """The steps of `atomically`, read. Raises what is wrong with one of them."""
+    planned = [_plan(step) for step in steps]
+    for step in planned:
+        if len(step.call.args) >= ATOMIC_ARGUMENTS:
+            raise step.call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
+        if step.required and step.call.spec.name == "PUBLISH":
+            raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
+        if step.call.spec.name in ("SCAN", "DBSIZE"):
+            raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
+    return planned
+
+
 def _plan(step: Step) -> Planned:
     match step:
         case Required(command):
-            return Planned(read(command), required=True)
+            call, times = _timed(command)
+            return Planned(call, required=True, times=times)
         case Holds(key, value):
             return Planned(read(("GET", key)), guard=True, expected=_expected(value))
         case FieldHolds(key, name, value):
@@ -363,33 +413,62 @@ def _plan(step: Step) -> Planned:
         case Absent(key):
             return Planned(read(("EXISTS", key)), guard=True, expected=0)
         case AtMost():
-            return Planned(_amount_read(step), guard=True, at_most=step)
-        case Still(command):
-            return Planned(_whole_read(command), guard=True, still=step)
+            call, times = _amount_read(step)
+            return Planned(call, guard=True, at_most=step, times=times)
+        case Still():
+            call, times = _whole_read(step)
+            return Planned(call, guard=True, still=step, times=times)
         case _:
-            return Planned(read(step))
+            call, times = _timed(step)
+            return Planned(call, times=times)
 
 
-def _amount_read(guard: AtMost) -> Call:
+_SOME_TIME = 1  # stands for the time of the store where a command is read
+
+
+def _timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
+    """The command, and where the time of the store belongs into it; raises what is wrong with either."""
+    if not isinstance(command, tuple | list) or StoreMs not in map(type, command):
+        return read(cast("Command", command)), ()
+    call = read([_SOME_TIME if isinstance(part, StoreMs) else part for part in command])
+    times = tuple((place, part) for place, part in enumerate(command[1:]) if isinstance(part, StoreMs))
+    fits = TIMED.get(call.spec.name)
+    for place, moment in times:
+        if fits is None or not fits(place, len(call.args)):
+            raise call.blame(BadArgument(f"the time of the store cannot stand as argument {place + 1} of this"))
+        _check_moment(call, moment)
+    return call, times
+
+
+def _check_moment(call: Call, moment: StoreMs) -> None:
+    plus = moment.plus
+    if type(plus) not in (int, float) or not -LATEST_MS <= plus <= LATEST_MS:
+        raise call.blame(BadArgument(f"store_ms takes a number of milliseconds, not {plus!r:.40}"))
+
+
+def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
     """The command of this guard; raises BadArgument where it reads no amount, or where the limit is none."""
-    call, limit = read(guard.command), guard.limit
+    (call, times), limit = _timed(guard.command), guard.limit
     if call.spec.name not in AMOUNTS:
         raise call.blame(BadArgument(f"at_most takes a command that reads an amount: {', '.join(AMOUNTS)}"))
+    if isinstance(limit, StoreMs):
+        _check_moment(call, limit)
+        return call, times
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
     if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
         raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
     if math.isnan(limit):
         raise call.blame(BadArgument("a limit is a number, which nan is not"))
-    return call
+    return call, times
 
 
-def _whole_read(command: Command) -> Call:
-    """The command of `still`; raises BadArgument where it reads no whole value and no deadline."""
-    call = read(command)
+def _whole_read(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
+    """The command of this guard; raises BadArgument where it reads no whole value and no deadline."""
+    call, times = _timed(guard.command)
     if call.spec.name not in WHOLE_READS:
         raise call.blame(BadArgument(f"still takes a command that reads a value: {', '.join(WHOLE_READS)}"))
-    return call
+    return call, times
 
 
 def without_errors(replies: list[Reply]) -> list[Reply]:

@@ -26,6 +26,21 @@ from keystead.errors import (
 Argument: TypeAlias = str | bytes | int | float
 Command: TypeAlias = Sequence[Argument]
 
+
+@dataclass(frozen=True, slots=True)
+class StoreMs:
+    """In the place of a number in a step of `atomically`: the time of the store in ms since 1970, plus so many."""
+
+    plus: int | float = 0
+
+    def at(self, now_ms: int) -> int | float:
+        moment = now_ms + self.plus
+        return int(moment) if isinstance(moment, float) and moment.is_integer() else moment
+
+
+# A command of `atomically`, in which a moment may be up to the store.
+TimedCommand: TypeAlias = Sequence[Argument | StoreMs]
+
 # What a store answers, as Python values in the shape of RESP3: bytes, int, float, None, list, dict, set.
 # The typed level is the schema; here a precise union would only make every caller cast.
 Reply: TypeAlias = Any
@@ -214,7 +229,11 @@ def encode(argument: Argument) -> bytes:
         if not -(10**300) < argument < 10**300:
             raise BadArgument("an int of more than 300 digits is no number that a store knows; pass text")
         return b"%d" % argument
-    instead = {"NoneType": "; to remove a key or a field, write DEL or HDEL", "bool": "; write 1 or 0"}
+    instead = {
+        "NoneType": "; to remove a key or a field, write DEL or HDEL",
+        "bool": "; write 1 or 0",
+        "StoreMs": "; store_ms belongs into `atomically`",
+    }
     name = type(argument).__name__
     raise BadArgument(f"an argument is text, bytes, an int or a float, not {name}{instead.get(name, '')}")
 
@@ -773,6 +792,18 @@ AMOUNTS = (
     *("SCARD", "ZCARD", "ZCOUNT", "HLEN", "LLEN", "XLEN"),
     *("SISMEMBER", "HEXISTS"),
 )
+
+# Where the time of the store may stand: as a number, never as the name of a key, a field or a member, because stores
+# look for what a command names before they know the time. Each takes the place among the arguments, and their number.
+TIMED: dict[str, Callable[[int, int], bool]] = {
+    "SET": lambda place, count: place >= 1,
+    "PEXPIREAT": lambda place, count: place == 1,
+    "HSET": lambda place, count: place >= 2 and place % 2 == 0,
+    "HSETNX": lambda place, count: place == 2,
+    "ZADD": lambda place, count: (count - place) % 2 == 0,
+    **dict.fromkeys(("ZCOUNT", "ZRANGE", "ZREMRANGEBYSCORE"), lambda place, count: place in (1, 2)),
+}
+
 
 # Reads of one key that tell all of it, or its deadline.
 WHOLE_READS = ("GET", "HGETALL", "SMEMBERS", "ZRANGE", "LRANGE", "XRANGE", "PEXPIRETIME")

@@ -15,7 +15,19 @@ from keystead.errors import (
     WrongArity,
     WrongKind,
 )
-from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Outcome, Required, Step, Still
+from keystead.stores import (
+    Absent,
+    AtMost,
+    Command,
+    FieldHolds,
+    Holds,
+    Outcome,
+    Required,
+    Step,
+    Still,
+    StoreMs,
+    TimedCommand,
+)
 from keystead.testing.wire import Wire, WireError
 
 # What the server says, in its own words, and what Keystead calls that. The first that fits counts.
@@ -94,7 +106,7 @@ class Oracle:
     def _step(self, step: Step) -> Any:
         match step:
             case Required(command):
-                return self.run([command])[0]
+                return self.run([self._timed(command)])[0]
             case Holds(key, expected):
                 return self._guard(("GET", key), expected)
             case FieldHolds(key, name, expected):
@@ -102,11 +114,15 @@ class Oracle:
             case Absent(key):
                 return self._guard(("EXISTS", key), 0)
             case AtMost(command, limit):
-                return self._at_most(command, limit)
+                limit = limit.at(self.now_ms()) if isinstance(limit, StoreMs) else limit
+                return self._at_most(self._timed(command), limit)
             case Still(command, reply):
-                return self._guard(command, reply)
+                return self._guard(self._timed(command), reply)
             case _:
-                return self.run([step])[0]
+                return self.run([self._timed(step)])[0]
+
+    def _timed(self, command: TimedCommand) -> Command:
+        return [part.at(self.now_ms()) if isinstance(part, StoreMs) else part for part in command]
 
     def _guard(self, command: Command, expected: object) -> Any:
         reply = self.run([command])[0]

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -34,11 +34,13 @@ from keystead.stores import (
     Step,
     Still,
     Store,
+    TimedCommand,
     absent,
     at_most,
     field_holds,
     holds,
     required,
+    store_ms,
 )
 from keystead.stores.commands import AMOUNTS, INT64_MAX, INT64_MIN, TABLE
 from keystead.testing.oracle import Oracle
@@ -264,18 +266,23 @@ class Play:
     parts: Template
     required: bool = False
     guard: Holds | FieldHolds | Absent | AtMost | None = None
+    by_store: bool = False  # whether its moments are up to the store
 
     def step(self, now_ms: int) -> Step:
         if self.guard is not None:
             return self.guard
-        command = sent(self.parts, now_ms)
+        command: TimedCommand = sent(self.parts, now_ms)
+        if self.by_store:
+            command = tuple(store_ms(part.ms) if isinstance(part, After) else part for part in self.parts)
         return required(command) if self.required else command
 
     def on(self, key: bytes) -> Play:
         """The same, with this key in the place of each that it names."""
         if self.guard is not None:
             if isinstance(self.guard, AtMost):
-                return replace(self, guard=replace(self.guard, command=sent(_on(self.guard.command, key), 0)))
+                return replace(
+                    self, guard=replace(self.guard, command=sent(_on(cast("Template", self.guard.command), key), 0))
+                )
             return replace(self, guard=replace(self.guard, key=key))
         return replace(self, parts=_on(self.parts, key))
 
@@ -289,7 +296,7 @@ def _on(parts: Sequence[Part], key: bytes) -> Template:
 @st.composite
 def plays(draw: st.DrawFn, guarantees: Guarantees) -> Play:
     names = names_for(guarantees)
-    match draw(st.integers(0, 10)):
+    match draw(st.integers(0, 13)):
         case 0:
             return Play((), guard=holds(draw(keys_for("string")), draw(st.one_of(st.none(), VALUES))))
         case 1 if "hash" in guarantees.kinds:
@@ -302,6 +309,12 @@ def plays(draw: st.DrawFn, guarantees: Guarantees) -> Play:
             return Play((), guard=at_most(sent((name, *draw(ARGUMENTS[name])), 0), draw(LIMITS)))
         case 4 | 5:
             return Play(draw(commands(guarantees)), required=True)
+        case 6:
+            moment = After(draw(TENS_MS), 1)
+            return Play(("PEXPIREAT", draw(keys_for(None)), moment, *draw(words(CONDITION))), by_store=True)
+        case 7:
+            name = draw(st.sampled_from([name for name in AMOUNTS if name in names]))
+            return Play((), guard=at_most(sent((name, *draw(ARGUMENTS[name])), 0), store_ms(draw(TENS_MS))))
         case _:
             return Play(draw(commands(guarantees)))
 

@@ -14,7 +14,7 @@ from keystead.errors import BadDeclaration, BadValue
 from keystead.kits.sessiondata.keys import LONGEST, SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
 from keystead.parts.apikeys import ApiKeys
-from keystead.parts.limit import FixedWindow
+from keystead.parts.limit import NamedLimits
 from keystead.parts.sizes import size_bytes
 from keystead.schema import Operation
 from keystead.schema.key import truth
@@ -137,7 +137,7 @@ class SessionData:
         self._keys = keys
         self.settings: Final = settings or SessionDataSettings()
         self.api_keys: Final = ApiKeys(keys.api_key, keys.api_keys())
-        self.limit: Final = FixedWindow(keys.asked, LIMITS | self.settings.limits, keys.now_ms)
+        self.limit: Final = NamedLimits(keys.asked, LIMITS | self.settings.limits, keys.now_ms)
         self._retention_ms = duration_ms(self.settings.retention)
         self._value_max = size_bytes(self.settings.value_max)
 

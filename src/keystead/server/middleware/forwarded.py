@@ -23,7 +23,8 @@ class Forwarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._allow and scope["type"] == "http" and self._is_allowed(_address((scope.get("client") or ("",))[0])):
             headers = Headers(scope=scope)
-            scheme = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
+            # The last one is the proxy's, also where it adds a line of its own to the one that the client sent.
+            scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
             if scheme in ("http", "https"):
                 scope["scheme"] = scheme
             client = self._client(headers.getlist("x-forwarded-for"))

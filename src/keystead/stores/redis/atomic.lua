@@ -7,10 +7,34 @@
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
 --          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "<" a guard: its reply must be at most the
 --          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; "d" a guard: its
---          reply must have the digest that is the last argument; "k" it may have
---          written although that is its reply; "#" it adds to a number; "p" it publishes
+--          reply must have the digest that is the last argument; "k" it may have written although that is its reply;
+--          "#" it adds to a number; "p" it publishes; "t" the time of this server belongs into it: after its arguments
+--          come pairs of a place among them and the ms to be added, and how many
 --
 -- Returns { the step that stopped or failed, or 0; the replies up to that step }.
+
+-- One time for all steps, TIME itself included.
+local clock
+local function time()
+  clock = clock or redis.call('TIME')
+  return clock
+end
+
+local moments = {}
+local function time_plus(ms)
+  if not moments[ms] then
+    local moment = time()[1] * 1000 + math.floor(time()[2] / 1000) + tonumber(ms)
+    moments[ms] = string.format(moment == math.floor(moment) and '%.0f' or '%.17g', moment)
+  end
+  return moments[ms]
+end
+
+local function fill_in_times(args)
+  for _ = 1, tonumber(table.remove(args)) do
+    local ms, place = table.remove(args), tonumber(table.remove(args))
+    args[place] = time_plus(ms)
+  end
+end
 
 local last = tonumber(ARGV[1])
 local steps = {}
@@ -21,6 +45,7 @@ while at <= #ARGV do
     flags = ARGV[at], kind = ARGV[at + 1], keys = tonumber(ARGV[at + 2]),
     args = { unpack(ARGV, at + 4, at + 3 + count) },
   }
+  if string.find(step.flags, 't', 1, true) then fill_in_times(step.args) end
   steps[#steps + 1] = step
   at = at + 4 + count
 end
@@ -42,10 +67,17 @@ local function number_in(step)
   return redis.call('GET', step.args[2])
 end
 
+local kinds = {} -- of keys that were looked at here, or by a step that fails before anything is written
 local function may_fail(step)
-  for k = 2, step.keys + 1 do
-    local held = redis.call('TYPE', step.args[k])['ok']
-    if step.kind ~= '' and held ~= 'none' and held ~= step.kind then return true end
+  if step.kind ~= '' then
+    for k = 2, step.keys + 1 do
+      local key = step.args[k]
+      if kinds[key] ~= step.kind then
+        local held = redis.call('TYPE', key)['ok']
+        if held ~= 'none' and held ~= step.kind then return true end
+        kinds[key] = step.kind
+      end
+    end
   end
   return has(step, '#') and not (is_small_integer(step.args[#step.args]) and is_small_integer(number_in(step)))
 end
@@ -86,9 +118,12 @@ local function within(step, reply, whole, limit)
   if type(reply) == 'string' and step.kind ~= 'zset' and is_whole(reply) then
     return is_whole_at_most(reply, whole) and 1 or 0
   end
-  local number = type(reply) == 'number' and reply or number_of(reply)
+  local number = reply
+  if type(reply) == 'string' then
+    number = step.kind == 'zset' and tonumber(reply) or number_of(reply)
+  end
   if not number then return { err = 'ERR the reply is not a number to compare' } end
-  return number <= number_of(limit) and 1 or 0
+  return number <= tonumber(limit) and 1 or 0
 end
 
 -- A reply as text, each part with its length. Numbers of Lua's would be rounded to 14 digits by `tostring`.
@@ -125,20 +160,35 @@ local function digest_of(step, reply)
   return redis.sha1hex(text_of(reply))
 end
 
+-- Up to the first step that writes, whatever fails leaves nothing to undo.
+local first = #steps + 1
 for i, step in ipairs(steps) do
-  if last == #steps or #steps == 1 then break end
-  if may_fail(step) then last = #steps end
+  if i > first then
+    if last == #steps then break end
+    if may_fail(step) then last = #steps end
+  else
+    if string.byte(step.flags) == 119 then first = i end -- "w"
+    if step.kind ~= '' then
+      for k = 2, step.keys + 1 do kinds[step.args[k]] = kinds[step.args[k]] or step.kind end
+    end
+  end
 end
 
--- A user who may not do all of it does none of it.
+local function not_allowed(step)
+  return { err = 'NOPERM this user may not run ' .. step.args[1] .. ' here' }
+end
+
+-- A user who may not do all of it does none of it. Messages go last, whatever their place.
 if redis.acl_check_cmd then
   for i, step in ipairs(steps) do
-    local count = #step.args - (has(step, '=') and 1 or has(step, 'd') and 1 or has(step, '<') and 2 or 0)
-    if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
-      local refused = {}
-      for k = 1, i do refused[k] = false end
-      refused[i] = { err = 'NOPERM this user may not run ' .. step.args[1] .. ' here' }
-      return { i, refused }
+    if i > first or has(step, 'p') then
+      local count = #step.args - ((has(step, '=') or has(step, 'd')) and 1 or has(step, '<') and 2 or 0)
+      if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
+        local refused = {}
+        for k = 1, i do refused[k] = false end
+        refused[i] = not_allowed(step)
+        return { i, refused }
+      end
     end
   end
 end
@@ -167,44 +217,51 @@ local function undo()
   end
 end
 
+local pcall_ = redis.pcall
 local replies = {}
 local messages = {}
 for i, step in ipairs(steps) do
   local reply
-  if has(step, 'p') then
+  local mark = string.sub(step.flags, 1, 1) -- of a guard and of a message, what they are
+  if mark == '' then
+    if step.args[1] == 'TIME' then reply = time() else reply = pcall_(unpack(step.args)) end
+  elseif mark == 'p' then
     messages[#messages + 1] = i -- a message cannot be taken back, so it goes last
     reply = 0
-  elseif has(step, '=') then
+  elseif mark == '=' then
     local expected = table.remove(step.args)
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == expected and 1 or 0 end
-  elseif has(step, '~') then
-    reply = redis.pcall(unpack(step.args))
+  elseif mark == '~' then
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = (not reply) and 1 or 0 end
-  elseif has(step, '0') then
-    reply = redis.pcall(unpack(step.args))
+  elseif mark == '0' then
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == 0 and 1 or 0 end
-  elseif has(step, '<') then
+  elseif mark == '<' then
     local limit, whole = table.remove(step.args), table.remove(step.args)
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = within(step, reply, whole, limit) end
-  elseif has(step, 'd') then
+  elseif mark == 'd' then
     local expected = table.remove(step.args)
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' or not reply.err then reply = digest_of(step, reply) == expected and 1 or 0 end
   else
-    if has(step, 'w') and (i < last or has(step, 'k')) then
+    if mark == 'w' and (i < last or has(step, 'k')) then
       for k = 2, step.keys + 1 do keep(step.args[k]) end
     end
-    reply = redis.pcall(unpack(step.args))
+    reply = pcall_(unpack(step.args))
     if has(step, '#') and type(reply) == 'number' and math.abs(reply) >= 2 ^ 53 then
       reply = number_in(step) -- a number of Lua's has no room for it: as text
     end
   end
-  replies[i] = reply
   local failed = type(reply) == 'table' and reply.err
-  local stopped = (has(step, '!') and (reply == false or reply == 0))
-    or (reply == 0 and string.find(step.flags, '[=~0<d]') ~= nil)
+  if failed and (string.find(failed, 'ACL failure', 1, true) or string.sub(failed, 1, 6) == 'NOPERM') then
+    reply = not_allowed(step)
+  end
+  replies[i] = reply
+  local stopped = mark ~= '' and (reply == false or reply == 0)
+    and (has(step, '!') or (reply == 0 and string.find(mark, '[=~0<d]') ~= nil))
   if failed or stopped then
     undo()
     return { i, replies }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
 
-from keystead.stores.base import Outcome, Planned
-from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, encode
+from keystead.errors import BadArgument
+from keystead.stores.base import Outcome, Planned, Step, plan
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address
@@ -67,12 +68,79 @@ class Script:
         return Outcome(shaped, stopped_at=stopped - 1 if stopped else None)
 
 
+class Template:
+    """A script of which all but some arguments is packed ahead."""
+
+    def __init__(self, make: Callable[..., Sequence[Step]], arguments: int) -> None:
+        self.make = make
+        places = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
+        self.script = Script(plan(make(*places)))
+        # In the digest of a reply an argument does not stand as it is: such steps cannot be packed ahead.
+        self.has_digests = any(step.still is not None for step in self.script.steps)
+        words = (b"EVALSHA", DIGEST, *self.script._rest)
+        self._order: list[int] = []  # which argument stands in which place
+        pieces = [b"*%d\r\n" % len(words)]
+        for word in words:
+            if word in places:
+                self._order.append(places.index(word))
+                pieces.append(b"$%d\r\n%b\r\n")
+                continue
+            if b"\x00keystead argument" in word:
+                raise BadArgument("each argument of prepared steps stands there as it is, alone")
+            pieces.append(b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%")))
+        self._format = b"".join(pieces)
+
+    def packed(self, given: Sequence[bytes]) -> bytes:
+        sized: list[int | bytes] = []
+        for number in self._order:
+            sized += (len(given[number]), given[number])
+        return self._format % tuple(sized)
+
+
+class Filled:
+    """A template with its arguments: a script. What it is made of is looked at only where something went wrong."""
+
+    def __init__(self, template: Template, given: Sequence[bytes]) -> None:
+        self._template = template
+        self._given = given
+        self.reads_only = template.script.reads_only
+
+    @property
+    def by_digest(self) -> bytes:
+        return self._template.packed(self._given)
+
+    @property
+    def by_text(self) -> bytes:
+        return self._own.by_text
+
+    @property
+    def steps(self) -> list[Planned]:
+        return self._own.steps
+
+    @property
+    def _own(self) -> Script:
+        return Script(plan(self._template.make(*self._given)))
+
+    def failure(self, reply: Any) -> ReplyError | None:
+        return self._template.script.failure(reply)
+
+    def outcome(self, reply: list[Any], address: Address) -> Outcome:
+        failed = reply[0] and isinstance(reply[1][-1], ReplyError)
+        return (self._own if failed else self._template.script).outcome(reply, address)
+
+
 def _packed(step: Planned) -> list[bytes]:
     call, flags, extra = step.call, b"", []
+    # Lua counts from 1, and the command is the first.
+    times = [(place + 2, moment.plus) for place, moment in step.times]
     if step.still is not None:
         flags, extra = b"d", [_digest(call, step.still.reply)]
     elif step.at_most is not None:
-        flags, extra = b"<", _limits(step.at_most.limit)
+        limit = step.at_most.limit
+        flags, extra = b"<", _limits(0 if isinstance(limit, StoreMs) else limit)
+        if isinstance(limit, StoreMs):
+            place = len(call.args) + 2
+            times += [(place, math.floor(limit.plus)), (place + 1, limit.plus)]
     elif step.guard:
         flags = b"=" if isinstance(step.expected, bytes) else b"~" if step.expected is None else b"0"
         extra = [step.expected] if isinstance(step.expected, bytes) else []
@@ -83,6 +151,10 @@ def _packed(step: Planned) -> list[bytes]:
         flags += b"k" if step.required and call.spec.name in _SILENT_WRITERS and not _only_if(call) else b""
         flags += b"#" if call.spec.name in _COUNTERS else b""
     arguments = [call.spec.name.encode(), *call.args, *extra]
+    if times:
+        flags += b"t"
+        arguments += [encode(number) for time in times for number in time]
+        arguments.append(b"%d" % len(times))
     return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
 
 
@@ -154,7 +226,8 @@ def _last_that_may_stop(steps: Sequence[Planned]) -> int:
             or name == "LSET"
             or (name in _COUNTERS and call.args[0] in written)
             or (name == "XADD" and call.options.entry_id != (None, None))
-            or (name == "ZADD" and b"INCR" in call.options.flags)
+            # Only two infinities have no sum, so a finite number can be added to whatever is there.
+            or (name == "ZADD" and b"INCR" in call.options.flags and math.isinf(call.options.pairs[0][1]))
         ):
             last = place
         if call.spec.writes and name not in _COUNTERS:

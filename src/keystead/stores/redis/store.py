@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
@@ -15,9 +15,9 @@ from keystead.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from keystead.stores.base import Ask, Guarantees, Message, Outcome, Planned, Store, filled, without_errors
+from keystead.stores.base import Ask, Guarantees, Message, Outcome, Planned, Step, Store, filled, without_errors
 from keystead.stores.commands import TABLE, Call, Reply, read
-from keystead.stores.redis.atomic import Script
+from keystead.stores.redis.atomic import Filled, Script, Template
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -138,6 +138,20 @@ class RedisStore(Store):
 
         return ask
 
+    def prepared_steps(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        template, timeout = Template(make, arguments), self._settings.timeout
+        if template.has_digests:
+            return super().prepared_steps(make, arguments)
+
+        async def ask(*given: bytes) -> Outcome:
+            if self._link is None:
+                raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            return await run_script(self._link, Filled(template, given), timeout)
+
+        return ask
+
     async def _exchange_until(
         self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None
     ) -> list[Reply]:
@@ -251,7 +265,7 @@ def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
         raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
 
 
-async def run_script(link: Link, script: Script, within: float) -> Outcome:
+async def run_script(link: Link, script: Script | Filled, within: float) -> Outcome:
     """Run it where the link leads, again only if it did not run there."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within

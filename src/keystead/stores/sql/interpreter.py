@@ -56,9 +56,9 @@ class Interpreter(Generic[T]):
         replies: list[Reply] = []
         try:
             for place, step in enumerate(steps):
-                reply = self.handlers[step.call.spec.name](tables, step.call)
+                reply = self.handlers[step.call.spec.name](tables, step.call_at(tables.now_ms))
                 if step.guard:
-                    reply = step.verdict(reply)
+                    reply = step.verdict(reply, tables.now_ms)
                 replies.append(reply)
                 if step.stops(reply):
                     tables.undo_step()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required, still
+from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required, still, store_ms
 from keystead.stores.commands import INT64_MAX, INT64_MIN
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
@@ -473,6 +473,136 @@ class Atomic(Promises):
                 await store.atomically([("SET", log, "1"), still(wrong, None)])
         await expect(store, (("EXISTS", log), 0))
 
+    @needs("atomic", "zset", "hash")
+    async def test_a_moment_that_is_up_to_the_store_is_the_time_of_the_store(self, store: Store) -> None:
+        z, h, s = self.key("z"), self.key("h"), self.key("s")
+        before_ms = await clock_ms(store)
+        outcome = await store.atomically(
+            [
+                ("TIME",),
+                ("ZADD", z, store_ms(), "now", store_ms(-1_000), "ago", store_ms(0.25), "part"),
+                ("HSET", h, "at", store_ms(), "in", store_ms(500)),
+                ("HSETNX", h, "new", store_ms(1)),
+                ("SET", s, store_ms(-7), "PXAT", store_ms(600_000)),
+                ("PEXPIREAT", z, store_ms(600_000)),
+            ]
+        )
+        after_ms = await clock_ms(store)
+        seconds, micros = outcome.replies[0]
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        assert outcome.replies[1:] == [3, 2, 1, b"OK", 1]
+        assert before_ms <= now_ms <= after_ms
+        scores = [[b"ago", now_ms - 1000.0], [b"now", float(now_ms)], [b"part", now_ms + 0.25]]
+        await expect(
+            store,
+            (("ZRANGE", z, 0, -1, "WITHSCORES"), scores),
+            (("HMGET", h, "at", "in", "new"), [b"%d" % now_ms, b"%d" % (now_ms + 500), b"%d" % (now_ms + 1)]),
+            (("GET", s), b"%d" % (now_ms - 7)),
+            (("PEXPIRETIME", z), now_ms + 600_000),
+            (("PEXPIRETIME", s), now_ms + 600_000),
+        )
+
+    @needs("atomic", "zset", "hash")
+    async def test_what_is_compared_with_the_time_of_the_store_passes_from_that_moment_on(self, store: Store) -> None:
+        z, h = self.key("z"), self.key("h")
+        steps: list[Step] = [("ZADD", z, store_ms(-10), "a", store_ms(), "b", store_ms(10.5), "c")]
+        steps += [("HSET", h, "now", store_ms(), "soon", store_ms(1))]
+        looks: list[Step] = [
+            ("ZCOUNT", z, store_ms(-10), store_ms()),
+            ("ZCOUNT", z, store_ms(-9.5), "inf"),
+            ("ZRANGE", z, "-inf", store_ms(10), "BYSCORE"),
+            at_most(("ZSCORE", z, "b"), store_ms()),
+            at_most(("ZSCORE", z, "c"), store_ms(10.5)),
+            at_most(("HGET", h, "now"), store_ms()),
+            at_most(("HGET", h, "soon"), store_ms(1.5)),
+            at_most(("ZCOUNT", z, store_ms(), store_ms(11)), 2),
+            ("ZREMRANGEBYSCORE", z, "-inf", store_ms(-10)),
+        ]
+        outcome = await store.atomically([*steps, *looks])
+        assert outcome.replies[2:] == [2, 2, [b"a", b"b"], 1, 1, 1, 1, 1, 1]
+        for guard in (
+            at_most(("ZSCORE", z, "b"), store_ms(-0.25)),
+            at_most(("ZSCORE", z, "c"), store_ms(10.25)),
+            at_most(("HGET", h, "now"), store_ms(-1)),
+            at_most(("HGET", h, "now"), store_ms(-0.5)),
+            at_most(("HGET", h, "soon"), store_ms(0.5)),
+            at_most(("ZCOUNT", z, store_ms(), store_ms(11)), 1),
+        ):
+            outcome = await store.atomically([("DEL", z, h), *steps, guard])
+            assert (outcome.stopped_at, outcome.replies[-1]) == (3, 0), guard
+        await expect(store, (("ZRANGE", z, 0, -1), [b"b", b"c"]))  # what was stopped is undone
+
+    @needs("atomic", "zset", "hash")
+    async def test_the_time_of_the_store_stands_for_numbers_only(self, store: Store) -> None:
+        a = self.key("a")
+        wrong: tuple[Any, ...] = (
+            *(("SET", store_ms(), "x"), ("DEL", a, store_ms()), ("GET", store_ms()), ("INCRBY", a, store_ms())),
+            *(("ZADD", a, 1, store_ms()), ("ZADD", a, store_ms(), "m", 2, store_ms()), ("HSET", a, store_ms(), "v")),
+            *(
+                ("HSETNX", a, store_ms(), "v"),
+                ("SADD", a, store_ms()),
+                ("ZREM", a, store_ms()),
+                ("HGET", a, store_ms()),
+            ),
+        )
+        for command in wrong:
+            for step in (command, required(command)):
+                with pytest.raises(BadArgument) as caught:
+                    await store.atomically([("SET", a, "1"), step])
+                assert caught.value.command == command[0]
+        for plus in (math.nan, math.inf, True, "1", None, 10**18):
+            for step in (("ZADD", a, store_ms(plus), "m"), at_most(("GET", a), store_ms(plus))):  # type: ignore[arg-type]
+                with pytest.raises(BadArgument, match="store_ms takes a number of milliseconds"):
+                    await store.atomically([("SET", a, "1"), step])
+        with pytest.raises(BadArgument, match="store_ms belongs into `atomically`"):
+            await store.run([("ZADD", a, store_ms(), "m")])  # type: ignore[list-item]
+        await expect(store, (("EXISTS", a), 0))
+
+    @needs("atomic key")
+    async def test_prepared_steps_do_what_atomically_does_on_whatever_key(self, store: Store) -> None:
+        count = store.prepared_steps(
+            lambda key, by: [("GET", key), at_most(("GET", key), 9), ("SET", key, by, "PXAT", store_ms(600_000))], 2
+        )
+        for name in (b"a", b"a b\r\n", b"%d %b %%", b"{x}", b"\xff", b"*"):
+            key = self.key(name)
+            assert (await count(key, b"9")).replies == [None, 1, b"OK"]
+            assert (await count(key, b"10%")).replies == [b"9", 1, b"OK"]
+            await expect(store, (("GET", key), b"10%"))
+            with pytest.raises(NotANumber) as caught:
+                await count(key, b"1")
+            assert caught.value.key == key
+            await store.run([("SET", key, "10")])
+            stopped = await count(key, b"1")
+            assert (stopped.replies, stopped.stopped_at) == ([b"10", 0], 1)
+
+    @needs("atomic", "zset")
+    async def test_a_guard_of_a_whole_value_reads_up_to_the_time_of_the_store(self, store: Store) -> None:
+        z, log = self.key("z"), self.key("log")
+        await store.atomically([("ZADD", z, store_ms(-60_000), "due", store_ms(600_000), "later")])
+        [[due, _]] = await store.run([("ZRANGE", z, 0, -1, "WITHSCORES")])
+        for read, seen in (
+            (("ZRANGE", z, "-inf", store_ms(), "BYSCORE"), [b"due"]),
+            (("ZRANGE", z, "-inf", store_ms(), "BYSCORE", "WITHSCORES"), [due]),
+        ):
+            assert (await store.atomically([still(read, seen), ("SET", log, "1")])).replies == [1, b"OK"]
+            stopped = await store.atomically([("ZADD", z, store_ms(-1), "new"), still(read, seen), ("DEL", log)])
+            assert (stopped.stopped_at, stopped.replies[-1]) == (1, 0), read
+        with pytest.raises(BadArgument, match="the time of the store cannot stand as argument 3"):
+            await store.atomically([("DEL", log), still(("LRANGE", z, 0, store_ms()), [])])
+        await expect(store, (("GET", log), b"1"), (("ZRANGE", z, 0, -1), [b"due", b"later"]))
+
+    @needs("atomic key")
+    async def test_prepared_steps_compare_whole_values_with_what_they_are_given(self, store: Store) -> None:
+        change = store.prepared_steps(lambda key, seen, new: [still(("GET", key), seen), ("SET", key, new)], 3)
+        a, b = self.key("a"), self.key("b")
+        await store.run([("SET", a, "1")])
+        await store.run([("SET", b, "2")])
+        assert (await change(a, b"1", b"3")).replies == [1, b"OK"]
+        assert (await change(b, b"2", b"4")).replies == [1, b"OK"]
+        stopped = await change(a, b"1", b"5")
+        assert (stopped.stopped_at, stopped.replies) == (0, [0])
+        await expect(store, (("GET", a), b"3"))
+
     @needs("atomic")
     async def test_walking_the_whole_store_is_no_atomic_step(self, store: Store) -> None:
         for command in (("SCAN", "0"), ("DBSIZE",)):
@@ -565,6 +695,15 @@ class AtomicOnOneKey(Promises):
         assert await store.atomically([holds(a, "1"), at_most(("GET", a), 1), ("INCRBY", a, 1), holds(a, "2")])
         assert not await store.atomically([at_most(("GET", a), 1), ("INCRBY", a, 1)])
         await expect(store, (("GET", a), b"2"))
+
+    @needs("atomic key")
+    async def test_a_moment_that_is_up_to_the_store_is_its_time_on_one_key_too(self, store: Store) -> None:
+        a, before_ms = self.key("a"), await clock_ms(store)
+        steps: list[Step] = [("SET", a, store_ms(5)), ("GET", a), at_most(("GET", a), store_ms(5))]
+        outcome = await store.atomically([*steps, ("PEXPIREAT", a, store_ms(600_000)), ("PEXPIRETIME", a)])
+        assert outcome.replies[0::2] == [b"OK", 1, int(outcome.replies[1]) - 5 + 600_000]
+        assert before_ms <= int(outcome.replies[1]) - 5 <= await clock_ms(store)
+        assert not await store.atomically([*steps, at_most(("GET", a), store_ms(4))])
 
     @needs("atomic key")
     async def test_of_many_that_compare_and_set_one_key_no_update_is_lost(

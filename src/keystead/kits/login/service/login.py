@@ -28,7 +28,7 @@ from keystead.kits.login.service.refresh import Refresh
 from keystead.kits.login.service.secret import claim_digest, is_secret, new_secret
 from keystead.kits.login.service.settings import LIMITS, LoginSettings, is_return_path
 from keystead.parts.digest import digest, same
-from keystead.parts.limit import FixedWindow
+from keystead.parts.limit import NamedLimits
 from keystead.parts.oauth import (
     Client,
     Identity,
@@ -69,7 +69,7 @@ class Login:
         self.sessions: Sessions[Session] = Sessions(
             keys.session, settings.policy, successors=keys.session_successor, ends=keys.session_end
         )
-        self.limit = FixedWindow(keys.guesses, LIMITS | settings.limits, site.now_ms)
+        self.limit = NamedLimits(keys.guesses, LIMITS | settings.limits, site.now_ms)
         self._clients = clients
         self._refresh = Refresh(keys, self.sessions, clients, site, pause)
 

@@ -27,7 +27,7 @@ from keystead.parts.audit import Audit
 from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, open_blobs
 from keystead.parts.blobs.paths import checked
 from keystead.parts.digest import digest, same
-from keystead.parts.limit import FixedWindow, client_of
+from keystead.parts.limit import NamedLimits, client_of
 from keystead.parts.passwords import PasswordsBusy, hashed, is_password, matches
 from keystead.parts.schedule import Job, Run
 from keystead.parts.sizes import size_bytes
@@ -77,7 +77,7 @@ class Sharing:
         self.site = site
         self.blobs = blobs
         self.audit, self.uses, self.refusals = Audit(keys.audit()), Audit(keys.uses()), Audit(keys.refusals())
-        self.limit = FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms)
+        self.limit = NamedLimits(keys.requests, LIMITS | settings.limits, site.now_ms)
         self.clean_up = CleanUp(keys, blobs, self.audit, self.refusals, site.now_ms, settings.cleanup_batch, pause)
         self._links = links
         self._uploads: Counter[str] = Counter()  # under way, by client

@@ -29,7 +29,7 @@ from keystead.kits.widgets.service.hooks import Hooks
 from keystead.kits.widgets.service.outcomes import Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, unknown
 from keystead.kits.widgets.service.settings import WidgetSettings
-from keystead.parts.limit import FixedWindow, client_of
+from keystead.parts.limit import NamedLimits, client_of
 from keystead.schema import Bound, Done, Operation
 from keystead.schema.key import nothing
 from keystead.schema.kinds import CounterKey, ValueKey
@@ -48,7 +48,7 @@ class Surroundings:
     keys: WidgetKeys
     settings: WidgetSettings
     site: Site
-    limit: FixedWindow
+    limit: NamedLimits
     hooks: Hooks
     calendar: Calendar
     secret: bytes  # what makes the names of visitors, so that nobody can guess an address from them

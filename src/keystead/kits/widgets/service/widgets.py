@@ -20,7 +20,7 @@ from keystead.kits.widgets.service.records import Surroundings
 from keystead.kits.widgets.service.refused import WidgetRefused
 from keystead.kits.widgets.service.services import Service
 from keystead.kits.widgets.service.settings import LIMITS, WidgetSettings
-from keystead.parts.limit import FixedWindow
+from keystead.parts.limit import NamedLimits
 from keystead.parts.outbox import OutboxKeys
 from keystead.parts.schedule import Job, Run
 from keystead.parts.webhook import WebhookSender
@@ -43,7 +43,7 @@ class Widgets:
             keys=keys,
             settings=settings,
             site=site,
-            limit=FixedWindow(keys.requests, LIMITS | settings.limits, site.now_ms),
+            limit=NamedLimits(keys.requests, LIMITS | settings.limits, site.now_ms),
             hooks=self.hooks,
             calendar=Calendar(settings.zone),
             # Of the oldest key: a new one must not make strangers of those who were counted today.

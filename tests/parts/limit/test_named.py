@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from keystead import Counter, Keyspace, Store, after
-from keystead.parts.limit import FixedWindow, LimitReached, client_of
+from keystead.parts.limit import LimitReached, NamedLimits
+from tests.every_store import on
 
-in_one_step = pytest.mark.parametrize("store_url", ["memory", "redis"], indirect=True)
-everywhere = pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
+in_one_step = on("memory", "redis")
+everywhere = on("memory", "redis", "cluster")
 
 NOW_MS = 1_790_000_025_000  # 15 seconds of its minute are left
 
@@ -18,8 +19,8 @@ class Keys(Keyspace):
     orders = Counter("app:orders", lifetime=after("2m"))
 
 
-def window(store: Store, limit: int, now_ms: int = NOW_MS) -> FixedWindow:
-    return FixedWindow(Keys(store).requests, {"order": limit, "free": 0}, lambda: now_ms)
+def window(store: Store, limit: int, now_ms: int = NOW_MS) -> NamedLimits:
+    return NamedLimits(Keys(store).requests, {"order": limit, "free": 0}, lambda: now_ms)
 
 
 @everywhere
@@ -85,12 +86,3 @@ async def test_nothing_is_counted_before_it_is_awaited_or_where_there_is_no_limi
     assert await counting.within is False
     with pytest.raises(LimitReached):
         raise counting.reached
-
-
-def test_a_client_is_an_address_or_a_network_of_64_bits_and_its_name_tells_neither() -> None:
-    assert client_of("2001:db8::1") == client_of("2001:db8::ffff") != client_of("2001:db8:0:1::1")
-    assert client_of("::ffff:192.0.2.1") == client_of("192.0.2.1") != client_of("192.0.2.2")
-    assert client_of("fe80::1%eth0") == client_of("fe80::1")
-    for address in ("192.0.2.1", "not an address", ""):
-        assert len(client_of(address)) == 16
-        assert int(client_of(address), 16) >= 0

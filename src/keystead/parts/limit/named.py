@@ -1,27 +1,16 @@
-"""Limits: how many requests of one client are let through in a minute."""
+"""Limits by name, as the kits have them: so many requests of one client in each minute, by what they ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
-from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 
-from keystead.errors import KeysteadError
+from keystead.parts.limit.client import client_of
+from keystead.parts.limit.verdict import LimitReached
 from keystead.schema import Bound, Operation
 
 _WINDOW_MS = 60_000
-
-
-class LimitReached(KeysteadError):
-    """A client has asked too often. `retry_after_s` says when it may ask again."""
-
-    code = "limit-reached"
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__("too many requests; wait a minute")
-        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True)
@@ -41,8 +30,8 @@ class Counting:
     reached: LimitReached
 
 
-class FixedWindow:
-    """Counts the requests of each client in each minute, by what they ask for.
+class NamedLimits:
+    """Counts the requests of each client in each minute of `now_ms`, by what they ask for.
 
     counters  a family of counters with `name`, `window` and `client` in its pattern, which live a little longer
               than a minute
@@ -83,17 +72,3 @@ class FixedWindow:
         wait_s = -((into_ms - _WINDOW_MS) // 1000)
         reached = LimitReached(wait_s)
         return Counting(counter.increment(by), counter.at_most(limit), counter.at_most(limit - 1), limit, reached)
-
-
-def client_of(address: str) -> str:
-    """Who asks, as a key may name them: the beginning of a digest."""
-    return sha256(_network(address).encode()).hexdigest()[:16]
-
-
-def _network(address: str) -> str:
-    """Who counts as one client: an address, and in IPv6 the network of 64 bits that one household has."""
-    try:
-        read = IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(read.ipv4_mapped or IPv6Network((read, 64), strict=False))

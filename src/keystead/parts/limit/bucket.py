@@ -1,0 +1,97 @@
+"""Token bucket: a steady rate, and a burst now and then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from keystead.errors import BadDeclaration
+from keystead.parts.limit.limit import Asked, Limit
+from keystead.parts.limit.outage import WhenDown
+from keystead.parts.limit.rate import MOST, Rate
+from keystead.parts.limit.verdict import Verdict
+from keystead.schema import Bound, SortedSet
+from keystead.schema.lifetime import Sliding, in_words
+from keystead.stores import Reply, TimedCommand, at_most, store_ms
+
+_FULL_AT: Final = "full_at"
+# A score has 53 bits and the time in ms has 41, so sums of this size are exact until the year 2109.
+_GRAIN_MS: Final = 1 / 2048
+_SHORTEST_MS: Final = 0.01
+_LONGEST_MS: Final = 366 * 86_400_000
+
+
+class TokenBucket(Limit):
+    """A bucket of tokens that fills up steadily; a hit takes one, or as many as it counts.
+
+        bucket = SortedSet("limit:{client}", str, lifetime=sliding("2m", touch_every="1s"))  # at least until it is full
+        limit = TokenBucket(keys.bucket, "10/minute", burst=20)
+
+    burst   how many tokens the bucket holds; as many as the rate has, if nothing is said
+
+    Only the moment is kept at which the bucket will be full, as the score of one member, in the time of the store
+    (this is the generic cell rate algorithm). So it costs one number for each client whatever the limit. A token may
+    take as little as 0.01 ms; its time is rounded up to 1/2048 ms, which no sum of them is.
+    """
+
+    def __init__(
+        self,
+        family: Bound[Any],
+        rate: str | Rate,
+        *,
+        burst: int | None = None,
+        when_down: WhenDown = "deny",
+        name: str | None = None,
+    ) -> None:
+        rate = Rate.of(rate)
+        self.burst = rate.amount if burst is None else burst
+        if type(self.burst) is not int or not 1 <= self.burst <= MOST:
+            raise BadDeclaration(f"a burst is a whole number from 1 on, not {burst!r:.40}")
+        exact_ms = rate.window_ms / rate.amount
+        if exact_ms < _SHORTEST_MS:
+            raise BadDeclaration(f"a token takes at least {_SHORTEST_MS} ms; {rate} is faster than that")
+        self._token_ms = math.ceil(exact_ms / _GRAIN_MS) * _GRAIN_MS
+        self._fills_ms = math.ceil(self.burst * self._token_ms)
+        super().__init__(family, rate, when_down=when_down, name=name)
+
+    def _described(self) -> Rate:
+        return Rate(self.burst, self._fills_ms)
+
+    def _checked(self) -> None:
+        family = self.family.family
+        if not isinstance(family, SortedSet) or family.member.type is not str:
+            self._refuse("a bucket is kept in a SortedSet(…) of texts, as the score of one member")
+        if self._fills_ms > _LONGEST_MS:
+            self._refuse(f"its bucket is full after {in_words(self._fills_ms)}; a year is the longest")
+        if not isinstance(family.lifetime, Sliding) or family.lifetime.ms < self._fills_ms:
+            self._refuse(
+                f"it lives until its bucket is full, {in_words(self._fills_ms)} after the last hit, or longer, as in "
+                f'sliding("{2 * self._fills_ms}ms", touch_every="{self._fills_ms}ms")'
+            )
+        self._lifetime_ms = family.lifetime.ms
+
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
+        token_ms, burst = self._token_ms, self.burst
+        full_at: TimedCommand = ("ZSCORE", key, _FULL_AT)
+        room_ms = (burst - by) * token_ms  # how far from full it may be before this hit
+
+        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
+            (seconds, micros), held = replies
+            now_ms = int(seconds) * 1000 + int(micros) // 1000
+            missing_ms = max(0.0, (held or 0) - now_ms)
+            allowed = missing_ms <= room_ms
+            wait_ms = None if by > burst else math.ceil(missing_ms - room_ms)
+            if allowed and counted:
+                missing_ms += by * token_ms
+            left = math.floor(burst - missing_ms / token_ms)
+            return self._verdict(allowed, burst, left, wait_ms, math.ceil(missing_ms))
+
+        # Nothing is lower than now - room where there is no room for it at all.
+        guard = at_most(full_at, store_ms(room_ms) if by <= burst else -1)
+        writes: list[TimedCommand] = [
+            ("ZADD", key, "GT", store_ms(), _FULL_AT),  # one that is full is full from now on
+            ("ZADD", key, "INCR", by * token_ms, _FULL_AT),
+            ("PEXPIRE", key, self._lifetime_ms),
+        ]
+        return Asked((("TIME",), full_at), guard, writes, judge)

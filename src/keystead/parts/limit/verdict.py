@@ -1,0 +1,111 @@
+"""What a limit says of a request."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from keystead.errors import KeysteadError
+
+_TELLS: Final = "too many requests; wait a minute"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a request is let through, and what is left. It is true where it is.
+
+    limit            how many are let through in a window
+    remaining        how many more would be let through now
+    retry_after_ms   how long to wait until the same request would be; 0: it is let through; None: it never will be,
+                     because it asks for more than the limit
+    reset_ms         how long until nothing is used up any more, if nobody asks; of a sliding window, at most
+    window_ms        the window of the limit
+    name             of the limit, for `RateLimit-Policy`
+    store_is_down    the store did not answer, and this is what the limit says then
+    each             of several limits, what each of them says; it is the one that lets the least through
+    """
+
+    allowed: bool
+    limit: int
+    remaining: int
+    retry_after_ms: int | None
+    reset_ms: int
+    window_ms: int
+    name: str = "default"
+    store_is_down: bool = False
+    each: tuple[Verdict, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    @property
+    def retry_after(self) -> int | None:
+        """`retry_after_ms` in whole seconds, never too early."""
+        return None if self.retry_after_ms is None else _seconds(self.retry_after_ms)
+
+    @property
+    def reset(self) -> int:
+        """`reset_ms` in whole seconds, never too early."""
+        return _seconds(self.reset_ms)
+
+    def headers(self, *, x_ratelimit: bool = False, now_s: float | None = None) -> dict[str, str]:
+        """What an answer tells its client, by lower-case name.
+
+        `ratelimit-policy` and `ratelimit` are those of draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`,
+        `-remaining` and `-reset` those of its drafts up to 06, which most clients read; `retry-after` (RFC 9110)
+        stands only where the request was refused and may come again. `x_ratelimit` adds the `x-ratelimit-*` of older
+        APIs, whose reset is a moment in seconds since 1970. A limit whose store is down knows nothing of what is
+        left, and says only when to try again.
+        """
+        wait = {"retry-after": str(max(1, self.retry_after))} if self.retry_after and not self.allowed else {}
+        if self.store_is_down:
+            return wait
+        told = self.each or (self,)
+        headers = {
+            "ratelimit-policy": ", ".join(f'"{one.name}";q={one.limit};w={_seconds(one.window_ms)}' for one in told),
+            "ratelimit": ", ".join(f'"{one.name}";r={one.remaining};t={one.reset}' for one in told),
+            "ratelimit-limit": str(self.limit),
+            "ratelimit-remaining": str(self.remaining),
+            "ratelimit-reset": str(self.reset),
+        }
+        if x_ratelimit:
+            resets_s = int((time.time() if now_s is None else now_s) + self.reset)
+            headers |= {
+                "x-ratelimit-limit": str(self.limit),
+                "x-ratelimit-remaining": str(self.remaining),
+                "x-ratelimit-reset": str(resets_s),
+            }
+        return headers | wait
+
+
+class LimitReached(KeysteadError):
+    """A client has asked too often. `retry_after_s` says when it may ask again; `verdict` says all, where there is one.
+
+    Where it asks for more than the limit at once it may never, and `retry_after_s` is the window.
+    """
+
+    code = "limit-reached"
+
+    def __init__(self, retry_after_s: int, verdict: Verdict | None = None) -> None:
+        super().__init__(_TELLS if verdict is None else _sentence(verdict))
+        self.retry_after_s = retry_after_s
+        self.verdict = verdict
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> LimitReached:
+        after = verdict.retry_after
+        return cls(_seconds(verdict.window_ms) if after is None else max(1, after), verdict)
+
+
+def _sentence(verdict: Verdict) -> str:
+    if verdict.store_is_down:
+        return "how often you may ask is not known at the moment; try again"
+    after = verdict.retry_after
+    if after is None:
+        return f"this asks for more than the {verdict.limit} that are let through at once; ask for less"
+    return f"too many requests; wait {max(1, after)} s"
+
+
+def _seconds(ms: int) -> int:
+    return -(-ms // 1000)

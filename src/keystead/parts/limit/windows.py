@@ -1,0 +1,182 @@
+"""Fixed windows: so many in a window, then nobody until the next one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from keystead.errors import BadKey
+from keystead.parts.limit.limit import Asked, Limit
+from keystead.parts.limit.outage import WhenDown
+from keystead.parts.limit.rate import Rate
+from keystead.parts.limit.verdict import Verdict
+from keystead.schema import Bound, Counter, Hash
+from keystead.schema.lifetime import After, in_words
+from keystead.stores import Reply, TimedCommand, at_most, store_ms
+
+_FIELDS: Final = frozenset({"count", "windowStart"})
+_TRIES: Final = 3
+_DRIFT_MS: Final = 60_000
+_SET_BACK_MS: Final = 1_000
+
+
+class FixedWindow(Limit):
+    """A window that begins with the first request of a client, and ends by the clock of the store.
+
+        hits = Counter("limit:{client}", lifetime=after("1m"))        # its lifetime is the window
+        limit = FixedWindow(keys.hits, "10/minute")
+
+    It may also be kept as a hash with the fields `count` and `windowStart` (in ms). Whoever is refused does not make
+    the window longer. At the edge of two windows twice the limit may pass in a moment: where that matters, take a
+    SlidingWindow. It costs one number for each client, and works on every store with atomic steps, Memcached
+    included.
+    """
+
+    def _checked(self) -> None:
+        family = self.family.family
+        is_hash = isinstance(family, Hash)
+        if not isinstance(family, Counter) and not (is_hash and family.field_names == _FIELDS):
+            self._refuse(
+                "a fixed window is counted in a Counter(…), or in a Hash(…) with the fields count and windowStart"
+            )
+        if family.lifetime != After(self.rate.window_ms):
+            words = in_words(self.rate.window_ms)
+            self._refuse(
+                f"its lifetime is the window of the limit, which is {words}; it is {family.lifetime.describe()}"
+            )
+        self._is_hash = is_hash
+
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
+        count: TimedCommand = ("HGET", key, "count") if self._is_hash else ("GET", key)
+        limit, window_ms = self.rate.amount, self.rate.window_ms
+        writes: list[TimedCommand] = [("PEXPIRE", key, window_ms, "NX")]
+        if self._is_hash:
+            writes = [("HINCRBY", key, "count", by), ("HSETNX", key, "windowStart", store_ms()), *writes]
+        else:
+            writes = [("INCRBY", key, by), *writes]
+
+        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
+            held, left_ms = int(replies[0] or 0), replies[1]
+            if left_ms < 0:  # there is no window yet
+                left_ms = window_ms
+            allowed = held <= limit - by
+            remaining = limit - held - (by if allowed and counted else 0)
+            return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
+
+        return Asked((count, ("PTTL", key)), at_most(count, limit - by), writes, judge)
+
+
+class AlignedWindow(Limit):
+    """Windows that begin at round times for everybody: each minute at :00, each hour at :00:00.
+
+        hits = Counter("limit:{client}:{windowStart:int}", lifetime=after("2m"))     # longer than the window
+        limit = AlignedWindow(keys.hits, "10/minute")
+
+    start   the placeholder that is the beginning of the window, in ms since 1970
+
+    The time is that of the store: the first hit of a process asks for it (one round trip more), and every hit brings
+    it along again. A hit that arrives after the window for which it was sent is counted again, in the right one.
+    """
+
+    def __init__(
+        self,
+        family: Bound[Any],
+        rate: str | Rate,
+        *,
+        start: str = "windowStart",
+        when_down: WhenDown = "deny",
+        name: str | None = None,
+    ) -> None:
+        self._start = start
+        self._clock = _StoreClock()
+        super().__init__(family, rate, when_down=when_down, name=name)
+
+    def _checked(self) -> None:
+        family = self.family.family
+        if not isinstance(family, Counter) or self._start not in family.pattern.names:
+            self._refuse(f"an aligned window is counted in a Counter(…) with {{{self._start}:int}} in its pattern")
+        if not isinstance(family.lifetime, After) or family.lifetime.ms < self.rate.window_ms:
+            words = in_words(self.rate.window_ms)
+            self._refuse(f"it lives as long as its window, {words}, or longer, as in after(…)")
+        self._lifetime_ms = family.lifetime.ms
+        self._place = family.pattern.names.index(self._start)
+
+    async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
+        if not self._clock.is_known:
+            [told] = await self.store.run([("TIME",)])
+            self._clock.saw(_ms(told))
+        for _ in range(_TRIES):
+            start_ms = self._start_ms()
+            asked = self._asked_in(start_ms, self._key_in(start_ms, client).encode(), by)
+            outcome = await self.store.atomically([*asked.reads, asked.guard, *asked.writes])
+            verdict = asked.judge(outcome.replies[: len(asked.reads)], True)
+            if start_ms <= _ms(outcome.replies[0]) < start_ms + self.rate.window_ms:
+                break
+        return verdict if verdict.allowed is bool(outcome) else replace(verdict, allowed=bool(outcome))
+
+    def _start_ms(self) -> int:
+        now_ms = self._clock.now_ms() if self._clock.is_known else self.family.now_ms()
+        return now_ms - now_ms % self.rate.window_ms
+
+    def _key_in(self, start_ms: int, client: tuple[Any, ...]) -> str:
+        if len(client) != len(self.family.family.pattern.names) - 1:
+            raise BadKey(f"{self.family.family.place}: give the values of all placeholders but {self._start}")
+        return super()._key((*client[: self._place], start_ms, *client[self._place :]))
+
+    def _key(self, client: tuple[Any, ...]) -> str:
+        return self._key_in(self._start_ms(), client)
+
+    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
+        return self._asked_in(self._start_ms(), key, by)
+
+    def _asked_in(self, start_ms: int, key: bytes, by: int) -> Asked:
+        limit, window_ms = self.rate.amount, self.rate.window_ms
+
+        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
+            now_ms, held = _ms(replies[0]), int(replies[1] or 0)
+            self._clock.saw(now_ms)
+            left_ms = min(max(start_ms + window_ms - now_ms, 0), window_ms)
+            allowed = held <= limit - by
+            remaining = limit - held - (by if allowed and counted else 0)
+            return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
+
+        reads: list[TimedCommand] = [("TIME",), ("GET", key)]
+        writes: list[TimedCommand] = [("INCRBY", key, by), ("PEXPIRE", key, self._lifetime_ms, "NX")]
+        return Asked(reads, at_most(("GET", key), limit - by), writes, judge)
+
+
+class _StoreClock:
+    """The time of the store as far as a process knows it: what it said last, and what has passed here since.
+
+    It is never ahead of the store, because its answers are old when they arrive. So whoever goes by it may name a
+    window that is just over, and never one that has not begun.
+    """
+
+    def __init__(self, passed_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000) -> None:
+        self._passed_ms = passed_ms
+        self._offset_ms: int | None = None
+        self._seen_ms = 0
+
+    @property
+    def is_known(self) -> bool:
+        return self._offset_ms is not None
+
+    def saw(self, store_ms: int) -> None:
+        here_ms = self._passed_ms()
+        offset_ms = store_ms - here_ms
+        known_ms = offset_ms if self._offset_ms is None else self._offset_ms
+        # The answer that travelled least knows best, unless the clocks have drifted apart since, or that of the store
+        # was set back: a server that took over has one of its own.
+        is_old = here_ms - self._seen_ms > _DRIFT_MS or offset_ms < known_ms - _SET_BACK_MS
+        if self._offset_ms is None or offset_ms > known_ms or is_old:
+            self._offset_ms, self._seen_ms = offset_ms, here_ms
+
+    def now_ms(self) -> int:
+        return self._passed_ms() + (self._offset_ms or 0)
+
+
+def _ms(reply: Reply) -> int:
+    seconds, micros = reply
+    return int(seconds) * 1000 + int(micros) // 1000
