@@ -90,15 +90,15 @@ def copy(
     """
     if dry_run and (follow or overwrite):
         leave("--dry-run only looks; write it without --follow and --overwrite", ASKED_WRONGLY)
-    if not (yes or dry_run) and not sys.stdin.isatty():
-        leave(
-            "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-            ASKED_WRONGLY,
-        )
 
     async def work() -> int:
         source_url, target_url = named_url(from_), named_url(to)
         refuse_missing(source_url, "name another as FROM")
+        if not (yes or dry_run) and not sys.stdin.isatty():
+            leave(
+                "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
+                ASKED_WRONGLY,
+            )
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url, match)
         asked = _Copy(source_url, target_url, match, follow, overwrite, not no_verify, path, yes, as_json)
         return await (asked.look() if dry_run else asked.run())
