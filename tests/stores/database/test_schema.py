@@ -5,7 +5,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -121,9 +121,17 @@ def test_two_operators_who_make_the_tables_at_once_are_both_told_that_they_are_t
     server: DatabaseServer, tmp_path: Path
 ) -> None:
     settings = environment({"KEYSTEAD_STORE": fresh(server)})
-    with ThreadPoolExecutor(2) as operators:
-        runs = [operators.submit(forking.run, ["store", "upgrade", "--json"], tmp_path, settings) for _ in range(2)]
-        told = [json.loads(run.result().stdout)[0] for run in runs]
+    with ExitStack() as stack:
+        files = [stack.enter_context(open(tmp_path / f"{n}.txt", "w+")) for n in range(4)]
+        running = [
+            forking.start(["store", "upgrade", "--json"], tmp_path, settings, out, error)
+            for out, error in (files[:2], files[2:])
+        ]
+        codes = [command.wait(60) for command in running]
+        for file in files:
+            file.seek(0)
+        assert codes == [0, 0], [file.read() for file in files]
+        told = [json.load(out)[0] for out in (files[0], files[2])]
     assert [(each["version"], each["done"]) for each in told] == [(1, True), (1, True)]
 
 
