@@ -317,8 +317,8 @@ def test_a_token_that_was_changed_anywhere_is_refused(data: st.DataObject) -> No
     access = access_of(keys_of("EdDSA"), clock)
     token = access.issue("42", plan="Free").token
     at = data.draw(st.integers(0, len(token) - 1))
-    letter = data.draw(st.sampled_from("ABab01-_.").filter(lambda one: one != token[at]))
-    assert not access.check(token[:at] + letter + token[at + 1 :])
+    letter = data.draw(st.sampled_from("ABab01-_."))  # whatever the token is: what is drawn must not go by it
+    assert not access.check(token[:at] + ("C" if letter == token[at] else letter) + token[at + 1 :])
 
 
 # --- issuing -------------------------------------------------------------------------------------------------
