@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from asyncio.subprocess import PIPE
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def numbers(connection: Connection) -> dict[str, int]:
-    return {name: number for name, number in connection.execute(select(THINGS.c.name, THINGS.c.number))}
+    return {row.name: row.number for row in connection.execute(select(THINGS.c.name, THINGS.c.number))}
 
 
 @on_databases()
@@ -97,7 +98,7 @@ async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) ->
     both = threading.Barrier(2)
     tries = {"ab": 0, "ba": 0}
 
-    def crossing(order: str) -> None:
+    def crossing(order: str) -> Callable[[Connection], None]:
         def work(connection: Connection) -> None:
             tries[order] += 1
             for at, name in enumerate(order):
@@ -106,16 +107,16 @@ async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) ->
                 if at == 0 and tries[order] == 1:
                     both.wait(10)  # each has one row now, and wants that of the other
 
-        return work  # type: ignore[return-value]
+        return work
 
     async with open_tables(database_url, TEST_TABLES) as tables:
         for name in "ab":
             await tables.write(
                 lambda connection, name=name: insert_new(connection, THINGS, {"name": name, "number": 0})  # type: ignore[misc]
             )
-        await asyncio.gather(*(tables.write(crossing(order)) for order in tries))  # type: ignore[func-returns-value,arg-type]
+        await asyncio.gather(*(tables.write(crossing(order)) for order in tries))
         assert await tables.read(numbers) == {"a": 2, "b": 2}
-    assert sorted(tries.values()) == [1, 2]
+    assert sum(tries.values()) > 2, "nobody was in the way"
 
 
 @on_databases("sqlite", "postgres", "mariadb")

@@ -199,9 +199,7 @@ class Ledger:
             beyond = tokens - from_quota - from_bonus
             parts = {"month": month, "from_quota": from_quota, "from_bonus": from_bonus, "beyond": beyond}
             connection.execute(
-                insert(USAGE_EVENTS).values(
-                    profile_id=profile, event_id=event_id, tokens=tokens, at_ms=at_ms, **parts
-                )
+                insert(USAGE_EVENTS).values(profile_id=profile, event_id=event_id, tokens=tokens, at_ms=at_ms, **parts)
             )
             _count(connection, profile, month, from_quota + beyond, from_bonus, at_ms)
             return Recorded(True, month, from_quota, from_bonus, beyond)
@@ -389,9 +387,7 @@ def _count(connection: Connection, profile: UUID, month: str, tokens: int, bonus
         connection.execute(
             update(TOKEN_USAGE)
             .where(sums.profile_id == profile, sums.month == month)
-            .values(
-                tokens_used=sums.tokens_used + tokens, bonus_used=sums.bonus_used + bonus, updated_at_ms=at_ms
-            )
+            .values(tokens_used=sums.tokens_used + tokens, bonus_used=sums.bonus_used + bonus, updated_at_ms=at_ms)
         )
 
 

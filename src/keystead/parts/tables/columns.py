@@ -72,7 +72,9 @@ class Words(TypeDecorator[str]):
         if value is None:
             return None
         readable = value.replace("\0", "\ufffd")
-        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in readable) if _halves(readable) else readable
+        return (
+            "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in readable) if _halves(readable) else readable
+        )
 
 
 def checked_name(text: str, max_bytes: int) -> bytes:

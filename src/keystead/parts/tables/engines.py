@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from keystead.errors import BadUrl, StoreDamaged, StoreUnavailable
 from keystead.parts.tables.changes import APPLICATION_ID
@@ -147,7 +147,11 @@ def _refuse_others(connection: sqlite3.Connection, path: str) -> None:
 
 def _pooled(connections: int) -> dict[str, Any]:
     """As many connections as there are threads, so that none ever waits for one; 0: one that stays."""
-    return {"pool_size": connections, "max_overflow": 0} if connections else {"poolclass": StaticPool}
+    return (
+        {"poolclass": QueuePool, "pool_size": connections, "max_overflow": 0}
+        if connections
+        else {"poolclass": StaticPool}
+    )
 
 
 def _server(dialect: str, settings: Settings, creator: Callable[[], Any]) -> Engine:

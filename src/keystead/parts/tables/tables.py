@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, Self, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 
-from keystead.errors import Contended, StoreClosed, StoreUnavailable
+from keystead.errors import Contended, KeysteadError, StoreClosed, StoreUnavailable
 from keystead.parts.tables.changes import Plan, TableSet, planned, upgraded
 from keystead.parts.tables.engines import READS, Place, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
@@ -193,6 +193,8 @@ class Tables:
                     raise Contended(
                         f"{self.url}: others were in the way {attempt + 1} times; nothing was changed, try again"
                     ) from None
+            except StatementError as error:  # a value that its column has refused, wrapped in the statement
+                raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
             turn.begins_again()
             time.sleep(0.002 * 2 ** min(attempt, 6) * random.uniform(0.5, 1.5))  # noqa: S311 - spreads them apart
         raise StoreUnavailable(f"{self.url} was lost {TRIES} times; is something ending its connections?")
