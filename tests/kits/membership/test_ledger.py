@@ -217,7 +217,7 @@ async def test_a_sync_beside_recordings_spends_nothing_twice(ledger: Ledger) -> 
     await ledger.grant_bonus("42", "b", 50, "welcome", NOW_MS)
     recordings = [ledger.record_usage("42", "Free", f"e{at}", 4, NOW_MS) for at in range(10)]
     syncs = [ledger.sync_bonuses("42", {"b": at}) for at in range(0, 20, 2)]
-    await asyncio.gather(*(one for pair in zip(recordings, syncs, strict=True) for one in pair))  # type: ignore[call-overload]
+    await asyncio.gather(*(one for pair in zip(recordings, syncs, strict=True) for one in pair))
     [bonus] = await ledger.bonuses("42")
     paid = (await ledger.usage("42", MONTH)).bonus_used
     assert paid <= bonus.used <= 50

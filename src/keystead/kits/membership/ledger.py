@@ -273,7 +273,9 @@ class Ledger:
         def work(connection: Connection) -> dict[str, int]:
             profile = _id_of(connection, user, lock=True)
             synced: dict[str, int] = {}
-            for bonus in () if profile is None else _bonuses(connection, profile):
+            if profile is None:
+                return synced
+            for bonus in _bonuses(connection, profile):
                 if bonus.id in used:
                     synced[bonus.id] = max(bonus.used, min(used[bonus.id], bonus.granted))
                     if synced[bonus.id] != bonus.used:
@@ -418,7 +420,7 @@ def _set_used(connection: Connection, profile: UUID, bonus_id: str, used: int) -
     connection.execute(update(BONUS_TOKENS).where(*at).values(used=used))
 
 
-def _check_id(what: str, text: str, max_bytes: int) -> None:
+def _check_id(what: str, text: Any, max_bytes: int) -> None:
     if not isinstance(text, str) or not text or not text.isprintable() or len(text.encode()) > max_bytes:
         raise BadValue(f"{what} is a text of 1 to {max_bytes} bytes that can be printed")
 

@@ -13,7 +13,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from keystead.errors import BadValue
 
 PREFIX: Final = "keystead_"  # a database may be shared with an application that has a table `profiles` itself
-_MYSQL: Final = {
+_MYSQL: Final[dict[str, Any]] = {
     "mysql_engine": "InnoDB",
     "mysql_row_format": "DYNAMIC",
     "mysql_charset": "utf8mb4",
