@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, insert, select, update
 
-from keystead.errors import BadUrl, BadValue, StoreClosed, StoreDamaged, StoreRefused, StoreUnavailable
+from keystead.errors import BadUrl, BadValue, StoreClosed, StoreDamaged, StoreError, StoreRefused, StoreUnavailable
 from keystead.parts.tables import insert_new, open_tables, url_beside
 from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
@@ -71,6 +71,17 @@ async def test_a_transaction_that_fails_leaves_nothing(database_url: str) -> Non
         with pytest.raises(ZeroDivisionError):
             await tables.write(half)
         assert await tables.read(numbers) == {}
+
+
+@on_databases()
+async def test_a_row_that_breaks_a_rule_is_said_without_its_values(database_url: str) -> None:
+    row = insert(THINGS).values(name="a-secret-word", number=1)
+    async with open_tables(database_url, TEST_TABLES) as tables:
+        await tables.write(lambda connection: connection.execute(row) and None)
+        with pytest.raises(StoreError, match="breaks a rule of its table") as raised:
+            await tables.write(lambda connection: connection.execute(row) and None)
+        assert "a-secret-word" not in str(raised.value)
+        assert raised.value.__cause__ is None
 
 
 @on_databases("sqlite", "postgres", "mariadb")

@@ -37,6 +37,7 @@ class Place:
     engine: Engine
     connections: int
     timeout: float  # seconds that a transaction may take, its repetitions included
+    file: Path | None = None  # of SQLite
 
 
 def place_of(url: str) -> Place:
@@ -89,7 +90,9 @@ def _sqlite(store: SqliteStore, url: str) -> Place:
         **_pooled(0 if memory else _SQLITE_CONNECTIONS),
     )
     event.listen(engine, "begin", _begin_sqlite)
-    return Place(store.url, engine, 1 if memory else _SQLITE_CONNECTIONS, timeout)
+    if memory:
+        return Place(store.url, engine, 1, timeout)
+    return Place(store.url, engine, _SQLITE_CONNECTIONS, timeout, Path(store.path))
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from keystead.errors import StoreError, StoreFull, StoreReadOnly, StoreRefused, StoreUnavailable
 from keystead.stores.database.settings import Settings
@@ -32,16 +32,22 @@ def is_lost(error: DBAPIError) -> bool:
         return True
     if _is_mysql(found):
         return _number(found) in _LOST_MYSQL
+    if isinstance(found, sqlite3.Error) or not isinstance(error, OperationalError | InterfaceError):
+        return False
     state = _state(found)
-    return type(found).__module__.startswith("psycopg") and (not state or state.startswith(_LOST_POSTGRES))
+    return not state or state.startswith(_LOST_POSTGRES)
 
 
 def in_words(error: DBAPIError, url: str) -> StoreError:
     """An error a person can act on. The statement and its values are not in it."""
     found = error.orig
+    if isinstance(found, sqlite3.IntegrityError):
+        return StoreError(f"{url} did not take a row that breaks a rule of its table ({found})")
     if isinstance(found, sqlite3.Error):
         return explain(found, url.removeprefix("sqlite:///"))
     said, state, number = _said(found), _state(found), _number(found)
+    if isinstance(error, IntegrityError):  # MySQL repeats the value in its own sentence
+        return StoreError(f"{url} did not take a row that breaks a rule of its table ({state or number})")
     if state == "57014":
         return StoreUnavailable(f"{url} did not finish in time; try again")
     if state == "25006" or number in (1290, 1792, 1836):
@@ -50,7 +56,7 @@ def in_words(error: DBAPIError, url: str) -> StoreError:
         return StoreRefused(f"{url} does not let this user do that: {said}")
     if state in ("53100", "53200") or number in (1021, 1041, 1114, 1153, 1406):
         return StoreFull(f"{url} has no room for this: {said}")
-    return StoreUnavailable(f"{url} did not do what was asked: {said}", "unknown")
+    return StoreUnavailable(f"{url} did not do what was asked: {said} ({state or number})")
 
 
 def no_connection(error: Exception, settings: Settings) -> StoreError:

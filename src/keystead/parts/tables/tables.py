@@ -89,8 +89,10 @@ class Tables:
     async def upgrade(self, *, dry_run: bool = False) -> list[Plan]:
         """Bring the tables to the version of this Keystead, or say only what that would do; one plan a set.
 
-        For tables that are not open: opening them does the same.
+        For tables that are not open: opening them does the same. A dry run makes no file.
         """
+        if dry_run and self._place.file is not None and not self._place.file.exists():
+            return [Plan(one.name, 0, tuple(one.changes)) for one in self._sets]
         self._begin()
         try:
             if not dry_run:
