@@ -9,15 +9,16 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystead.errors import BadValue
 from keystead.kits.membership.ledger import MONTHLY_TOKENS, CrashReport, Ledger, Recorded, Usage, month_of
+from keystead.kits.membership.models import Plan
 from keystead.kits.membership.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
 from tests.every_database import on_databases
-from tests.kits.membership.conftest import LIMITS, NOW_MS
+from tests.kits.membership.ledger_worker import LIMITS, NOW_MS
 
 ROOT = Path(__file__).parents[3]
 MONTH = "2026-09"
@@ -111,7 +112,7 @@ async def test_a_free_member_lives_on_bonuses(ledger: Ledger) -> None:
 @on_databases("sqlite", "postgres", "mariadb")
 async def test_50_recordings_of_two_processes_overspend_neither_quota_nor_bonus(database_url: str) -> None:
     async with open_tables(database_url, MEMBERSHIP_TABLES) as tables:
-        ledger = Ledger(tables, LIMITS)  # type: ignore[arg-type]
+        ledger = Ledger(tables, LIMITS)
         for at, tokens in enumerate((95, 40)):
             await ledger.grant_bonus("42", f"b{at}", tokens, "promotion", NOW_MS + at)
         # The events 20 to 30 are told of by both.
@@ -137,22 +138,23 @@ async def test_50_recordings_of_two_processes_overspend_neither_quota_nor_bonus(
         assert await ledger.usage("42", MONTH) == Usage(MONTH, 400 - 135, 135)
 
 
+@settings(max_examples=25)  # each on a database of its own
 @given(
     st.lists(st.integers(0, 60), max_size=4),
     st.lists(st.tuples(st.integers(0, 90), st.sampled_from(sorted(LIMITS))), max_size=8),
 )
 def test_whatever_is_used_is_paid_by_quota_bonus_or_noted_as_beyond(
-    granted: list[int], uses: list[tuple[int, str]]
+    granted: list[int], uses: list[tuple[int, Plan]]
 ) -> None:
     async def scenario() -> None:
         async with open_tables("memory://", MEMBERSHIP_TABLES) as tables:
-            ledger = Ledger(tables, LIMITS)  # type: ignore[arg-type]
+            ledger = Ledger(tables, LIMITS)
             for at, tokens in enumerate(granted):
                 await ledger.grant_bonus("42", f"b{at}", tokens, "promotion", NOW_MS + at)
             counted, left = 0, sum(granted)
             for at, (tokens, plan) in enumerate(uses):
                 room = max(0, LIMITS[plan] - counted)
-                one = await ledger.record_usage("42", plan, f"e{at}", tokens, NOW_MS)  # type: ignore[arg-type]
+                one = await ledger.record_usage("42", plan, f"e{at}", tokens, NOW_MS)
                 assert one.from_quota == min(tokens, room)
                 assert one.from_bonus == min(tokens - one.from_quota, left)
                 assert one.from_quota + one.from_bonus + one.beyond == tokens

@@ -1,19 +1,5 @@
-"""What the tests of tables share: a set of tables of their own."""
+"""What the tests of tables share."""
 
-from sqlalchemy import BigInteger, Column, Index, MetaData
-
-from keystead.parts.tables import Change, Name, TableSet, Words, create, table
 from tests.every_database import database_url, mariadb_server, postgres_server
 
 __all__ = ["database_url", "mariadb_server", "postgres_server"]
-
-THINGS = table(
-    "test_things",
-    MetaData(),
-    Column("name", Name(40), primary_key=True),
-    Column("words", Words),
-    Column("number", BigInteger, nullable=False),
-)
-Index("keystead_test_things_by_number", THINGS.c.number)
-FIRST = Change(1, "makes the things", create(THINGS))
-TEST_TABLES = TableSet("test", (FIRST,))

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, inspect, text
 from keystead.errors import BadDeclaration, StoreDamaged
 from keystead.parts.tables import Change, TableSet, open_tables
 from tests.every_database import on_databases
-from tests.parts.tables.conftest import FIRST, TEST_TABLES
+from tests.parts.tables.things import FIRST, TEST_TABLES
 
 ran: list[int] = []
 

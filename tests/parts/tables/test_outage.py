@@ -15,14 +15,14 @@ from keystead.errors import Contended, StoreUnavailable
 from keystead.parts.tables import insert_new, open_tables
 from keystead.testing.servers import MariadbServer
 from tests.every_database import on_databases
-from tests.parts.tables.conftest import TEST_TABLES, THINGS
+from tests.parts.tables.things import TEST_TABLES, THINGS
 
 ROOT = Path(__file__).parents[3]
 EXITS = """
 import asyncio, sys
 from keystead.errors import StoreUnavailable
 from keystead.parts.tables import open_tables
-from tests.parts.tables.conftest import TEST_TABLES
+from tests.parts.tables.things import TEST_TABLES
 from tests.parts.tables.worker import add_one
 
 async def main():

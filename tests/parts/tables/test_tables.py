@@ -14,7 +14,7 @@ from keystead.errors import BadUrl, BadValue, StoreClosed, StoreDamaged, StoreEr
 from keystead.parts.tables import insert_new, open_tables, url_beside
 from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
-from tests.parts.tables.conftest import TEST_TABLES, THINGS
+from tests.parts.tables.things import TEST_TABLES, THINGS
 from tests.parts.tables.worker import add_one
 
 ROOT = Path(__file__).parents[3]
@@ -77,9 +77,9 @@ async def test_a_transaction_that_fails_leaves_nothing(database_url: str) -> Non
 async def test_a_row_that_breaks_a_rule_is_said_without_its_values(database_url: str) -> None:
     row = insert(THINGS).values(name="a-secret-word", number=1)
     async with open_tables(database_url, TEST_TABLES) as tables:
-        await tables.write(lambda connection: connection.execute(row) and None)
+        await tables.write(lambda connection: connection.execute(row).rowcount)
         with pytest.raises(StoreError, match="breaks a rule of its table") as raised:
-            await tables.write(lambda connection: connection.execute(row) and None)
+            await tables.write(lambda connection: connection.execute(row).rowcount)
         assert "a-secret-word" not in str(raised.value)
         assert raised.value.__cause__ is None
 

@@ -11,7 +11,7 @@ import sys
 from sqlalchemy import Connection, select, update
 
 from keystead.parts.tables import insert_new, open_tables
-from tests.parts.tables.conftest import TEST_TABLES, THINGS
+from tests.parts.tables.things import TEST_TABLES, THINGS
 
 
 def add_one(connection: Connection) -> None:
