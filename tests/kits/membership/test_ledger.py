@@ -234,7 +234,14 @@ async def test_a_crash_report_is_kept_once(ledger: Ledger) -> None:
     added = await asyncio.gather(*(ledger.add_crash_report(report, NOW_MS) for _ in range(5)))
     assert sum(added) == 1
     other = CrashReport(uuid4(), "2026-09-21T10:00:00Z", "it broke", "1.2.3", "Windows 11", '{"ram": 8}')
-    assert await ledger.add_crash_report(other, NOW_MS)
+    assert await ledger.add_crash_report(other, NOW_MS + 1)
+    kept = await ledger.find_crash_report(report.report_id)
+    assert kept is not None
+    assert kept.logs == "x\ufffd" * 60_000 + "😀"
+    assert await ledger.find_crash_report(other.report_id) == other
+    assert [await ledger.forget_crash_reports(NOW_MS + 1) for _ in range(2)] == [1, 0]
+    assert await ledger.find_crash_report(report.report_id) is None
+    assert await ledger.find_crash_report(other.report_id) == other
 
 
 @on_databases()

@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import Connection, inspect, text
 
-from keystead.errors import BadDeclaration, StoreDamaged
+from keystead.errors import BadDeclaration, StoreDamaged, StoreRefused
 from keystead.parts.tables import Change, TableSet, open_tables
+from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import FIRST, TEST_TABLES
 
@@ -64,6 +65,24 @@ async def test_tables_of_a_later_version_are_left_alone(database_url: str) -> No
     await open_tables(database_url, LATER).upgrade()
     with pytest.raises(StoreDamaged, match=r"made by a later Keystead \(version 2, this one knows 1\)"):
         await open_tables(database_url, TEST_TABLES).open()
+
+
+@on_databases("postgres")
+async def test_a_user_who_may_not_make_tables_can_use_those_that_are_there(
+    database_url: str, postgres_server: PostgresServer
+) -> None:
+    postgres_server.query("DROP ROLE IF EXISTS keystead_test_worker")
+    postgres_server.query("CREATE ROLE keystead_test_worker LOGIN")
+    url = database_url.replace("//postgres@", "//keystead_test_worker@")
+    try:
+        with pytest.raises(StoreRefused, match="does not let this user do that"):
+            await open_tables(url, TEST_TABLES).open()
+        await open_tables(database_url, TEST_TABLES).upgrade()
+        postgres_server.query("GRANT SELECT ON keystead_tables, keystead_test_things TO keystead_test_worker")
+        async with open_tables(url, TEST_TABLES) as tables:
+            assert await tables.read(columns) == {"name", "words", "number"}
+    finally:
+        postgres_server.query("DROP OWNED BY keystead_test_worker; DROP ROLE keystead_test_worker")
 
 
 @on_databases("memory")

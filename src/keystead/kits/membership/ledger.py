@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, select, update
 
 from keystead.errors import BadValue
 from keystead.kits.membership.models import Plan
@@ -181,7 +181,8 @@ class Ledger:
         """Count what a user has used: against the month's quota first, then against bonuses, the oldest first.
 
         Once for each `event_id` of a user, however often and from however many processes it is told; the first one
-        counts. The month is that of `at_ms`, in UTC. No quota and no bonus is ever overspent: what neither covers is
+        counts. So an id that a client chooses freely would let it use for nothing: make it of the work, or at the
+        server. The month is that of `at_ms`, in UTC. No quota and no bonus is ever overspent: what neither covers is
         `beyond`, and the month is exceeded by it.
         """
         _check_id("the id of a user", user, USER_MAX_BYTES)
@@ -218,30 +219,32 @@ class Ledger:
     async def status(self, user: str, plan: Plan, at_ms: int) -> Status:
         """How a user stands in the month of `at_ms`."""
         month = month_of(at_ms)
-
-        def work(connection: Connection) -> Status:
-            profile = _id_of(connection, user)
-            if profile is None:
-                return Status(month, 0, self._limits[plan], 0)
-            left = select(func.coalesce(func.sum(BONUS_TOKENS.c.granted - BONUS_TOKENS.c.used), 0)).where(
-                BONUS_TOKENS.c.profile_id == profile
-            )
-            used = _usage(connection, profile, month).tokens_used
-            return Status(month, used, self._limits[plan], int(connection.execute(left).scalar_one()))
-
-        return await self._tables.read(work)
+        profile = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user).scalar_subquery()
+        used = select(TOKEN_USAGE.c.tokens_used).where(
+            TOKEN_USAGE.c.profile_id == profile, TOKEN_USAGE.c.month == month
+        )
+        left = select(func.sum(BONUS_TOKENS.c.granted - BONUS_TOKENS.c.used)).where(
+            BONUS_TOKENS.c.profile_id == profile
+        )
+        # One question, and so one state of both: a use is never seen in one of them and not yet in the other.
+        asked = select(used.scalar_subquery(), left.scalar_subquery())
+        tokens_used, bonus_left = await self._tables.read(lambda connection: connection.execute(asked).one())
+        return Status(month, tokens_used or 0, self._limits[plan], int(bonus_left or 0))
 
     async def forget_usage_events(self, before_ms: int, *, most: int = 1_000) -> int:
         """Delete up to `most` records of uses before a moment; how many there were. The sums of the months stay.
 
         A use that is told of again after that would count again: forget what nobody can still send.
         """
-        old = (USAGE_EVENTS.c.profile_id, USAGE_EVENTS.c.event_id)
+        return await self._forget(USAGE_EVENTS, USAGE_EVENTS.c.at_ms < before_ms, most)
+
+    async def _forget(self, table: Table, old: ColumnElement[bool], most: int) -> int:
+        keys = tuple(table.primary_key)
 
         def work(connection: Connection) -> int:
-            rows = connection.execute(select(*old).where(USAGE_EVENTS.c.at_ms < before_ms).limit(most)).all()
-            for profile, event in rows:
-                connection.execute(delete(USAGE_EVENTS).where(old[0] == profile, old[1] == event))
+            rows = connection.execute(select(*keys).where(old).limit(most)).all()
+            for row in rows:
+                connection.execute(delete(table).where(*(key == value for key, value in zip(keys, row, strict=True))))
             return len(rows)
 
         return await self._tables.write(work)
@@ -301,6 +304,17 @@ class Ledger:
         return await self._tables.write(
             lambda connection: insert_new(connection, CRASH_REPORTS, {**row, "received_at_ms": at_ms})
         )
+
+    async def find_crash_report(self, report_id: UUID) -> CrashReport | None:
+        """The report with this id; None: there is none."""
+        columns = (CRASH_REPORTS.c[name] for name in CrashReport.__dataclass_fields__)
+        asked = select(*columns).where(CRASH_REPORTS.c.report_id == report_id)
+        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        return None if row is None else CrashReport(*row)
+
+    async def forget_crash_reports(self, before_ms: int, *, most: int = 1_000) -> int:
+        """Delete up to `most` reports that came before a moment; how many there were."""
+        return await self._forget(CRASH_REPORTS, CRASH_REPORTS.c.received_at_ms < before_ms, most)
 
     async def note_plan_change(self, user: str, event_id: str, plan: Plan, source: str, at_ms: int) -> PlanChange:
         """Note which plan an event gives a user. Once for each `event_id`; an event that comes again changes nothing.
