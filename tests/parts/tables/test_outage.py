@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select, text
 
 from keystead.errors import Contended, StoreUnavailable
 from keystead.parts.tables import insert_new, open_tables
-from keystead.testing.servers import MariadbServer
+from keystead.testing.servers import MariadbServer, PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import TEST_TABLES, THINGS
 
@@ -65,6 +65,30 @@ def test_a_server_that_stands_still_is_said_in_time_and_the_process_exits(
             mariadb_server.resume()
     assert (said, process.returncode) == ("not-sent\n", 0)
     assert mariadb_server.query("SELECT * FROM keystead_test_things") == []
+
+
+@on_databases("postgres")
+async def test_a_connection_that_is_lost_before_the_commit_is_made_again_and_one_lost_in_it_is_said(
+    database_url: str, postgres_server: PostgresServer
+) -> None:
+    tries: list[int] = []
+
+    def severed(connection: Connection) -> None:
+        insert_new(connection, THINGS, {"name": f"{len(tries)}", "number": 1})
+        tries.append(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+        postgres_server.query(f"SELECT pg_terminate_backend({tries[-1]}, 5000)")
+
+    def severed_once(connection: Connection) -> None:
+        if not tries:
+            severed(connection)
+        connection.execute(insert(THINGS).values(name="kept", number=1))
+
+    async with open_tables(database_url, TEST_TABLES) as tables:
+        await tables.write(severed_once)
+        assert await tables.read(names) == ["kept"]
+        with pytest.raises(StoreUnavailable, match="may have taken effect") as raised:
+            await tables.write(severed)
+        assert (raised.value.outcome, len(tries)) == ("unknown", 2)
 
 
 async def test_a_file_that_another_process_keeps_locked_is_said_in_time_and_works_again_after(tmp_path: Path) -> None:
