@@ -60,6 +60,16 @@ async def test_a_step_that_was_interrupted_is_run_again(database_url: str) -> No
         assert "colour" in await tables.read(columns)
 
 
+@on_databases("postgres", "mariadb")
+async def test_a_step_may_take_longer_than_a_transaction_may(database_url: str) -> None:
+    def slow(connection: Connection) -> None:
+        connection.execute(text("SELECT pg_sleep(2.5)" if connection.dialect.name == "postgresql" else "DO SLEEP(2.5)"))
+
+    long = TableSet("test", (FIRST, Change(2, "takes its time", slow)))
+    [plan] = await open_tables(f"{database_url}?timeout=300ms", long).upgrade()
+    assert plan.version == 2
+
+
 @on_databases("sqlite", "postgres", "mariadb")
 async def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:
     await open_tables(database_url, LATER).upgrade()

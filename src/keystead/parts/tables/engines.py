@@ -6,7 +6,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -24,6 +24,7 @@ from keystead.stores.sqlite.files import explain, is_locked
 from keystead.stores.sqlite.store import MEMORY, SqliteStore
 from keystead.stores.urls import connect
 
+UPGRADE_S: Final = 600.0  # that an upgrade may take, and wait for that of another process
 READS: Final = "keystead_reads"  # the execution option of a transaction that writes nothing
 _MODE: Final = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 _SQLITE_CONNECTIONS: Final = 4
@@ -35,6 +36,7 @@ class Place:
 
     url: str  # without secrets
     engine: Engine
+    upgrading: Engine  # the same with more patience: to change a large table takes its time
     connections: int
     timeout: float  # seconds that a transaction may take, its repetitions included
     file: Path | None = None  # of SQLite
@@ -48,7 +50,8 @@ def place_of(url: str) -> Place:
     if isinstance(store, DatabaseStore):
         make = _postgres if store.url.startswith("postgres") else _mysql
         settings = store.settings
-        return Place(settings.url, make(settings), settings.pool, settings.timeout)
+        patient = replace(settings, timeout=max(settings.timeout, UPGRADE_S), pool=1)
+        return Place(settings.url, make(settings), make(patient), settings.pool, settings.timeout)
     scheme = url.partition("://")[0]
     raise BadUrl(
         f"{scheme}:// has no tables; write sqlite:///tables.db, postgresql://user@host/database or mysql://…, or memory://"
@@ -91,8 +94,8 @@ def _sqlite(store: SqliteStore, url: str) -> Place:
     )
     event.listen(engine, "begin", _begin_sqlite)
     if memory:
-        return Place(store.url, engine, 1, timeout)
-    return Place(store.url, engine, _SQLITE_CONNECTIONS, timeout, Path(store.path))
+        return Place(store.url, engine, engine, 1, timeout)
+    return Place(store.url, engine, engine, _SQLITE_CONNECTIONS, timeout, Path(store.path))
 
 
 def _begin_sqlite(connection: Connection) -> None:

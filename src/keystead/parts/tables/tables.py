@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, Self, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from keystead.errors import Contended, KeysteadError, StoreClosed, StoreUnavailable
 from keystead.parts.tables.changes import Plan, TableSet, planned, upgraded
-from keystead.parts.tables.engines import READS, Place, place_of
+from keystead.parts.tables.engines import READS, UPGRADE_S, Place, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
 from keystead.stores.worker import Worker
 
@@ -103,7 +103,7 @@ class Tables:
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """What `work` returns of a connection on which it only reads. It runs in a thread, and maybe several times."""
-        return await self._run(work, writes=False)
+        return await self._run(work, self._place.engine, self._place.timeout, writes=False)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction: all of it takes effect, or nothing.
@@ -113,7 +113,7 @@ class Tables:
         Contended after ten tries, and StoreUnavailable, whose `outcome` says whether it may have taken effect. A
         caller who is cancelled before the commit has changed nothing.
         """
-        return await self._run(work, writes=True)
+        return await self._run(work, self._place.engine, self._place.timeout)
 
     # --- in the event loop ---------------------------------------------------------------------------------
 
@@ -125,21 +125,29 @@ class Tables:
         plans = await self.read(lambda connection: planned(connection, self._sets, self.url))
         if not any(plan.changes for plan in plans):
             return plans
-        return await self.write(lambda connection: upgraded(connection, self._sets, self.url))
+        try:
+            return await self._run(
+                lambda connection: upgraded(connection, self._sets, self.url),
+                self._place.upgrading,
+                max(self._place.timeout, UPGRADE_S),
+            )
+        finally:
+            if self._place.upgrading is not self._place.engine:
+                self._place.upgrading.dispose()
 
-    async def _run(self, work: Callable[[Connection], T], *, writes: bool) -> T:
+    async def _run(self, work: Callable[[Connection], T], engine: Engine, limit_s: float, *, writes: bool = True) -> T:
         if not self._open:
             raise StoreClosed(f"the tables of {self.url} are not open; use `async with`")
         turn = _Turn()
+        end = time.monotonic() + limit_s
+        prepared = engine.execution_options(**{READS: not writes})
         try:
-            async with asyncio.timeout(self._place.timeout + GRACE_S):
-                result: T = await self._in_thread(lambda: self._transact(work, turn, writes=writes))
+            async with asyncio.timeout(limit_s + GRACE_S):
+                result: T = await self._in_thread(lambda: self._transact(work, turn, prepared, end, writes=writes))
                 return result
         except TimeoutError:
             outcome: Literal["not-sent", "unknown"] = "not-sent" if turn.gives_up() else "unknown"
-            raise StoreUnavailable(
-                f"{self.url} did not answer within {self._place.timeout:g} seconds", outcome
-            ) from None
+            raise StoreUnavailable(f"{self.url} did not answer within {limit_s:g} seconds", outcome) from None
         except asyncio.CancelledError:
             turn.gives_up()
             raise
@@ -171,9 +179,7 @@ class Tables:
 
     # --- in a thread ---------------------------------------------------------------------------------------
 
-    def _transact(self, work: Callable[[Connection], T], turn: _Turn, *, writes: bool) -> T:
-        engine = self._place.engine.execution_options(**{READS: not writes})
-        end = time.monotonic() + self._place.timeout
+    def _transact(self, work: Callable[[Connection], T], turn: _Turn, engine: Engine, end: float, *, writes: bool) -> T:
         for attempt in range(TRIES):
             if turn.is_given_up:
                 raise _GivenUp
