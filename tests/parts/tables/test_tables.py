@@ -173,12 +173,14 @@ async def test_a_database_that_is_not_there_is_said(database_url: str) -> None:
         await open_tables(elsewhere, TEST_TABLES).open()
 
 
-async def test_tables_that_are_not_open_say_so(tmp_path: Path) -> None:
+async def test_tables_that_are_not_open_say_so_and_can_be_opened_again(tmp_path: Path) -> None:
     tables = open_tables(f"sqlite:///{tmp_path}/a.db", TEST_TABLES)
     with pytest.raises(StoreClosed, match="not open"):
         await tables.read(numbers)
-    async with tables:
-        assert await tables.read(numbers) == {}
+    for _ in range(2):
+        async with tables:
+            await tables.open()
+            assert await tables.read(numbers) == {}
     with pytest.raises(StoreClosed, match="not open"):
         await tables.read(numbers)
 

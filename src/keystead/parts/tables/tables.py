@@ -161,12 +161,13 @@ class Tables:
             self._workers.append(Worker(f"keystead-tables-{len(self._workers)}", asyncio.get_running_loop()))
             self._idle.append(self._workers[-1])
         worker = self._idle.pop()
+        idle, free = self._idle, self._free  # of this opening: a thread that hung may end after the next
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
             # Here, not where the caller waits: a caller who has left leaves a thread that is still at work.
-            self._idle.append(worker)
-            self._free.release()
+            idle.append(worker)
+            free.release()
             if future.done():
                 return
             if error is None:
