@@ -31,6 +31,7 @@ COMMANDS: Final = (
     "restore",
     "copy",
     "store",
+    "tables",
 )
 
 app = typer.Typer(

@@ -20,4 +20,9 @@ ROUTED: Final = {
     "sessiondata": "keystead.kits.sessiondata",
 }
 
-__all__ = ["KITS", "ROUTED"]
+# The relational tables of each kit that has some: the module, and the name of its `TableSet` there.
+TABLES: Final = {
+    "membership": ("keystead.kits.membership.tables", "MEMBERSHIP_TABLES"),
+}
+
+__all__ = ["KITS", "ROUTED", "TABLES"]

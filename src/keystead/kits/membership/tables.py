@@ -1,0 +1,105 @@
+"""The tables of the membership kit: who a member is, what they have used, and what was reported.
+
+Every row of a member hangs on a profile, and that on the user's id at the provider, `patreon_user_id`. Times are
+milliseconds since 1970, months are in UTC. In the database each name has `keystead_membership_` before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, MetaData, Uuid
+
+from keystead.parts.tables import Change, Name, TableSet, Words, create, table
+
+_metadata = MetaData()
+ID_MAX_BYTES: Final = 200  # of the ids that others give: of an event, of a bonus
+USER_MAX_BYTES: Final = 64
+WORD_MAX_BYTES: Final = 64
+
+PROFILES = table(
+    "membership_profiles",
+    _metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("patreon_user_id", Name(USER_MAX_BYTES), nullable=False, unique=True),
+    Column("email", Words),
+    Column("full_name", Words),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("updated_at_ms", BigInteger, nullable=False),
+)
+
+# One row for each use, so that a use that is told of twice counts once. Its id is the member's own affair: that of
+# another member cannot be taken away from them by naming it first.
+USAGE_EVENTS = table(
+    "membership_usage_events",
+    _metadata,
+    Column("profile_id", Uuid, ForeignKey(PROFILES.c.id), primary_key=True),
+    Column("event_id", Name(ID_MAX_BYTES), primary_key=True),
+    Column("month", Name(7), nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("from_quota", BigInteger, nullable=False),
+    Column("from_bonus", BigInteger, nullable=False),
+    Column("beyond", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    CheckConstraint("tokens = from_quota + from_bonus + beyond", name="keystead_membership_usage_events_whole"),
+)
+Index("keystead_membership_usage_events_by_time", USAGE_EVENTS.c.at_ms)
+
+# The sums of the events of a month: what counts against the quota, and what bonuses paid for.
+TOKEN_USAGE = table(
+    "membership_token_usage",
+    _metadata,
+    Column("profile_id", Uuid, ForeignKey(PROFILES.c.id), primary_key=True),
+    Column("month", Name(7), primary_key=True),
+    Column("tokens_used", BigInteger, nullable=False),
+    Column("bonus_used", BigInteger, nullable=False),
+    Column("updated_at_ms", BigInteger, nullable=False),
+)
+
+BONUS_TOKENS = table(
+    "membership_bonus_tokens",
+    _metadata,
+    Column("profile_id", Uuid, ForeignKey(PROFILES.c.id), primary_key=True),
+    Column("bonus_id", Name(ID_MAX_BYTES), primary_key=True),
+    Column("granted", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False),
+    Column("source", Name(WORD_MAX_BYTES), nullable=False),
+    Column("granted_at_ms", BigInteger, nullable=False),
+    # The last line of defence: whatever a later change gets wrong, no bonus is spent twice.
+    CheckConstraint("used >= 0 AND used <= granted", name="keystead_membership_bonus_tokens_used"),
+)
+
+CRASH_REPORTS = table(
+    "membership_crash_reports",
+    _metadata,
+    Column("report_id", Uuid, primary_key=True),
+    Column("crash_timestamp", Words, nullable=False),
+    Column("error_message", Words, nullable=False),
+    Column("app_version", Words, nullable=False),
+    Column("os_version", Words, nullable=False),
+    Column("system_info", Words),
+    Column("logs", Words),
+    Column("received_at_ms", BigInteger, nullable=False),
+)
+Index("keystead_membership_crash_reports_by_time", CRASH_REPORTS.c.received_at_ms)
+
+# One row for each event that named a plan, also where it was the same as before: an old event that comes again must
+# be known as old, or it would turn a later change back.
+LICENSE_HISTORY = table(
+    "membership_license_history",
+    _metadata,
+    Column("profile_id", Uuid, ForeignKey(PROFILES.c.id), primary_key=True),
+    Column("event_id", Name(ID_MAX_BYTES), primary_key=True),
+    Column("old_plan", Name(WORD_MAX_BYTES), nullable=False),
+    Column("new_plan", Name(WORD_MAX_BYTES), nullable=False),
+    Column("source", Name(WORD_MAX_BYTES), nullable=False),
+    Column("place", BigInteger, nullable=False),  # 1 is the member's first
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+ALL = (PROFILES, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE_HISTORY)
+
+MEMBERSHIP_TABLES = TableSet(
+    "membership",
+    (Change(1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*ALL)),),
+)

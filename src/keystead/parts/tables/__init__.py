@@ -1,0 +1,34 @@
+"""Relational tables on SQLite, PostgreSQL, MySQL and MariaDB, for what is asked by more than its key.
+
+`open_tables(url, *sets)` opens them, `read` and `write` run a piece of work in a transaction, and a `TableSet` says
+which tables there are and how an older version of them becomes the newer one.
+
+**SQLAlchemy's own engine in threads of ours, not its async engine.** The async one needs a driver of its own for each
+database (aiosqlite, asyncpg or psycopg's other half, aiomysql) and greenlet; the thread of aiosqlite can keep a process
+from exiting. `sqlite3`, `psycopg` and `PyMySQL` are the drivers of the stores already, and a `Worker` never keeps a
+process. A transaction is a plain function from a connection to a result, so that it can be run again as a whole.
+
+**A list of versioned steps, not Alembic.** Several kits keep their tables in one database, each with a version of its
+own; two processes that start at the same moment must take turns, which Alembic leaves to the caller; and no folder of
+scripts has to be found in an installed package. The stores do the same (`stores/database/schema.py`).
+"""
+
+from keystead.parts.tables.changes import Change, Plan, TableSet, create
+from keystead.parts.tables.columns import Name, Words, table
+from keystead.parts.tables.engines import url_beside
+from keystead.parts.tables.statements import insert_new
+from keystead.parts.tables.tables import Tables, open_tables
+
+__all__ = [
+    "Change",
+    "Name",
+    "Plan",
+    "TableSet",
+    "Tables",
+    "Words",
+    "create",
+    "insert_new",
+    "open_tables",
+    "table",
+    "url_beside",
+]

@@ -1,0 +1,152 @@
+"""Which tables there are, and how an older version of them becomes the newer one.
+
+The version of each set stands in `keystead_tables`. Processes that open at the same moment take turns, and all but the
+first find nothing to do. A user who may not make tables can use those that are up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, insert, inspect, select, text, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from keystead.errors import BadDeclaration, StoreDamaged, StoreUnavailable
+from keystead.parts.tables.columns import Name, table
+
+UPGRADE_LOCK: Final = 0x4B53_5445_4144_0010  # of PostgreSQL; no other lock of Keystead has this number
+APPLICATION_ID: Final = 0x4B535454  # "KSTT", of a SQLite file with tables; that of a store is another
+_WAIT_S: Final = 20
+
+_VERSIONS: Final = table(
+    "tables",
+    MetaData(),
+    Column("name", Name(64), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A step to a version: what it does, in words, and how.
+
+    MySQL cannot take a changed table back, so a step that was interrupted is run again: it does nothing where it has
+    been done. It is never edited after a release: a table that changes later is written down here as it was.
+    """
+
+    version: int
+    what: str
+    do: Callable[[Connection], None]
+
+
+@dataclass(frozen=True)
+class TableSet:
+    """The tables of one owner, such as a kit, by the steps that make them."""
+
+    name: str
+    changes: Sequence[Change]
+
+    def __post_init__(self) -> None:
+        if [change.version for change in self.changes] != list(range(1, len(self.changes) + 1)) or not self.changes:
+            raise BadDeclaration(f"the changes of the tables {self.name!r} are numbered 1, 2, 3 and so on")
+
+    @property
+    def version(self) -> int:
+        return self.changes[-1].version
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an upgrade of a set does, or did."""
+
+    name: str
+    found: int  # the version of the tables; 0: there are none yet
+    changes: tuple[Change, ...]
+
+    @property
+    def version(self) -> int:
+        """What the tables have afterwards."""
+        return self.changes[-1].version if self.changes else self.found
+
+
+def create(*tables: Table) -> Callable[[Connection], None]:
+    """A step that makes tables, with their indexes."""
+
+    def do(connection: Connection) -> None:
+        for one in tables:
+            connection.execute(CreateTable(one, if_not_exists=True))
+            for index in one.indexes:
+                # Asked, since MySQL has no IF NOT EXISTS here.
+                if not inspect(connection).has_index(one.name, str(index.name)):
+                    connection.execute(CreateIndex(index))
+
+    return do
+
+
+def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[Plan]:
+    """What is to be done here. Raises StoreDamaged where a later Keystead made the tables. Writes nothing."""
+    known = inspect(connection).has_table(_VERSIONS.name)
+    rows = connection.execute(select(_VERSIONS.c.name, _VERSIONS.c.version)) if known else ()
+    found = {name: int(version) for name, version in rows}
+    plans = []
+    for one in sets:
+        at = found.get(one.name, 0)
+        if at > one.version:
+            raise StoreDamaged(
+                f"the tables {one.name!r} of {url} were made by a later Keystead (version {at}, this one knows"
+                f" {one.version}); upgrade this one to use them. Nothing was changed"
+            )
+        plans.append(Plan(one.name, at, tuple(change for change in one.changes if change.version > at)))
+    return plans
+
+
+def upgraded(connection: Connection, sets: Sequence[TableSet], url: str) -> list[Plan]:
+    """Bring all sets to the version of this Keystead, in the transaction of this connection; what was done."""
+    with _alone(connection, url):
+        plans = planned(connection, sets, url)  # looked at again: another process may have been faster
+        if not any(plan.changes for plan in plans):
+            return plans
+        if connection.dialect.name == "sqlite":
+            connection.execute(text(f"PRAGMA application_id = {APPLICATION_ID:d}"))
+        connection.execute(CreateTable(_VERSIONS, if_not_exists=True))
+        for plan in plans:
+            for change in plan.changes:
+                change.do(connection)
+                _note(connection, plan.name, change.version)
+        return plans
+
+
+def _note(connection: Connection, name: str, version: int) -> None:
+    noted = connection.execute(
+        update(_VERSIONS).where(_VERSIONS.c.name == name).values(version=version),
+        execution_options={"preserve_rowcount": True},
+    )
+    if not noted.rowcount:
+        connection.execute(insert(_VERSIONS).values(name=name, version=version))
+
+
+@contextmanager
+def _alone(connection: Connection, url: str) -> Iterator[None]:
+    """Keep other processes out. SQLite's write transaction does so by itself."""
+    match connection.dialect.name:
+        case "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": UPGRADE_LOCK})
+            yield
+        case "sqlite":
+            yield
+        case _:
+            lock = "CONCAT('keystead:tables:', SHA1(DATABASE()))"
+            # A second at a time: a question that is not answered for longer than the timeout counts as lost.
+            if not any(connection.execute(text(f"SELECT GET_LOCK({lock}, 1)")).scalar() for _ in range(_WAIT_S)):
+                raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
+            try:
+                yield
+                # Before the lock is given back: the next one must see the versions.
+                connection.exec_driver_sql("COMMIT")
+            finally:
+                with suppress(DBAPIError):  # a connection that was lost has given the lock back
+                    connection.execute(text(f"SELECT RELEASE_LOCK({lock})"))

@@ -1,0 +1,249 @@
+"""Open tables: transactions in threads, run again where others were in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, Self, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, StatementError
+
+from keystead.errors import Contended, KeysteadError, StoreClosed, StoreUnavailable
+from keystead.parts.tables.changes import Plan, TableSet, planned, upgraded
+from keystead.parts.tables.engines import READS, UPGRADE_S, Place, place_of
+from keystead.parts.tables.failures import in_words, is_conflict, is_lost
+from keystead.stores.worker import Worker
+
+T = TypeVar("T")
+
+TRIES: Final = 10
+GRACE_S: Final = 1.0  # beyond its timeout, for the answer to come back
+
+
+def open_tables(url: str, *sets: TableSet) -> Tables:
+    """The tables of these sets in the database of this URL, to be opened with `async with`.
+
+    `sqlite:///tables.db`, `postgresql://user:password@host/database`, `mysql://…` and `mariadb://…` as for stores,
+    with the same options, and `memory://`. Raises BadUrl or MissingExtra at once.
+    """
+    return Tables(place_of(url), sets)
+
+
+class Tables:
+    """Made by `open_tables`. Any number of tasks may use it; as many transactions run at once as the URL's `pool` says.
+
+    Opening makes the tables, or brings them up to date. What goes wrong with the database is a StoreError; its
+    sentence holds no password and no value.
+    """
+
+    def __init__(self, place: Place, sets: Sequence[TableSet]) -> None:
+        self.url = place.url  # for people: it holds no password
+        self._place = place
+        self._sets = tuple(sets)
+        self._workers: list[Worker] = []
+        self._idle: list[Worker] = []
+        self._open = False
+
+    def __repr__(self) -> str:
+        return f"<tables in {self.url}>"
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect, and bring the tables to the version of this Keystead. Does nothing where they are open."""
+        if self._open:
+            return
+        self._begin()
+        try:
+            await self._upgrade()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Let the connections go. What is being committed is waited for, but not what hangs."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            async with asyncio.timeout(self._place.timeout + GRACE_S):
+                for _ in range(self._place.connections):
+                    await self._free.acquire()
+        except TimeoutError:
+            pass
+        finally:
+            for worker in self._workers:
+                worker.stop()
+            self._workers, self._idle = [], []
+            self._place.engine.dispose()
+
+    async def upgrade(self, *, dry_run: bool = False) -> list[Plan]:
+        """Bring the tables to the version of this Keystead, or say only what that would do; one plan a set.
+
+        For tables that are not open: opening them does the same. A dry run makes no file.
+        """
+        if dry_run and self._place.file is not None and not self._place.file.exists():
+            return [Plan(one.name, 0, tuple(one.changes)) for one in self._sets]
+        self._begin()
+        try:
+            if not dry_run:
+                return await self._upgrade()
+            return await self.read(lambda connection: planned(connection, self._sets, self.url))
+        finally:
+            await self.close()
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """What `work` returns of a connection on which it only reads. It runs in a thread, and maybe several times."""
+        return await self._run(work, self._place.engine, self._place.timeout, writes=False)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in one transaction: all of it takes effect, or nothing.
+
+        It runs in a thread, and again from the start where others were in the way (a deadlock, a serialization
+        failure, a busy file) or the connection was lost before the commit: it changes nothing but the database. Raises
+        Contended after ten tries, and StoreUnavailable, whose `outcome` says whether it may have taken effect. A
+        caller who is cancelled before the commit has changed nothing.
+        """
+        return await self._run(work, self._place.engine, self._place.timeout)
+
+    # --- in the event loop ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._free = asyncio.Semaphore(self._place.connections)
+        self._open = True
+
+    async def _upgrade(self) -> list[Plan]:
+        plans = await self.read(lambda connection: planned(connection, self._sets, self.url))
+        if not any(plan.changes for plan in plans):
+            return plans
+        try:
+            return await self._run(
+                lambda connection: upgraded(connection, self._sets, self.url),
+                self._place.upgrading,
+                max(self._place.timeout, UPGRADE_S),
+            )
+        finally:
+            if self._place.upgrading is not self._place.engine:
+                self._place.upgrading.dispose()
+
+    async def _run(self, work: Callable[[Connection], T], engine: Engine, limit_s: float, *, writes: bool = True) -> T:
+        if not self._open:
+            raise StoreClosed(f"the tables of {self.url} are not open; use `async with`")
+        turn = _Turn()
+        end = time.monotonic() + limit_s
+        prepared = engine.execution_options(**{READS: not writes})
+        try:
+            async with asyncio.timeout(limit_s + GRACE_S):
+                result: T = await self._in_thread(lambda: self._transact(work, turn, prepared, end, writes=writes))
+                return result
+        except TimeoutError:
+            outcome: Literal["not-sent", "unknown"] = "not-sent" if turn.gives_up() else "unknown"
+            raise StoreUnavailable(f"{self.url} did not answer within {limit_s:g} seconds", outcome) from None
+        except asyncio.CancelledError:
+            turn.gives_up()
+            raise
+
+    async def _in_thread(self, job: Callable[[], Any]) -> Any:
+        await self._free.acquire()
+        if not self._open:
+            self._free.release()
+            raise StoreClosed(f"the tables of {self.url} were closed before this was done")
+        if not self._idle:
+            self._workers.append(Worker(f"keystead-tables-{len(self._workers)}", asyncio.get_running_loop()))
+            self._idle.append(self._workers[-1])
+        worker = self._idle.pop()
+        idle, free = self._idle, self._free  # of this opening: a thread that hung may end after the next
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, error: BaseException | None) -> None:
+            # Here, not where the caller waits: a caller who has left leaves a thread that is still at work.
+            idle.append(worker)
+            free.release()
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        worker.submit(job, done)
+        return await future
+
+    # --- in a thread ---------------------------------------------------------------------------------------
+
+    def _transact(self, work: Callable[[Connection], T], turn: _Turn, engine: Engine, end: float, *, writes: bool) -> T:
+        for attempt in range(TRIES):
+            if turn.is_given_up:
+                raise _GivenUp
+            try:
+                with engine.connect() as connection, connection.begin():
+                    result = work(connection)
+                    if not turn.commits():
+                        raise _GivenUp
+                return result
+            except DBAPIError as error:
+                if is_lost(error):
+                    if writes and turn.is_committing:
+                        raise StoreUnavailable(
+                            f"{self.url} was lost while this was written; it may have taken effect", "unknown"
+                        ) from None
+                elif not is_conflict(error):
+                    raise in_words(error, self.url) from None
+                elif attempt == TRIES - 1 or time.monotonic() > end:
+                    raise Contended(
+                        f"{self.url}: others were in the way {attempt + 1} times; nothing was changed, try again"
+                    ) from None
+            except StatementError as error:  # a value that its column has refused, wrapped in the statement
+                raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
+            turn.begins_again()
+            time.sleep(0.002 * 2 ** min(attempt, 6) * random.uniform(0.5, 1.5))  # noqa: S311 - spreads them apart
+        raise StoreUnavailable(f"{self.url} was lost {TRIES} times; is something ending its connections?")
+
+
+class _GivenUp(Exception):
+    """Nobody waits for this any more."""
+
+
+class _Turn:
+    """How far a transaction is. Two threads change it, so that nobody is told what is not so."""
+
+    def __init__(self) -> None:
+        self._stage: Literal["running", "committing", "given up"] = "running"
+        self._lock = threading.Lock()
+
+    @property
+    def is_committing(self) -> bool:
+        return self._stage == "committing"
+
+    @property
+    def is_given_up(self) -> bool:
+        return self._stage == "given up"
+
+    def commits(self) -> bool:
+        """In the thread: whether it may commit. From here on its outcome is not known."""
+        with self._lock:
+            if self._stage == "running":
+                self._stage = "committing"
+            return self._stage == "committing"
+
+    def gives_up(self) -> bool:
+        """In the event loop: whether it will surely not take effect."""
+        with self._lock:
+            if self._stage == "running":
+                self._stage = "given up"
+            return self._stage == "given up"
+
+    def begins_again(self) -> None:
+        """In the thread: it was rolled back."""
+        with self._lock:
+            if self._stage == "committing":
+                self._stage = "running"

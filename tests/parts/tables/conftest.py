@@ -1,0 +1,5 @@
+"""What the tests of tables share."""
+
+from tests.every_database import database_url, mariadb_server, postgres_server
+
+__all__ = ["database_url", "mariadb_server", "postgres_server"]

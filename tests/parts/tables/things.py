@@ -1,0 +1,16 @@
+"""A set of tables of the tests' own."""
+
+from sqlalchemy import BigInteger, Column, Index, MetaData
+
+from keystead.parts.tables import Change, Name, TableSet, Words, create, table
+
+THINGS = table(
+    "test_things",
+    MetaData(),
+    Column("name", Name(40), primary_key=True),
+    Column("words", Words),
+    Column("number", BigInteger, nullable=False),
+)
+Index("keystead_test_things_by_number", THINGS.c.number)
+FIRST = Change(1, "makes the things", create(THINGS))
+TEST_TABLES = TableSet("test", (FIRST,))
