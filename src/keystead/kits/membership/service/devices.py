@@ -49,6 +49,14 @@ class Devices:
             return None
         return named
 
+    def user_of(self, told: object) -> str | None:
+        """The id of a user that a stranger names; None: it cannot be one."""
+        try:
+            self._keys.user_token(told)
+        except BadKey:
+            return None
+        return told if isinstance(told, str) else None
+
     async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, Named]:
         """A new session, and the end of the one before. The new token, and what it names.
 
