@@ -1,0 +1,190 @@
+"""A provider that answers as it is told, and the service of the kit on real stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from uuid import UUID, uuid5
+
+import httpx2
+import pytest
+
+from keystead import KeyRing, Store
+from keystead.kits.kit import Site
+from keystead.kits.membership import CrashReport, Members, MembershipKeys, MembershipSettings, Plan
+from keystead.kits.membership.service import Patreon
+from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from tests.parts.oauth.stand_in import StandIn, answer, stand_in
+from tests.parts.sessions.conftest import Clock
+
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
+
+everywhere = on("memory", "sqlite", "redis", "cluster")
+on_redis = on("redis")
+here = on("memory")
+
+REDIRECT = "http://localhost:8080/done"
+SECRET = "webhook secret"
+RING = KeyRing({"test": b"k" * 32})
+BASE = "http://127.0.0.1:8712"
+
+
+def identity(
+    user: str = "123", cents: int = 300, status: str = "active_patron", campaign: str = "c1"
+) -> dict[str, Any]:
+    """What the provider says of somebody who pays so much."""
+    tiers = [{"type": "tier", "id": "t1"}] if cents else []
+    member = {
+        "type": "member",
+        "id": "m1",
+        "attributes": {
+            "patron_status": status,
+            "currently_entitled_amount_cents": cents,
+            "next_charge_date": "2026-02-01",
+        },
+        "relationships": {
+            "currently_entitled_tiers": {"data": tiers},
+            "campaign": {"data": {"type": "campaign", "id": campaign}},
+        },
+    }
+    tier = {"type": "tier", "id": "t1", "attributes": {"amount_cents": cents}}
+    data = {"type": "user", "id": user, "attributes": {"email": "ann@example.com", "full_name": "Ann"}}
+    return {"data": data, "included": [member, tier]}
+
+
+class FakePatreon:
+    """The provider: whose code it is stands in the code, `code-123`; what they pay can be changed."""
+
+    def __init__(self, server: StandIn) -> None:
+        self.server = server
+        self.cents = 300
+        self.number = 0
+        server.answers["/token"] = self._tokens
+        server.answers["/identity"] = self._identity
+
+    def _tokens(self) -> bytes:
+        sent = self.server.asked[-1][1]
+        came = re.search(r"(?:code=code|refresh_token=refresh)-(\w+)", sent)
+        if came is None:
+            return answer({"error": "invalid_grant"}, 400)
+        self.number += 1
+        return answer(
+            {
+                "access_token": f"access-{came[1]}-{self.number}",
+                "refresh_token": f"refresh-{came[1]}",
+                "token_type": "Bearer",
+                "expires_in": 2_592_000,
+            }
+        )
+
+    def _identity(self) -> bytes:
+        came = re.search(r"Bearer access-(\w+)-", self.server.asked[-1][1])
+        return answer({}, 401) if came is None else answer(identity(came[1], self.cents))
+
+    @property
+    def questions(self) -> int:
+        """How often it was asked what somebody pays for."""
+        return self.server.count("/identity")
+
+    def says(self, given: bytes | Callable[[], bytes] | None) -> None:
+        """From now on it answers so; None: as before."""
+        self.server.answers["/identity"] = self._identity if given is None else given
+
+    def is_silent(self) -> None:
+        del self.server.answers["/identity"]
+
+
+class MemoryLedger:
+    """The relational side, in memory."""
+
+    def __init__(self) -> None:
+        self.reports: dict[UUID, CrashReport] = {}
+        self.plans: dict[str, Plan] = {}
+        self.unlinked: set[str] = set()
+        self.with_bonus: set[str] = set()
+
+    async def profile_of(self, patreon_user_id: str) -> UUID | None:
+        return None if patreon_user_id in self.unlinked else uuid5(UUID(int=0), patreon_user_id)
+
+    async def has_bonus_tokens(self, patreon_user_id: str) -> bool:
+        return patreon_user_id in self.with_bonus
+
+    async def note_plan_change(self, patreon_user_id: str, plan: Plan, event_id: str) -> bool:
+        changed = self.plans.get(patreon_user_id) != plan
+        self.plans[patreon_user_id] = plan
+        return changed
+
+    async def add_crash_report(self, report: CrashReport) -> bool:
+        return self.reports.setdefault(report.report_id, report) is report
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def patreon() -> AsyncIterator[FakePatreon]:
+    async with stand_in() as server:
+        yield FakePatreon(server)
+
+
+@pytest.fixture
+def ledger() -> MemoryLedger:
+    return MemoryLedger()
+
+
+@pytest.fixture
+def settings(patreon: FakePatreon) -> MembershipSettings:
+    return MembershipSettings(**table(patreon))
+
+
+def table(patreon: FakePatreon, **more: Any) -> dict[str, Any]:
+    """`[membership]`, with a stand-in for the provider."""
+    url = patreon.server.url
+    return {
+        "client_id": "keystead",
+        "client_secret": "client secret",
+        "authorize_url": f"{url}/authorize",
+        "token_url": f"{url}/token",
+        "identity_url": f"{url}/identity",
+        "redirect_uris": (REDIRECT,),
+        "webhook_secret": SECRET,
+        **more,
+    }
+
+
+@pytest.fixture
+def keys(store: Store, clock: Clock) -> MembershipKeys:
+    return MembershipKeys(store, seal=RING, now_ms=clock)
+
+
+@pytest.fixture
+async def members(
+    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: MemoryLedger
+) -> AsyncIterator[Members]:
+    site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        made = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True), ledger)
+        yield made
+        await made.close()
+
+
+async def signed_in(members: Members, user: str = "123") -> str:
+    return (await members.sign_in(f"code-{user}", REDIRECT)).token
+
+
+async def works(members: Members, token: str) -> bool:
+    from keystead.kits.membership import MembershipRefused
+
+    try:
+        await members.validate(token)
+    except MembershipRefused as refused:
+        assert refused.reason == "SESSION_INVALID"
+        return False
+    return True
+
+
+async def rows(store: Store) -> set[str]:
+    return {key.decode() async for page in store.scan() for key in page}
