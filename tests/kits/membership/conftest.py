@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -12,7 +12,7 @@ import pytest
 
 from keystead import KeyRing, Store
 from keystead.kits.kit import Site
-from keystead.kits.membership import CrashReport, Members, MembershipKeys, MembershipSettings, Plan
+from keystead.kits.membership import CrashReport, Members, MembershipKeys, MembershipRefused, MembershipSettings, Plan
 from keystead.kits.membership.service import Patreon
 from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
@@ -175,15 +175,20 @@ async def signed_in(members: Members, user: str = "123") -> str:
     return (await members.sign_in(f"code-{user}", REDIRECT)).token
 
 
-async def works(members: Members, token: str) -> bool:
-    from keystead.kits.membership import MembershipRefused
-
+async def refusal(asking: Awaitable[Any]) -> str | None:
+    """Why something is refused; None: it is not."""
     try:
-        await members.validate(token)
+        await asking
     except MembershipRefused as refused:
-        assert refused.reason == "SESSION_INVALID"
-        return False
-    return True
+        return refused.reason
+    return None
+
+
+async def works(members: Members, token: str) -> bool:
+    """Whether a session token is good. Where it is not, that is said, and nothing else."""
+    found = await refusal(members.validate(token))
+    assert found in (None, "SESSION_INVALID")
+    return found is None
 
 
 async def rows(store: Store) -> set[str]:

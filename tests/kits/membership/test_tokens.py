@@ -1,0 +1,63 @@
+"""Access tokens and refresh tokens of a session."""
+
+from __future__ import annotations
+
+import asyncio
+
+from keystead import Store
+from keystead.kits.membership import Members
+from tests.kits.membership.conftest import MemoryLedger, everywhere, here, refusal, rows, signed_in
+
+
+@everywhere
+async def test_twenty_uses_of_one_refresh_token_get_one_successor(members: Members) -> None:
+    pair = await members.tokens(await signed_in(members))
+    found = await asyncio.gather(*(members.refreshed(pair.refresh_token) for _ in range(20)))
+    assert len({one.refresh_token for one in found}) == 1
+    assert found[0].refresh_token != pair.refresh_token
+
+
+@here
+async def test_an_old_refresh_token_ends_them_all(members: Members) -> None:
+    first = await members.tokens(await signed_in(members))
+    second = await members.refreshed(first.refresh_token)
+    third = await members.refreshed(second.refresh_token)
+    assert await refusal(members.refreshed(first.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.refreshed(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
+
+
+@everywhere
+async def test_a_new_sign_in_ends_the_tokens_of_the_old_one(members: Members, store: Store) -> None:
+    pair = await members.tokens(await signed_in(members))
+    assert (await members.entitled(pair.access_token)).plan == "Pro"
+    await signed_in(members)
+    assert await refusal(members.entitled(pair.access_token)) == "SESSION_INVALID"
+    assert await refusal(members.refreshed(pair.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert not [key for key in await rows(store) if key.startswith("refresh:")]
+
+
+@here
+async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: MemoryLedger) -> None:
+    ledger.with_bonus.add("123")
+    pair = await members.tokens(await signed_in(members), "window 1")
+    access = members.access.check(pair.access_token)
+    assert access
+    assert access.sub == str(await ledger.profile_of("123"))
+    assert access.expires_at_ms - access.issued_at_ms == pair.expires_in_s * 1000 == 3_600_000
+    said = {name: access.claims[name] for name in ("aud", "plan", "hasBonusTokens", "ver", "pid", "sid")}
+    assert said == {"aud": "desktop", "plan": "Pro", "hasBonusTokens": True, "ver": 1, "pid": "123", "sid": "window 1"}
+
+
+@here
+async def test_who_has_no_profile_gets_no_tokens(members: Members, ledger: MemoryLedger, store: Store) -> None:
+    ledger.unlinked.add("123")
+    token = await signed_in(members)
+    assert await refusal(members.tokens(token)) == "PATREON_NOT_LINKED"
+
+
+@here
+async def test_a_session_has_one_pair_of_tokens(members: Members, store: Store) -> None:
+    token = await signed_in(members)
+    for _ in range(3):
+        await members.tokens(token)
+    assert len([key for key in await rows(store) if key.startswith("refresh:")]) == 1
