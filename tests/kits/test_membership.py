@@ -39,12 +39,12 @@ DOCUMENT = {
 }
 # What is new: who renews and who loads, what is told while the provider is away, and what a logout has to find.
 NEW = {
-    "membership:{patreonUserId}:mark": "Marks",
+    "membership:{patreonUserId}:mark": "Value",
     "membership:{patreonUserId}:stale": "Value",
     "renewing:{patreonUserId}": "Value",
     "session:{sessionToken}:refresh": "Value",
-    "quota:{userId}:{yearMonth}:mark": "Marks",
-    "auth:{sessionToken}:mark": "Marks",
+    "quota:{userId}:{yearMonth}:mark": "Value",
+    "auth:{sessionToken}:mark": "Value",
 }
 MOMENT = datetime(2026, 1, 18, 9, 30, tzinfo=UTC)  # 1768728600000
 SESSION_KEY = session_uuid("the session token")
