@@ -6,12 +6,14 @@ import asyncio
 import hmac
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from keystead import Store
 from keystead.kits.membership import Members, MembershipRefused
 from tests.kits.membership.conftest import (
+    REDIRECT,
     SECRET,
     FakePatreon,
     MemoryLedger,
@@ -114,6 +116,9 @@ async def test_the_tokens_of_the_provider_are_renewed_before_they_expire(
     held = await members.keys.user_token("123").get()
     assert held is not None
     assert held.accessToken == "access-123-2"
+    copy = await members.keys.session(held.sessionTokens[0]).get()
+    assert copy is not None
+    assert copy.accessToken == "access-123-2"
     assert patreon.server.count("/token") == 2
 
 
@@ -144,6 +149,26 @@ async def test_a_changed_membership_is_out_of_every_cache_at_once(
     again = await members.webhook(body, signed(body), "members:pledge:update")
     assert not again.plan_change_recorded
     assert ledger.plans == {"123": "Premium"}
+
+
+@here
+async def test_a_webhook_during_a_sign_in_is_not_undone_by_it(members: Members, patreon: FakePatreon) -> None:
+    """The provider told the sign-in what was paid before the change; that is nowhere when the sign-in is done."""
+    body = told(900)
+    gate = asyncio.Event()
+    admit = members.devices.admit
+
+    async def later(*given: Any) -> Any:
+        patreon.cents = 900
+        await members.webhook(body, signed(body), "members:pledge:update")
+        gate.set()
+        return await admit(*given)
+
+    members.devices.admit = later  # type: ignore[method-assign]
+    done = await members.sign_in("code-123", REDIRECT)
+    assert gate.is_set()
+    assert done.member.membership.plan == "Ultimate"
+    assert (await members.validate(done.token)).membership.plan == "Ultimate"
 
 
 @pytest.mark.parametrize("status", ["declined_patron", "former_patron"])

@@ -6,7 +6,9 @@ import asyncio
 
 from keystead import Store
 from keystead.kits.membership import Members
-from tests.kits.membership.conftest import MemoryLedger, everywhere, here, refusal, rows, signed_in
+from tests.kits.membership.conftest import FakePatreon, MemoryLedger, everywhere, here, refusal, rows, signed_in
+from tests.parts.oauth.stand_in import answer
+from tests.parts.sessions.conftest import Clock
 
 
 @everywhere
@@ -61,3 +63,26 @@ async def test_a_session_has_one_pair_of_tokens(members: Members, store: Store) 
     for _ in range(3):
         await members.tokens(token)
     assert len([key for key in await rows(store) if key.startswith("refresh:")]) == 1
+
+
+@here
+async def test_a_refresh_token_is_not_used_up_while_the_provider_is_away(
+    members: Members, patreon: FakePatreon, clock: Clock
+) -> None:
+    pair = await members.tokens(await signed_in(members))
+    await members.changed("123")
+    patreon.says(answer({}, 500))
+    assert await refusal(members.refreshed(pair.refresh_token)) == "PROVIDER_UNAVAILABLE"
+    patreon.says(None)
+    await members.changed("123")
+    clock.pass_ms(3_600_000)
+    assert (await members.refreshed(pair.refresh_token)).refresh_token != pair.refresh_token
+
+
+@here
+async def test_a_refresh_token_that_was_made_up_is_told_nothing(members: Members) -> None:
+    pair = await members.tokens(await signed_in(members))
+    secret = pair.refresh_token.partition(".")[0]
+    for made_up in ("", "x", f"{secret}.0.{'A' * 43}", f"{secret}.7.{'A' * 43}"):
+        assert await refusal(members.refreshed(made_up)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.refreshed(pair.refresh_token)) is None

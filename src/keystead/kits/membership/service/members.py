@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import httpx2
@@ -22,6 +22,7 @@ from keystead.kits.membership.models import (
     CachedAuth,
     CachedMembership,
     CrashReport,
+    Plan,
     RefreshTokenData,
     UserTokenData,
 )
@@ -41,6 +42,7 @@ from keystead.kits.membership.service.outcomes import (
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected, plan_of
 from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
 from keystead.parts.cache import Cache, LoadFailed
+from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
 from keystead.parts.limit import AlignedWindow, FixedWindow, Rate
 from keystead.parts.oauth import BadAnswer, ProviderRefused, ProviderUnavailable, Tokens
@@ -57,6 +59,14 @@ EVENTS: Final = frozenset({"members:pledge:create", "members:pledge:update", "me
 LOGS_MOST: Final = 102_400  # characters
 LOGS_CUT: Final = "\n[the rest was cut]"
 _TEXT_MOST: Final = 16_384
+_APP_SESSION_MOST: Final = 128
+
+
+class _Profile(NamedTuple):
+    """Whom an access token is for."""
+
+    subject: str
+    has_bonus_tokens: bool
 
 
 class Members:
@@ -93,8 +103,10 @@ class Members:
         self.access = AccessTokens(self.signing, issuer=site.public_url, audience=settings.audience, now_ms=site.now_ms)
         self._renewal: Renewal[UserTokenData] = Renewal(patreon, keys.renewing, held=_held, renewed=self._renewed)
         limits = LIMITS | settings.limits
-        self.crash_reports = FixedWindow(keys.crash_report_limit, Rate(limits["crash_report"], _MINUTE_MS))
         # What guards nothing secret goes on while the store is away, counted in each process.
+        self.crash_reports = FixedWindow(
+            keys.crash_report_limit, Rate(limits["crash_report"], _MINUTE_MS), when_down="allow"
+        )
         self.webhooks = AlignedWindow(keys.rate_limit, Rate(limits["webhook"], _MINUTE_MS), when_down="allow")
         self.sign_ins = AlignedWindow(keys.rate_limit, Rate(limits["sign_in"], _MINUTE_MS))
 
@@ -264,10 +276,18 @@ class Members:
                     await self._withdrawn(user)
                     return None
                 continue  # it was renewed meanwhile, and the provider takes only the new one
+            if fresh.was_renewed:
+                await self._copied(fresh.value)
             if told.userId != user:
                 raise BadAnswer(self._patreon.provider.name, "its identity endpoint speaks of somebody else")
             return CachedMembership(membership=told, cachedAt=moment(self.keys.now_ms()))
         raise ProviderUnavailable(self._patreon.provider.name, "it takes none of its tokens")
+
+    async def _copied(self, held: UserTokenData) -> None:
+        """The session shows the tokens that its user has now, as in the document. It is changed, and never revived."""
+        renewed = {"accessToken": held.accessToken, "refreshToken": held.refreshToken, "expiresAt": held.expiresAt}
+        for session in held.sessionTokens:
+            await self.keys.session(session).change(lambda record: record.model_copy(update=renewed))
 
     async def _withdrawn(self, user: str) -> None:
         """The user took back at the provider what they had allowed us: the session ends."""
@@ -313,7 +333,7 @@ class Members:
     async def tokens(self, token: str, app_session: str | None = None) -> TokenPair:
         """An access token and a refresh token for a session. Those that it had before end: a session has one pair."""
         member = await self.validate(token)
-        named = member.named
+        named, profile = member.named, await self._profile(member.named.user)
         begun = await self.refresh.begin(
             RefreshTokenData(userId=named.user, sessionToken=named.session, audience=self.settings.audience)
         )
@@ -325,43 +345,61 @@ class Members:
         if not await self._counts(named):
             await self.devices.drop(named.session)
             raise session_invalid()
-        return await self._pair(member, begun.token, app_session)
+        return self._pair(named, member.membership.plan, profile, begun.token, app_session)
 
     async def refreshed(self, refresh_token: str, app_session: str | None = None) -> TokenPair:
-        """The next pair for a refresh token. It may be sent again for as long as the grace, and gets the same."""
-        found = await self.refresh.rotate(refresh_token)
-        if isinstance(found, Refused):
-            if found.reason == "session":
-                raise MembershipRefused("SESSION_EXPIRED", "the session of this token has ended; sign in again")
-            raise MembershipRefused("INVALID_REFRESH_TOKEN", "this refresh token does not count; sign in again")
-        named = Named(found.record.userId, found.record.sessionToken)
+        """The next pair for a refresh token. It may be sent again for as long as the grace, and gets the same.
+
+        All that can fail is asked before the token is used up: who is refused because the provider or the database is
+        away comes again with the same token, whenever that is.
+        """
+        record = await self._chain(refresh_token)
+        if record is None:
+            raise _bad_refresh_token()
+        named = Named(record.userId, record.sessionToken)
         if not await self._counts(named):
             await self.devices.drop(named.session)
-            raise MembershipRefused("SESSION_EXPIRED", "the session of this token has ended; sign in again")
-        membership = await self._membership(named)
-        return await self._pair(self._member(named, timedelta(0), membership), found.token, app_session)
+            await self.refresh.revoke(refresh_token)
+            raise _session_expired()
+        plan = (await self._membership(named)).membership.plan
+        profile = await self._profile(named.user)
+        found = await self.refresh.rotate(refresh_token)
+        if isinstance(found, Refused):
+            raise _session_expired() if found.reason == "session" else _bad_refresh_token()
+        return self._pair(named, plan, profile, found.token, app_session)
+
+    async def _chain(self, refresh_token: str) -> RefreshTokenData | None:
+        """What the store holds for a refresh token. It is not believed here: whether it counts, `rotate` says."""
+        try:
+            return await self.keys.refresh(digest(refresh_token.partition(".")[0])).get()
+        except Unreadable:
+            return None
 
     async def _counts(self, named: Named) -> bool:
         held = await self.keys.user_token(named.user).get()
         return held is not None and named.session in held.sessionTokens
 
-    async def _pair(self, member: Member, refresh_token: str, app_session: str | None) -> TokenPair:
-        user, subject, bonus = member.named.user, member.named.user, False
-        if self._ledger is not None:
-            profile = await self._ledger.profile_of(user)
-            if profile is None:
-                raise MembershipRefused("PATREON_NOT_LINKED", "no profile is linked to this account; link one first")
-            subject, bonus = str(profile), await self._ledger.has_bonus_tokens(user)
-        claims = {
-            "plan": member.membership.plan,
-            "hasBonusTokens": bonus,
+    async def _profile(self, user: str) -> _Profile:
+        if self._ledger is None:
+            return _Profile(user, False)
+        found = await self._ledger.profile_of(user)
+        if found is None:
+            raise MembershipRefused("PATREON_NOT_LINKED", "no profile is linked to this account; link one first")
+        return _Profile(str(found), await self._ledger.has_bonus_tokens(user))
+
+    def _pair(
+        self, named: Named, plan: Plan, profile: _Profile, refresh_token: str, app_session: str | None
+    ) -> TokenPair:
+        claims: dict[str, Any] = {
+            "plan": plan,
+            "hasBonusTokens": profile.has_bonus_tokens,
             "ver": 1,
-            "pid": user,
-            "ses": str(member.named.session),
+            "pid": named.user,
+            "ses": str(named.session),
         }
         if app_session:
-            claims["sid"] = app_session[:128]
-        new = self.access.issue(subject, **claims)
+            claims["sid"] = app_session[:_APP_SESSION_MOST]
+        new = self.access.issue(profile.subject, **claims)
         return TokenPair(new.token, refresh_token, new.expires_in_s)
 
     # --- what the provider and applications tell -----------------------------------------------------------
@@ -503,6 +541,14 @@ def _unavailable(error: LoadFailed) -> MembershipRefused:
         "what you pay for cannot be asked at the moment, and you stay signed in; try again",
         retry_after_s=wait,
     )
+
+
+def _session_expired() -> MembershipRefused:
+    return MembershipRefused("SESSION_EXPIRED", "the session of this token has ended; sign in again")
+
+
+def _bad_refresh_token() -> MembershipRefused:
+    return MembershipRefused("INVALID_REFRESH_TOKEN", "this refresh token does not count; sign in again")
 
 
 def _signing_keys(keys: MembershipKeys, settings: MembershipSettings) -> SigningKeys:

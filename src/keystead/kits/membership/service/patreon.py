@@ -20,6 +20,7 @@ PLANS: Final[tuple[tuple[int, Plan], ...]] = ((900, "Ultimate"), (500, "Premium"
 _TIMEOUT_S: Final = 10.0
 _UNAUTHORIZED, _TOO_MANY = 401, 429
 _LONGEST_PAUSE_S: Final = 3600
+_DIGITS_MOST: Final = 10
 _LONGEST_TEXT: Final = 320  # an address of mail has no more
 _LONGEST_ID: Final = 64
 
@@ -80,7 +81,9 @@ class _Members(Endpoints):
 
 def _pause_s(retry_after: str | None) -> int:
     """Whole seconds; a date, or what is none of both, is a minute."""
-    return min(max(1, int(retry_after)), _LONGEST_PAUSE_S) if (retry_after or "").isdecimal() else 60
+    text = retry_after or ""
+    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS_MOST
+    return min(max(1, int(text)), _LONGEST_PAUSE_S) if is_number else 60
 
 
 def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> ParsedMembership:

@@ -13,7 +13,7 @@ from keystead.parts.oauth import IdentityFields, Provider
 from keystead.schema.lifetime import duration_ms
 
 # Requests of one address in a minute.
-LIMITS: Final = {"crash_report": 10, "webhook": 100, "sign_in": 30}
+LIMITS: Final = {"crash_report": 10, "webhook": 100, "sign_in": 120}
 
 _INCLUDED: Final = "memberships,memberships.currently_entitled_tiers,memberships.campaign"
 _USER: Final = "email,full_name"
