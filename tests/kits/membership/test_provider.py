@@ -152,7 +152,9 @@ async def test_a_changed_membership_is_out_of_every_cache_at_once(
 
 
 @here
-async def test_a_webhook_during_a_sign_in_is_not_undone_by_it(members: Members, patreon: FakePatreon) -> None:
+async def test_a_webhook_during_a_sign_in_is_not_undone_by_it(
+    members: Members, patreon: FakePatreon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The provider told the sign-in what was paid before the change; that is nowhere when the sign-in is done."""
     body = told(900)
     gate = asyncio.Event()
@@ -164,7 +166,7 @@ async def test_a_webhook_during_a_sign_in_is_not_undone_by_it(members: Members, 
         gate.set()
         return await admit(*given)
 
-    members.devices.admit = later  # type: ignore[method-assign]
+    monkeypatch.setattr(members.devices, "admit", later)
     done = await members.sign_in("code-123", REDIRECT)
     assert gate.is_set()
     assert done.member.membership.plan == "Ultimate"
