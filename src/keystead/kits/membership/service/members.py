@@ -132,6 +132,10 @@ class Members:
         """
         if not self._may_return_to(redirect_uri):
             raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
+        if not self.settings.client_id:
+            raise MembershipRefused(
+                "CONFIG_ERROR", "nobody can sign in: set PATREON_CLIENT_ID and PATREON_CLIENT_SECRET, and restart"
+            )
         with _failing("TOKEN_EXCHANGE_FAILED", "the code could not be exchanged; sign in again"):
             tokens = await self._patreon.tokens_for(code, redirect_uri, verifier)
         with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
@@ -493,7 +497,7 @@ async def open_members(
             await members.close()
 
 
-# In development the kit starts without a client; the provider refuses it then.
+# In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
 _UNSET: Final = {"client_id": "unset", "client_secret": "unset"}
 
 
