@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -12,8 +13,8 @@ import pytest
 
 from keystead import KeyRing, Store
 from keystead.kits.kit import Site
-from keystead.kits.membership import CrashReport, Members, MembershipKeys, MembershipRefused, MembershipSettings, Plan
-from keystead.kits.membership.service import Patreon
+from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings, Plan
+from keystead.kits.membership.service import CrashReport, Patreon
 from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
 from tests.parts.sessions.conftest import Clock
@@ -101,22 +102,60 @@ class MemoryLedger:
     def __init__(self) -> None:
         self.reports: dict[UUID, CrashReport] = {}
         self.plans: dict[str, Plan] = {}
-        self.unlinked: set[str] = set()
+        self.events: set[str] = set()
+        self.used: dict[str, int] = {}
+        self.questions = 0
         self.with_bonus: set[str] = set()
 
-    async def profile_of(self, patreon_user_id: str) -> UUID | None:
-        return None if patreon_user_id in self.unlinked else uuid5(UUID(int=0), patreon_user_id)
+    async def profile_of(
+        self, user: str, at_ms: int, *, email: str | None = None, full_name: str | None = None
+    ) -> FoundProfile:
+        return FoundProfile(uuid5(UUID(int=0), user))
 
-    async def has_bonus_tokens(self, patreon_user_id: str) -> bool:
-        return patreon_user_id in self.with_bonus
+    async def record_usage(self, user: str, plan: Plan, event_id: str, tokens: int, at_ms: int) -> Noted:
+        is_new = event_id not in self.events
+        self.events.add(event_id)
+        self.used[user] = self.used.get(user, 0) + tokens * is_new
+        return Noted(is_new)
 
-    async def note_plan_change(self, patreon_user_id: str, plan: Plan, event_id: str) -> bool:
-        changed = self.plans.get(patreon_user_id) != plan
-        self.plans[patreon_user_id] = plan
-        return changed
+    async def usage(self, user: str, month: str) -> FoundStatus:
+        self.questions += 1
+        return FoundStatus(month, self.used.get(user, 0), 0, False)
 
-    async def add_crash_report(self, report: CrashReport) -> bool:
+    async def status(self, user: str, plan: Plan, at_ms: int) -> FoundStatus:
+        return FoundStatus("2096-10", self.used.get(user, 0), 10_000_000, user in self.with_bonus)
+
+    async def note_plan_change(self, user: str, event_id: str, plan: Plan, source: str, at_ms: int) -> Noted:
+        is_new, is_change = event_id not in self.events, self.plans.get(user) != plan
+        self.events.add(event_id)
+        self.plans[user] = plan
+        return Noted(is_new, is_change)
+
+    async def add_crash_report(self, report: CrashReport, at_ms: int) -> bool:
         return self.reports.setdefault(report.report_id, report) is report
+
+
+@dataclass(frozen=True)
+class FoundProfile:
+    id: UUID
+
+
+@dataclass(frozen=True)
+class Noted:
+    is_new: bool
+    is_change: bool = False
+
+
+@dataclass(frozen=True)
+class FoundStatus:
+    month: str
+    tokens_used: int
+    tokens_limit: int
+    has_bonus_tokens: bool
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.tokens_used >= self.tokens_limit
 
 
 @pytest.fixture

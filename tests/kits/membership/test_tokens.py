@@ -44,17 +44,22 @@ async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: Mem
     pair = await members.tokens(await signed_in(members), "window 1")
     access = members.access.check(pair.access_token)
     assert access
-    assert access.sub == str(await ledger.profile_of("123"))
+    assert access.sub == str((await ledger.profile_of("123", 0)).id)
     assert access.expires_at_ms - access.issued_at_ms == pair.expires_in_s * 1000 == 3_600_000
     said = {name: access.claims[name] for name in ("aud", "plan", "hasBonusTokens", "ver", "pid", "sid")}
     assert said == {"aud": "desktop", "plan": "Pro", "hasBonusTokens": True, "ver": 1, "pid": "123", "sid": "window 1"}
 
 
 @here
-async def test_who_has_no_profile_gets_no_tokens(members: Members, ledger: MemoryLedger, store: Store) -> None:
-    ledger.unlinked.add("123")
-    token = await signed_in(members)
-    assert await refusal(members.tokens(token)) == "PATREON_NOT_LINKED"
+async def test_what_is_used_is_asked_of_the_database_once_until_more_is_used(
+    members: Members, ledger: MemoryLedger
+) -> None:
+    who = await members.entitled(await signed_in(members))
+    for used, event in ((7, "e1"), (7, "e1"), (14, "e2")):
+        await members.record_usage(who, event, 7)
+        before = ledger.questions
+        assert [await members.tokens_used(who) for _ in range(3)] == [used] * 3
+        assert ledger.questions == before + 1
 
 
 @here

@@ -8,7 +8,6 @@ from keystead.kits.membership.models import (
     CachedAuth,
     CachedMembership,
     CachedQuota,
-    CrashReport,
     ParsedMembership,
     Plan,
     RateLimitData,
@@ -19,15 +18,13 @@ from keystead.kits.membership.models import (
 
 if TYPE_CHECKING:
     from keystead.kits.membership.routes import KIT
-    from keystead.kits.membership.service import Ledger, Members, MembershipRefused, MembershipSettings
+    from keystead.kits.membership.service import Members, MembershipRefused, MembershipSettings
 
 __all__ = [
     "KIT",
     "CachedAuth",
     "CachedMembership",
     "CachedQuota",
-    "CrashReport",
-    "Ledger",
     "Members",
     "MembershipKeys",
     "MembershipRefused",
@@ -43,7 +40,7 @@ __all__ = [
 
 _LATER = {
     "KIT": "routes",
-    **dict.fromkeys(("Ledger", "Members", "MembershipRefused", "MembershipSettings"), "service"),
+    **dict.fromkeys(("Members", "MembershipRefused", "MembershipSettings"), "service"),
 }
 
 

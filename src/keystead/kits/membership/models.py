@@ -104,20 +104,3 @@ class CachedAuth(BaseModel):
     plan: Plan
     hasBonusTokens: bool
     cachedAt: EpochMs
-
-
-class CrashReport(BaseModel):
-    """What an application tells of a crash."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, hide_input_in_errors=True)
-
-    report_id: UUID
-    crash_timestamp: str
-    error_message: str
-    """may be empty"""
-    app_version: str
-    os_version: str
-    system_info: OmittedIfNone[str] = None
-    """only where the user agreed to send it"""
-    logs: OmittedIfNone[str] = None
-    """only where the user agreed to send them, cut at 102,400 characters"""

@@ -42,11 +42,11 @@ STATUS: Final[Mapping[str, int]] = {
     "SESSION_INVALID": 401,
     "SESSION_EXPIRED": 401,
     "PATREON_TOKEN_EXPIRED": 401,
-    "PATREON_NOT_LINKED": 401,
     "INVALID_REFRESH_TOKEN": 401,
     "MISSING_SIGNATURE": 401,
     "INVALID_SIGNATURE": 401,
     "CONFIG_ERROR": 503,
+    "DB_NOT_CONFIGURED": 503,
     "PROVIDER_UNAVAILABLE": 503,
     "SERVICE_UNAVAILABLE": 503,
     "WEBHOOK_NOT_CONFIGURED": 503,
@@ -122,6 +122,20 @@ class TokensAnswer(BaseModel):
     refreshToken: str  # noqa: N815
     expiresIn: int  # noqa: N815
     tokenType: Literal["Bearer"] = "Bearer"  # noqa: N815
+
+
+class MonthlyUsage(BaseModel):
+    year_month: str
+    tokens_used: int
+    tokens_limit: int
+    is_exceeded: bool
+
+
+class QuotaAnswer(BaseModel):
+    success: Literal[True] = True
+    monthly_usage: MonthlyUsage
+    plan: Plan
+    has_bonus_tokens: bool
 
 
 class HeardAnswer(BaseModel):
@@ -219,6 +233,7 @@ def router() -> APIRouter:
     add("/api/auth/logout", _logout, methods=["POST"], summary="Log out", operation_id="membership_logout")
     add("/api/auth/token", _token, methods=["POST"], response_model=TokensAnswer, summary="Tokens for a session")
     add("/api/auth/refresh", _refresh, methods=["POST"], response_model=TokensAnswer, summary="The next tokens")
+    add("/api/quota/status", _quota, methods=["GET"], response_model=QuotaAnswer, summary="What is left this month")
     add("/.well-known/jwks.json", _jwks, methods=["GET"], summary="The keys that sign access tokens")
     add(
         "/webhook",
@@ -305,6 +320,22 @@ async def _refresh(members: Serving, body: RefreshBody, app_session: AppSession 
         if not body.refreshToken:
             raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")
         return _pair(await members.refreshed(body.refreshToken, app_session))
+
+
+async def _quota(members: Serving, authorization: Authorization = None) -> Response:
+    async with _refusals(success=False):
+        who, status = await members.quota(_bearer(authorization))
+    usage = MonthlyUsage(
+        year_month=status.month,
+        tokens_used=status.tokens_used,
+        tokens_limit=status.tokens_limit,
+        is_exceeded=status.is_exceeded,
+    )
+    answer = _answer(QuotaAnswer(monthly_usage=usage, plan=who.plan, has_bonus_tokens=status.has_bonus_tokens))
+    answer.headers["x-ratelimit-limit"] = str(status.tokens_limit)
+    answer.headers["x-ratelimit-remaining"] = str(max(0, status.tokens_limit - status.tokens_used))
+    answer.headers["x-ratelimit-reset"] = str(members.month_ends_s())
+    return answer
 
 
 async def _jwks(members: Serving) -> Response:

@@ -1,6 +1,6 @@
 """What a member can do, from the sign-in to the logout, and what the provider tells of them. It knows no HTTP."""
 
-from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.ledger import CrashReport, Ledger
 from keystead.kits.membership.service.members import EVENTS, Members, open_members
 from keystead.kits.membership.service.outcomes import (
     Entitled,
@@ -18,6 +18,7 @@ __all__ = [
     "EVENTS",
     "LIMITS",
     "PATREON",
+    "CrashReport",
     "Entitled",
     "Heard",
     "Ledger",

@@ -7,13 +7,14 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import httpx2
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from keystead.errors import BadDeclaration, KeysteadError, StoreError, Unreadable
 from keystead.kits.kit import Site
@@ -21,13 +22,13 @@ from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import (
     CachedAuth,
     CachedMembership,
-    CrashReport,
+    CachedQuota,
     Plan,
     RefreshTokenData,
     UserTokenData,
 )
 from keystead.kits.membership.service.devices import Devices
-from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.ledger import CrashReport, Ledger, Recorded, Status
 from keystead.kits.membership.service.outcomes import (
     Entitled,
     Heard,
@@ -60,6 +61,7 @@ LOGS_MOST: Final = 102_400  # characters
 LOGS_CUT: Final = "\n[the rest was cut]"
 _TEXT_MOST: Final = 16_384
 _APP_SESSION_MOST: Final = 128
+_REPORTS: Final = TypeAdapter(CrashReport)
 
 
 class _Profile(NamedTuple):
@@ -97,6 +99,7 @@ class Members:
             keys.membership, keys.membership_mark, stale=keys.membership_stale
         )
         self.entitlements: Cache[CachedAuth] = Cache(keys.auth, keys.auth_mark)
+        self.quotas: Cache[CachedQuota] = Cache(keys.quota, keys.quota_mark)
         self.refresh: RefreshTokens[RefreshTokenData] = RefreshTokens(keys.refresh, grace=settings.refresh_grace)
         self.devices = Devices(keys, self.refresh, lambda user: self.memberships.invalidate(keys.membership(user)))
         self.signing = _signing_keys(keys, settings)
@@ -118,6 +121,7 @@ class Members:
     async def close(self) -> None:
         """Save what the provider has granted before the store is closed."""
         await self._renewal.finish()
+        await self.quotas.close()
         await self.entitlements.close()
         await self.memberships.close()
 
@@ -306,10 +310,14 @@ class Members:
         if not left or held is None or named.session not in held.sessionTokens:
             return None
         found = await self._membership(named)
-        bonus = False if self._ledger is None else await self._ledger.has_bonus_tokens(named.user)
-        return CachedAuth(
-            userId=named.user, plan=found.membership.plan, hasBonusTokens=bonus, cachedAt=moment(self.keys.now_ms())
-        )
+        plan = found.membership.plan
+        bonus = await self._has_bonus_tokens(named.user, plan)
+        return CachedAuth(userId=named.user, plan=plan, hasBonusTokens=bonus, cachedAt=moment(self.keys.now_ms()))
+
+    async def _has_bonus_tokens(self, user: str, plan: Plan) -> bool:
+        if self._ledger is None:
+            return False
+        return (await self._ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
 
     def _member(self, named: Named, left: timedelta, found: CachedMembership) -> Member:
         return Member(named, found.membership, self.keys.now_ms() + round(left.total_seconds() * 1000))
@@ -337,7 +345,7 @@ class Members:
     async def tokens(self, token: str, app_session: str | None = None) -> TokenPair:
         """An access token and a refresh token for a session. Those that it had before end: a session has one pair."""
         member = await self.validate(token)
-        named, profile = member.named, await self._profile(member.named.user)
+        named, profile = member.named, await self._profile(member.named.user, member.membership.plan)
         begun = await self.refresh.begin(
             RefreshTokenData(userId=named.user, sessionToken=named.session, audience=self.settings.audience)
         )
@@ -366,7 +374,7 @@ class Members:
             await self.refresh.revoke(refresh_token)
             raise _session_expired()
         plan = (await self._membership(named)).membership.plan
-        profile = await self._profile(named.user)
+        profile = await self._profile(named.user, plan)
         found = await self.refresh.rotate(refresh_token)
         if isinstance(found, Refused):
             raise _session_expired() if found.reason == "session" else _bad_refresh_token()
@@ -383,13 +391,11 @@ class Members:
         held = await self.keys.user_token(named.user).get()
         return held is not None and named.session in held.sessionTokens
 
-    async def _profile(self, user: str) -> _Profile:
+    async def _profile(self, user: str, plan: Plan) -> _Profile:
         if self._ledger is None:
             return _Profile(user, False)
-        found = await self._ledger.profile_of(user)
-        if found is None:
-            raise MembershipRefused("PATREON_NOT_LINKED", "no profile is linked to this account; link one first")
-        return _Profile(str(found), await self._ledger.has_bonus_tokens(user))
+        found = await self._ledger.profile_of(user, self.keys.now_ms())
+        return _Profile(str(found.id), await self._has_bonus_tokens(user, plan))
 
     def _pair(
         self, named: Named, plan: Plan, profile: _Profile, refresh_token: str, app_session: str | None
@@ -405,6 +411,45 @@ class Members:
             claims["sid"] = app_session[:_APP_SESSION_MOST]
         new = self.access.issue(profile.subject, **claims)
         return TokenPair(new.token, refresh_token, new.expires_in_s)
+
+    # --- the quota -----------------------------------------------------------------------------------------
+
+    async def quota(self, bearer: str) -> tuple[Entitled, Status]:
+        """How somebody stands this month, past the cache: the database is asked."""
+        who = await self.entitled(bearer)
+        return who, await self._books.status(who.named.user, who.plan, self.keys.now_ms())
+
+    async def tokens_used(self, who: Entitled) -> int:
+        """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
+        use that was recorded here."""
+        user, month = who.named.user, moment(self.keys.now_ms()).date().replace(day=1)
+
+        async def asked() -> CachedQuota:
+            used = (await self._books.usage(user, f"{month:%Y-%m}")).tokens_used
+            return CachedQuota(tokensUsed=used, cachedAt=moment(self.keys.now_ms()))
+
+        found = await self.quotas.get(self.keys.quota(user, month), asked)
+        return 0 if found is None else found.tokensUsed
+
+    async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> Recorded:
+        """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
+        user, now_ms = who.named.user, self.keys.now_ms()
+        recorded = await self._books.record_usage(user, who.plan, event_id, tokens, now_ms)
+        await self.quotas.invalidate(self.keys.quota(user, moment(now_ms).date().replace(day=1)))
+        await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
+        return recorded
+
+    def month_ends_s(self) -> int:
+        """When the quota begins anew: the first of the next month, UTC, in seconds since 1970."""
+        now = moment(self.keys.now_ms())
+        start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return int((start + timedelta(days=32)).replace(day=1).timestamp())
+
+    @property
+    def _books(self) -> Ledger:
+        if self._ledger is None:
+            raise MembershipRefused("DB_NOT_CONFIGURED", "there is no database for what members use; set one")
+        return self._ledger
 
     # --- what the provider and applications tell -----------------------------------------------------------
 
@@ -428,9 +473,8 @@ class Members:
         plan = plan_of(cents if type(cents) is int and event != "members:pledge:delete" else 0)
         recorded = False
         if self._ledger is not None:  # first what has changed, then the drop of what was remembered of it
-            recorded = await self._ledger.note_plan_change(
-                named, plan, sha256(event.encode() + b"\0" + body).hexdigest()
-            )
+            noted = await self._ledger.note_plan_change(named, _event_id(event, body), plan, event, self.keys.now_ms())
+            recorded = noted.is_new and noted.is_change
         if event == "members:pledge:update" and attributes.get("patron_status") in _ENDS_SESSIONS:
             await self.devices.end_all(named)
         else:
@@ -466,7 +510,7 @@ class Members:
         report = crash_report_of(told)
         if self._ledger is None:
             raise MembershipRefused("SERVICE_UNAVAILABLE", "crash reports are not taken: no database is set")
-        return await self._ledger.add_crash_report(report)
+        return await self._ledger.add_crash_report(report, self.keys.now_ms())
 
     # --- the provider's tokens -----------------------------------------------------------------------------
 
@@ -511,14 +555,19 @@ def crash_report_of(told: dict[str, Any]) -> CrashReport:
     if given.get("system_info") is not None and not isinstance(given["system_info"], str):
         given["system_info"] = json.dumps(given["system_info"], ensure_ascii=False)
     try:
-        report = CrashReport.model_validate(given)
+        report = _REPORTS.validate_python(given)
     except ValidationError as error:
         names = ", ".join(sorted({str(one["loc"][0]) for one in error.errors() if one["loc"]}))
         raise MembershipRefused("VALIDATION_ERROR", f"a crash report is wrong in: {names}") from None
-    cut = {"error_message": report.error_message[:_TEXT_MOST]}
-    if report.logs is not None and len(report.logs) > LOGS_MOST:
-        cut["logs"] = report.logs[:LOGS_MOST] + LOGS_CUT
-    return report.model_copy(update=cut)
+    logs = report.logs
+    if logs is not None and len(logs) > LOGS_MOST:
+        logs = logs[:LOGS_MOST] + LOGS_CUT
+    return replace(report, error_message=report.error_message[:_TEXT_MOST], logs=logs)
+
+
+def _event_id(event: str, body: bytes) -> str:
+    """What tells an event from others: the provider gives it no id, and sends the same bytes again."""
+    return sha256(event.encode() + b"\0" + body).hexdigest()
 
 
 @contextmanager
