@@ -16,6 +16,7 @@ from keystead.kits.membership import KIT
 from keystead.parts.jwt import SigningKeys
 from keystead.server import Settings, create_app
 from tests.kits.membership.conftest import BASE, REDIRECT, SECRET, FakePatreon, table
+from tests.parts.oauth.stand_in import answer
 
 RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 
@@ -144,3 +145,18 @@ async def test_crash_reports_have_a_limit(http: httpx2.AsyncClient) -> None:
     third = await http.post("/api/crash-report", json=report)
     assert third.status_code == 429
     assert int(third.headers["retry-after"]) <= 60
+
+
+async def test_an_application_is_not_told_to_sign_out_while_the_provider_is_in_trouble(
+    http: httpx2.AsyncClient, patreon: FakePatreon
+) -> None:
+    token = (await sign_in(http))["session_token"]
+    body = b'{"data": {"relationships": {"user": {"data": {"id": "123"}}}}}'
+    signature = hmac.new(SECRET.encode(), body, "md5").hexdigest()
+    headers = {"x-patreon-event": "members:pledge:update", "x-patreon-signature": signature}
+    assert (await http.post("/webhook", content=body, headers=headers)).status_code == 200
+    patreon.says(answer({}, 502))
+    told = await http.get("/api/patreon/license-status", headers=bearer(token))
+    assert (told.status_code, told.json()["error_code"]) == (503, "PROVIDER_UNAVAILABLE")
+    assert (told.json()["session_valid"], told.json()["session_expired"]) == (True, False)
+    assert int(told.headers["retry-after"]) >= 1

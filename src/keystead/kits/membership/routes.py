@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Depends, Header, Request
@@ -188,8 +189,10 @@ def _of(name: str) -> Callable[[Request], str]:
 
 def _ip(request: Request) -> str:
     """The address itself, where the key holds one; all who have none are one."""
-    address = address_of(request)
-    return "0.0.0.0" if address == "unknown" else address  # noqa: S104 - nobody's address
+    try:
+        return str(ip_address(address_of(request)))
+    except ValueError:
+        return "0.0.0.0"  # noqa: S104 - nobody's address
 
 
 _SignIns = Depends(limited(_limit("sign_ins"), client=_of("sign-in")))
@@ -268,12 +271,13 @@ async def _validate(members: Serving, body: SessionBody) -> Response:
 
 async def _license(members: Serving, authorization: Authorization = None) -> Response:
     async with _refusals(success=False, session_valid=False, session_expired=True):
+        token = _bearer(authorization)
         try:
-            member = await members.sync(_bearer(authorization))
+            member = await members.sync(token)
         except MembershipRefused as refused:
-            if refused.reason != "PROVIDER_UNAVAILABLE":
-                raise
-            async with _refusals(success=False, session_valid=True, session_expired=False):
+            # Nobody is signed out because the provider is in trouble, and an application should not think so.
+            stays = refused.reason == "PROVIDER_UNAVAILABLE"
+            async with _refusals(success=False, session_valid=stays, session_expired=not stays):
                 raise
     return _answer(LicenseAnswer(**_paid(member)))
 

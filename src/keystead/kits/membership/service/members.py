@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hmac
-import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
-from datetime import timedelta
-from hashlib import sha256
+from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import httpx2
-from pydantic import TypeAdapter, ValidationError
 
 from keystead.errors import BadDeclaration, KeysteadError, StoreError, Unreadable
 from keystead.kits.kit import Site
@@ -27,8 +22,9 @@ from keystead.kits.membership.models import (
     RefreshTokenData,
     UserTokenData,
 )
+from keystead.kits.membership.service.crash_reports import crash_report_of
 from keystead.kits.membership.service.devices import Devices
-from keystead.kits.membership.service.ledger import CrashReport, Ledger, Recorded, Status
+from keystead.kits.membership.service.ledger import Ledger, Recorded, Status
 from keystead.kits.membership.service.outcomes import (
     Entitled,
     Heard,
@@ -40,8 +36,9 @@ from keystead.kits.membership.service.outcomes import (
     session_invalid,
     token_expired,
 )
-from keystead.kits.membership.service.patreon import Patreon, TokenRejected, plan_of
+from keystead.kits.membership.service.patreon import Patreon, TokenRejected
 from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
+from keystead.kits.membership.service.webhook import told_in
 from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
@@ -55,13 +52,7 @@ _log = logging.getLogger("keystead.membership")
 _security = logging.getLogger("keystead.security")
 
 _MINUTE_MS: Final = 60_000
-_ENDS_SESSIONS: Final = frozenset({"declined_patron", "former_patron"})
-EVENTS: Final = frozenset({"members:pledge:create", "members:pledge:update", "members:pledge:delete"})
-LOGS_MOST: Final = 102_400  # characters
-LOGS_CUT: Final = "\n[the rest was cut]"
-_TEXT_MOST: Final = 16_384
 _APP_SESSION_MOST: Final = 128
-_REPORTS: Final = TypeAdapter(CrashReport)
 
 
 class _Profile(NamedTuple):
@@ -101,7 +92,7 @@ class Members:
         self.entitlements: Cache[CachedAuth] = Cache(keys.auth, keys.auth_mark)
         self.quotas: Cache[CachedQuota] = Cache(keys.quota, keys.quota_mark)
         self.refresh: RefreshTokens[RefreshTokenData] = RefreshTokens(keys.refresh, grace=settings.refresh_grace)
-        self.devices = Devices(keys, self.refresh, lambda user: self.memberships.invalidate(keys.membership(user)))
+        self.devices = Devices(keys, self.refresh, self._forget_user)
         self.signing = _signing_keys(keys, settings)
         self.access = AccessTokens(self.signing, issuer=site.public_url, audience=settings.audience, now_ms=site.now_ms)
         self._renewal: Renewal[UserTokenData] = Renewal(patreon, keys.renewing, held=_held, renewed=self._renewed)
@@ -191,8 +182,10 @@ class Members:
         """
         named = self._bearer(bearer)
         key = self.keys.auth(named.session)
-        held, found = await self._each(self.keys.user_token(named.user).get(), key.get())
-        if held is None or named.session not in held.sessionTokens:
+        is_there, held, found = await self._each(
+            self.keys.session(named.session).exists(), self.keys.user_token(named.user).get(), key.get()
+        )
+        if not is_there or held is None or named.session not in held.sessionTokens:
             raise session_invalid()
         if found is None:
             try:
@@ -422,9 +415,11 @@ class Members:
     async def tokens_used(self, who: Entitled) -> int:
         """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
         use that was recorded here."""
-        user, month = who.named.user, moment(self.keys.now_ms()).date().replace(day=1)
+        user, month = who.named.user, self._month()
 
-        async def asked() -> CachedQuota:
+        async def asked() -> CachedQuota | None:
+            if not await self._counts(who.named):  # signed out meanwhile: nothing is left behind
+                return None
             used = (await self._books.usage(user, f"{month:%Y-%m}")).tokens_used
             return CachedQuota(tokensUsed=used, cachedAt=moment(self.keys.now_ms()))
 
@@ -435,9 +430,12 @@ class Members:
         """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
         user, now_ms = who.named.user, self.keys.now_ms()
         recorded = await self._books.record_usage(user, who.plan, event_id, tokens, now_ms)
-        await self.quotas.invalidate(self.keys.quota(user, moment(now_ms).date().replace(day=1)))
+        await self.quotas.invalidate(self.keys.quota(user, self._month()))
         await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
         return recorded
+
+    def _month(self) -> date:
+        return moment(self.keys.now_ms()).date().replace(day=1)
 
     def month_ends_s(self) -> int:
         """When the quota begins anew: the first of the next month, UTC, in seconds since 1970."""
@@ -459,28 +457,20 @@ class Members:
         Every event drops what is remembered of the membership. One that says that the user does not pay any more ends
         their session, but for the end of a pledge: the time that was paid for goes on.
         """
-        self._refuse_unsigned(body, signature)
-        try:
-            data = json.loads(body)["data"]
-            attributes = data.get("attributes") or {}
-            user = (((data.get("relationships") or {}).get("user") or {}).get("data") or {}).get("id")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise MembershipRefused("WEBHOOK_ERROR", "the body of this webhook cannot be read") from None
-        named = self.devices.user_of(user)
-        if named is None or event not in EVENTS or not isinstance(attributes, dict):
+        told = told_in(body, signature, event, self.settings.webhook_secret)
+        user = None if told is None else self.devices.user_of(told.user)
+        if told is None or user is None:
             return Heard(event, None, False)
-        cents = attributes.get("currently_entitled_amount_cents")
-        plan = plan_of(cents if type(cents) is int and event != "members:pledge:delete" else 0)
         recorded = False
         if self._ledger is not None:  # first what has changed, then the drop of what was remembered of it
-            noted = await self._ledger.note_plan_change(named, _event_id(event, body), plan, event, self.keys.now_ms())
+            noted = await self._ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
             recorded = noted.is_new and noted.is_change
-        if event == "members:pledge:update" and attributes.get("patron_status") in _ENDS_SESSIONS:
-            await self.devices.end_all(named)
+        if told.ends_session:
+            await self.devices.end_all(user)
         else:
-            await self.changed(named)
+            await self.changed(user)
         self.site.count("membership", "webhook", event.rpartition(":")[2])
-        return Heard(event, named, recorded)
+        return Heard(event, user, recorded)
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
@@ -489,21 +479,14 @@ class Members:
         for session in [] if held is None else held.sessionTokens:
             await self.entitlements.invalidate(self.keys.auth(session))
 
+    async def _forget_user(self, user: str) -> None:
+        """Whoever is signed out leaves nothing behind in a cache."""
+        await self.memberships.invalidate(self.keys.membership(user))
+        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+
     async def _forget(self, named: Named) -> None:
         await self.memberships.invalidate(self.keys.membership(named.user))
         await self.entitlements.invalidate(self.keys.auth(named.session))
-
-    def _refuse_unsigned(self, body: bytes, signature: str | None) -> None:
-        secret = self.settings.webhook_secret
-        if secret is None:
-            raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not taken: no webhook_secret is set")
-        if not signature:
-            raise MembershipRefused("MISSING_SIGNATURE", "a webhook is signed in X-Patreon-Signature")
-        # MD5 is what the provider signs with; as an HMAC it still stands.
-        made = hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest()
-        if not hmac.compare_digest(made.encode(), signature.encode("utf-8", "replace")):
-            _security.warning("membership: a webhook with a wrong signature", extra={"event": "bad-signature"})
-            raise MembershipRefused("INVALID_SIGNATURE", "the signature of this webhook is wrong")
 
     async def crash_report(self, told: dict[str, Any]) -> bool:
         """Keep a crash report. False: there is one with this id already, which is a success, too."""
@@ -543,31 +526,6 @@ async def open_members(
 
 # In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
 _UNSET: Final = {"client_id": "unset", "client_secret": "unset"}
-
-
-def crash_report_of(told: dict[str, Any]) -> CrashReport:
-    """A crash report as it is kept: only what the user agreed to send, and logs that are not too long."""
-    given = dict(told)
-    if not given.get("include_system_info"):
-        given.pop("system_info", None)
-    if not given.get("include_logs"):
-        given.pop("logs", None)
-    if given.get("system_info") is not None and not isinstance(given["system_info"], str):
-        given["system_info"] = json.dumps(given["system_info"], ensure_ascii=False)
-    try:
-        report = _REPORTS.validate_python(given)
-    except ValidationError as error:
-        names = ", ".join(sorted({str(one["loc"][0]) for one in error.errors() if one["loc"]}))
-        raise MembershipRefused("VALIDATION_ERROR", f"a crash report is wrong in: {names}") from None
-    logs = report.logs
-    if logs is not None and len(logs) > LOGS_MOST:
-        logs = logs[:LOGS_MOST] + LOGS_CUT
-    return replace(report, error_message=report.error_message[:_TEXT_MOST], logs=logs)
-
-
-def _event_id(event: str, body: bytes) -> str:
-    """What tells an event from others: the provider gives it no id, and sends the same bytes again."""
-    return sha256(event.encode() + b"\0" + body).hexdigest()
 
 
 @contextmanager
