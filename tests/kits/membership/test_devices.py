@@ -20,7 +20,7 @@ from tests.kits.membership.conftest import (
 )
 from tests.parts.oauth.stand_in import answer
 
-HIT_S, MONTH_S, HOUR_S, DAY_S = 120, 30 * 86_400, 3_600, 86_400
+MONTH_S, HOUR_S, DAY_S = 30 * 86_400, 3_600, 86_400
 
 
 @everywhere
@@ -133,3 +133,14 @@ async def test_who_took_back_what_they_allowed_is_signed_out(
         await members.sync(token)
     assert caught.value.reason == "PATREON_TOKEN_EXPIRED"
     assert await rows(store) == set()
+
+
+@here
+async def test_a_key_that_is_missing_on_the_ring_signs_nobody_out_for_good(members: Members, store: Store) -> None:
+    token = await signed_in(members)
+    row = members.keys.user_token("123").key
+    [held] = await store.run([("GET", row)])
+    await store.run([("SET", row, b'{"accessToken":"sealed.gone.x"}', "KEEPTTL")])
+    assert not await works(members, token)
+    await store.run([("SET", row, held, "KEEPTTL")])
+    assert await works(members, token)

@@ -220,7 +220,9 @@ class Members:
             self.keys.membership(named.user).get(),
         )
         if left is None or held is None or named.session not in held.sessionTokens:
-            if left is not None:  # nothing names it: it was ended, and who ended it did not come to this
+            # Another one is named: this one has ended, and who ended it did not come to its row. A row of the user that
+            # cannot be read says nothing, as where a key is missing on the ring by mistake: that signs nobody out.
+            if left is not None and held is not None:
                 await self.devices.drop(named.session)
             raise session_invalid()
         return named, left, found
