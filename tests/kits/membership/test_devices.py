@@ -8,6 +8,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused
+from keystead.parts.oauth import Tokens
 from tests.kits.membership.conftest import (
     REDIRECT,
     FakePatreon,
@@ -35,6 +36,17 @@ async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Memb
     assert held.sessionTokens == [named.session]
     sessions = [key async for key in members.keys.session.scan()]
     assert [key.key for key in sessions] == [members.keys.session(named.session).key]
+
+
+@everywhere
+async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: Members) -> None:
+    """No provider spreads them apart, and nobody comes along who would clean up after them."""
+    tokens = Tokens("access-123-1", "refresh-123", None, "", "Bearer", members.keys.now_ms() + 3_600_000)
+    await asyncio.gather(*(members.devices.admit("123", tokens, "ann@example.com", "Ann") for _ in range(50)))
+    held = await members.keys.user_token("123").get()
+    assert held is not None
+    left = [key.values["sessionToken"] async for key in members.keys.session.scan()]
+    assert left == held.sessionTokens
 
 
 @everywhere
