@@ -37,6 +37,15 @@ DOCUMENT = {
     "quota:{userId}:{yearMonth}": "Value",
     "auth:{sessionToken}": "Value",
 }
+# What is new: who renews and who loads, what is told while the provider is away, and what a logout has to find.
+NEW = {
+    "membership:{patreonUserId}:mark": "Value",
+    "membership:{patreonUserId}:stale": "Value",
+    "renewing:{patreonUserId}": "Value",
+    "session:{sessionToken}:refresh": "Value",
+    "quota:{userId}:{yearMonth}:mark": "Value",
+    "auth:{sessionToken}:mark": "Value",
+}
 MOMENT = datetime(2026, 1, 18, 9, 30, tzinfo=UTC)  # 1768728600000
 SESSION_KEY = session_uuid("the session token")
 
@@ -76,7 +85,7 @@ def keys(store: Store, ring: KeyRing) -> MembershipKeys:
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(MembershipKeys) == rows(DOCUMENT)
+    assert rows_of(MembershipKeys) == rows(DOCUMENT | NEW)
 
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
@@ -89,6 +98,12 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "rate_limit": "2 minutes",
         "quota": "5 minutes",
         "auth": "1 minute",
+        "membership_mark": "15 seconds while it is loaded, 5 seconds to 5 minutes after a failure",
+        "membership_stale": "1 day",
+        "renewing": "20 seconds",
+        "refresh_chain": "30 days",
+        "quota_mark": "5 seconds while it is loaded, 2 seconds after a failure",
+        "auth_mark": "20 seconds while it is loaded, 2 seconds after a failure",
     }
 
 
@@ -108,8 +123,12 @@ async def test_a_refresh_token_is_read_as_the_document_shows_it_and_rotated(keys
 def test_what_the_document_calls_a_cache_may_live_in_one() -> None:
     assert {name for name, family in MembershipKeys.families.items() if family.role == "cache"} == {
         "membership",
+        "membership_mark",
+        "membership_stale",
         "quota",
+        "quota_mark",
         "auth",
+        "auth_mark",
     }
 
 
@@ -234,27 +253,33 @@ async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
         assert await raw.lives(key.key, duration), verb
 
 
-async def test_a_logout_deletes_session_user_token_and_membership_and_the_cached_answer(
+async def test_the_rows_of_a_user_and_of_a_session_take_along_what_belongs_to_them(
     keys: MembershipKeys, raw: Raw
 ) -> None:
-    other = session_uuid("another session token")
     await keys.session(sessionToken=SESSION_KEY).add(SESSION)
     await keys.user_token(patreonUserId="123").add(USER_TOKEN)
     await keys.membership(patreonUserId="123").add(MEMBERSHIP)
+    await keys.membership_stale(patreonUserId="123").add(MEMBERSHIP)
     await keys.auth(sessionToken=SESSION_KEY).add(AUTH)
-    await keys.session(sessionToken=other).add(SESSION.model_copy(update={"userId": "124"}))
+    await keys.refresh_chain(sessionToken=SESSION_KEY).add("chain")
     await keys.user_token(patreonUserId="124").add(USER_TOKEN)
+    assert await keys.user_token(patreonUserId="123").delete() is True
+    assert await raw.keys() == {
+        str(SESSION_KEY),
+        f"auth:{SESSION_KEY}",
+        f"session:{SESSION_KEY}:refresh",
+        "usertoken:124",
+    }
     assert await keys.session(sessionToken=SESSION_KEY).delete() is True
-    assert await raw.keys() == {str(other), "usertoken:124"}
+    assert await raw.keys() == {"usertoken:124"}
 
 
-async def test_a_second_logout_does_not_end_the_session_that_came_after(keys: MembershipKeys, raw: Raw) -> None:
-    await keys.session(sessionToken=SESSION_KEY).add(SESSION)
-    await keys.session(sessionToken=SESSION_KEY).delete()
+async def test_the_end_of_an_old_session_leaves_the_row_of_its_user_alone(keys: MembershipKeys, raw: Raw) -> None:
     new = session_uuid("the next session token")
+    await keys.session(sessionToken=SESSION_KEY).add(SESSION)
     await keys.session(sessionToken=new).add(SESSION)
-    await keys.user_token(patreonUserId="123").add(USER_TOKEN)
-    assert await keys.session(sessionToken=SESSION_KEY).delete() is False
+    await keys.user_token(patreonUserId="123").add(USER_TOKEN.model_copy(update={"sessionTokens": [new]}))
+    assert await keys.session(sessionToken=SESSION_KEY).delete() is True
     assert await raw.keys() == {str(new), "usertoken:123"}
 
 

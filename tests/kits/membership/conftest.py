@@ -1,20 +1,234 @@
-"""What the tests of the ledger share: one on each database."""
+"""A provider that answers as it is told, and the service of the kit on real stores."""
 
-from collections.abc import AsyncIterator
+from __future__ import annotations
 
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+import httpx2
 import pytest
 
-from keystead.kits.membership.ledger import Ledger
-from keystead.kits.membership.tables import MEMBERSHIP_TABLES
-from keystead.parts.tables import open_tables
-from tests.every_database import database_url, mariadb_server, postgres_server
-from tests.kits.membership.ledger_worker import LIMITS
+from keystead import KeyRing, Store
+from keystead.kits.kit import Site
+from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings, Plan
+from keystead.kits.membership.service import CrashReport, Patreon
+from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from tests.parts.oauth.stand_in import StandIn, answer, stand_in
+from tests.parts.sessions.conftest import Clock
 
-__all__ = ["database_url", "mariadb_server", "postgres_server"]
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
+
+everywhere = on("memory", "sqlite", "redis", "cluster")
+on_redis = on("redis")
+here = on("memory")
+
+REDIRECT = "http://localhost:8080/done"
+SECRET = "webhook secret"
+RING = KeyRing({"test": b"k" * 32})
+BASE = "http://127.0.0.1:8712"
+
+
+def identity(
+    user: str = "123", cents: int = 300, status: str = "active_patron", campaign: str = "c1"
+) -> dict[str, Any]:
+    """What the provider says of somebody who pays so much."""
+    tiers = [{"type": "tier", "id": "t1"}] if cents else []
+    member = {
+        "type": "member",
+        "id": "m1",
+        "attributes": {
+            "patron_status": status,
+            "currently_entitled_amount_cents": cents,
+            "next_charge_date": "2026-02-01",
+        },
+        "relationships": {
+            "currently_entitled_tiers": {"data": tiers},
+            "campaign": {"data": {"type": "campaign", "id": campaign}},
+        },
+    }
+    tier = {"type": "tier", "id": "t1", "attributes": {"amount_cents": cents}}
+    data = {"type": "user", "id": user, "attributes": {"email": "ann@example.com", "full_name": "Ann"}}
+    return {"data": data, "included": [member, tier]}
+
+
+class FakePatreon:
+    """The provider: whose code it is stands in the code, `code-123`; what they pay can be changed."""
+
+    def __init__(self, server: StandIn) -> None:
+        self.server = server
+        self.cents = 300
+        self.number = 0
+        server.answers["/token"] = self._tokens
+        server.answers["/identity"] = self._identity
+
+    def _tokens(self) -> bytes:
+        sent = self.server.asked[-1][1]
+        came = re.search(r"(?:code=code|refresh_token=refresh)-(\w+)", sent)
+        if came is None:
+            return answer({"error": "invalid_grant"}, 400)
+        self.number += 1
+        return answer(
+            {
+                "access_token": f"access-{came[1]}-{self.number}",
+                "refresh_token": f"refresh-{came[1]}",
+                "token_type": "Bearer",
+                "expires_in": 2_592_000,
+            }
+        )
+
+    def _identity(self) -> bytes:
+        came = re.search(r"Bearer access-(\w+)-", self.server.asked[-1][1])
+        return answer({}, 401) if came is None else answer(identity(came[1], self.cents))
+
+    @property
+    def questions(self) -> int:
+        """How often it was asked what somebody pays for."""
+        return self.server.count("/identity")
+
+    def says(self, given: bytes | Callable[[], bytes] | None) -> None:
+        """From now on it answers so; None: as before."""
+        self.server.answers["/identity"] = self._identity if given is None else given
+
+    def is_silent(self) -> None:
+        del self.server.answers["/identity"]
+
+
+class MemoryLedger:
+    """The relational side, in memory."""
+
+    def __init__(self) -> None:
+        self.reports: dict[UUID, CrashReport] = {}
+        self.plans: dict[str, Plan] = {}
+        self.events: set[str] = set()
+        self.used: dict[str, int] = {}
+        self.questions = 0
+        self.with_bonus: set[str] = set()
+
+    async def profile_of(
+        self, user: str, at_ms: int, *, email: str | None = None, full_name: str | None = None
+    ) -> FoundProfile:
+        return FoundProfile(uuid5(UUID(int=0), user))
+
+    async def record_usage(self, user: str, plan: Plan, event_id: str, tokens: int, at_ms: int) -> Noted:
+        is_new = event_id not in self.events
+        self.events.add(event_id)
+        self.used[user] = self.used.get(user, 0) + tokens * is_new
+        return Noted(is_new)
+
+    async def usage(self, user: str, month: str) -> FoundStatus:
+        self.questions += 1
+        return FoundStatus(month, self.used.get(user, 0), 0, False)
+
+    async def status(self, user: str, plan: Plan, at_ms: int) -> FoundStatus:
+        return FoundStatus("2096-10", self.used.get(user, 0), 10_000_000, user in self.with_bonus)
+
+    async def note_plan_change(self, user: str, event_id: str, plan: Plan, source: str, at_ms: int) -> Noted:
+        is_new, is_change = event_id not in self.events, self.plans.get(user) != plan
+        self.events.add(event_id)
+        self.plans[user] = plan
+        return Noted(is_new, is_change)
+
+    async def add_crash_report(self, report: CrashReport, at_ms: int) -> bool:
+        return self.reports.setdefault(report.report_id, report) is report
+
+
+@dataclass(frozen=True)
+class FoundProfile:
+    id: UUID
+
+
+@dataclass(frozen=True)
+class Noted:
+    is_new: bool
+    is_change: bool = False
+
+
+@dataclass(frozen=True)
+class FoundStatus:
+    month: str
+    tokens_used: int
+    tokens_limit: int
+    has_bonus_tokens: bool
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.tokens_used >= self.tokens_limit
 
 
 @pytest.fixture
-async def ledger(database_url: str) -> AsyncIterator[Ledger]:
-    """One with small limits on an empty database."""
-    async with open_tables(database_url, MEMBERSHIP_TABLES) as tables:
-        yield Ledger(tables, LIMITS)
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def patreon() -> AsyncIterator[FakePatreon]:
+    async with stand_in() as server:
+        yield FakePatreon(server)
+
+
+@pytest.fixture
+def ledger() -> MemoryLedger:
+    return MemoryLedger()
+
+
+@pytest.fixture
+def settings(patreon: FakePatreon) -> MembershipSettings:
+    return MembershipSettings(**table(patreon))
+
+
+def table(patreon: FakePatreon, **more: Any) -> dict[str, Any]:
+    """`[membership]`, with a stand-in for the provider."""
+    url = patreon.server.url
+    return {
+        "client_id": "keystead",
+        "client_secret": "client secret",
+        "authorize_url": f"{url}/authorize",
+        "token_url": f"{url}/token",
+        "identity_url": f"{url}/identity",
+        "redirect_uris": (REDIRECT,),
+        "webhook_secret": SECRET,
+        **more,
+    }
+
+
+@pytest.fixture
+def keys(store: Store, clock: Clock) -> MembershipKeys:
+    return MembershipKeys(store, seal=RING, now_ms=clock)
+
+
+@pytest.fixture
+async def members(
+    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: MemoryLedger
+) -> AsyncIterator[Members]:
+    site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        made = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True), ledger)
+        yield made
+        await made.close()
+
+
+async def signed_in(members: Members, user: str = "123") -> str:
+    return (await members.sign_in(f"code-{user}", REDIRECT)).token
+
+
+async def refusal(asking: Awaitable[Any]) -> str | None:
+    """Why something is refused; None: it is not."""
+    try:
+        await asking
+    except MembershipRefused as refused:
+        return refused.reason
+    return None
+
+
+async def works(members: Members, token: str) -> bool:
+    """Whether a session token is good. Where it is not, that is said, and nothing else."""
+    found = await refusal(members.validate(token))
+    assert found in (None, "SESSION_INVALID")
+    return found is None
+
+
+async def rows(store: Store) -> set[str]:
+    return {key.decode() async for page in store.scan() for key in page}

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -17,8 +18,10 @@ from keystead.kits.membership.ledger import MONTHLY_TOKENS, CrashReport, Ledger,
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
-from tests.every_database import on_databases
+from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.kits.membership.ledger_worker import LIMITS, NOW_MS
+
+__all__ = ["database_url", "mariadb_server", "postgres_server"]
 
 ROOT = Path(__file__).parents[3]
 MONTH = "2026-09"
@@ -26,6 +29,13 @@ MONTH = "2026-09"
 
 def ms(*moment: int) -> int:
     return int(datetime(*moment, tzinfo=UTC).timestamp() * 1000)  # type: ignore[arg-type,misc]
+
+
+@pytest.fixture
+async def ledger(database_url: str) -> AsyncIterator[Ledger]:
+    """One with small limits on an empty database."""
+    async with open_tables(database_url, MEMBERSHIP_TABLES) as tables:
+        yield Ledger(tables, LIMITS)
 
 
 # --- profiles ----------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """Membership: one session a member, what the member pays for, refresh tokens, limits and quotas."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from keystead.kits.membership.keys import MembershipKeys, session_uuid
 from keystead.kits.membership.models import (
     CachedAuth,
@@ -13,11 +16,19 @@ from keystead.kits.membership.models import (
     UserTokenData,
 )
 
+if TYPE_CHECKING:
+    from keystead.kits.membership.routes import KIT
+    from keystead.kits.membership.service import Members, MembershipRefused, MembershipSettings
+
 __all__ = [
+    "KIT",
     "CachedAuth",
     "CachedMembership",
     "CachedQuota",
+    "Members",
     "MembershipKeys",
+    "MembershipRefused",
+    "MembershipSettings",
     "ParsedMembership",
     "Plan",
     "RateLimitData",
@@ -26,3 +37,15 @@ __all__ = [
     "UserTokenData",
     "session_uuid",
 ]
+
+_LATER = {
+    "KIT": "routes",
+    **dict.fromkeys(("Members", "MembershipRefused", "MembershipSettings"), "service"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

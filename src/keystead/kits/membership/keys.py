@@ -12,9 +12,11 @@ from keystead.kits.membership.models import (
     SessionData,
     UserTokenData,
 )
+from keystead.parts.cache import Marks
 from keystead.schema import Counter, Hash, Keyspace, Value, after, link
 
 _CALLBACK, _LOGOUT, _REFRESH = "/api/auth/callback", "/api/auth/logout", "/api/auth/refresh"
+_TOKEN, _WEBHOOK = "/api/auth/token", "/webhook"
 _EACH_REQUEST = "every request with Authorization: Bearer"
 
 
@@ -41,22 +43,30 @@ class MembershipKeys(Keyspace):
         "{sessionToken:uuid}",
         SessionData,
         lifetime=after("30d"),
-        owns=[link("user_token", patreonUserId="userId"), link("membership", patreonUserId="userId"), "auth"],
+        owns=["auth_mark", "auth", "refresh_chain"],
+        leads_to=link("user_token", patreonUserId="userId"),
         member_of="user:{userId}",
         tag="sessionToken",
-        doc="A session, and the provider's tokens. Deleting it is the logout: the user's tokens and caches go with it.",
+        doc="A session, and the provider's tokens as the login got them. It counts only while its user's `usertoken` "
+        "names it.",
         used_by=(_CALLBACK, _EACH_REQUEST, _REFRESH, _LOGOUT),
         changed="The UUID is made from the digest of the session token. `accessToken` and `refreshToken` are "
-        "sealed. `supabaseUuid`, which the running system also keeps, is left out unless it is set.",
+        "sealed. `supabaseUuid`, which the running system also keeps, is left out unless it is set. What the user's "
+        "row does not name is no session: so a new login ends the old one in one step on one key, and a logout is "
+        "final, whatever is under way.",
     )
     user_token = Value(
         "usertoken:{patreonUserId}",
         UserTokenData,
         lifetime=after("31d"),
+        owns=["membership_mark", "membership", "membership_stale", "renewing"],
         member_of="user:{patreonUserId}",
-        doc="The tokens of a user and the one session that is theirs, to end the old one at a new login.",
-        used_by=(_CALLBACK, _REFRESH, _LOGOUT),
-        changed="`accessToken` and `refreshToken` are sealed; `sessionTokens` holds the key of the session.",
+        tag="patreonUserId",
+        doc="The provider's tokens of a user, renewed before they expire, and the one session that is theirs.",
+        used_by=(_CALLBACK, _EACH_REQUEST, _REFRESH, _LOGOUT, _WEBHOOK),
+        changed="`accessToken` and `refreshToken` are sealed; `sessionTokens` holds the key of the session. The "
+        "provider's tokens are renewed here, which the running system never does. Deleting it ends the session and "
+        "drops what is remembered of the membership.",
     )
     membership = Value(
         "membership:{patreonUserId}",
@@ -64,10 +74,45 @@ class MembershipKeys(Keyspace):
         lifetime=after("1h"),
         role="cache",
         member_of="user:{patreonUserId}",
+        tag="patreonUserId",
         doc="What a user pays for, so that the provider is asked once an hour.",
-        used_by=(_CALLBACK, _EACH_REQUEST, _LOGOUT),
+        used_by=(_CALLBACK, _EACH_REQUEST, _LOGOUT, _WEBHOOK),
         changed="`tierId`, `patronStatus` and `entitledAmountCents`, which the routes answer with, are new and left "
         "out unless they are set.",
+    )
+    membership_mark = Marks(
+        "membership:{patreonUserId}:mark",
+        loading="15s",
+        retry="5s",
+        retry_at_most="5m",
+        tag="patreonUserId",
+        member_of="user:{patreonUserId}",
+        doc="Who asks the provider now, or that it did not answer: so that one asks, and a webhook is not undone by a "
+        "question that was under way.",
+        used_by=(_EACH_REQUEST, _WEBHOOK),
+        changed="New: in the running system every request asks when the cache is empty.",
+    )
+    membership_stale = Value(
+        "membership:{patreonUserId}:stale",
+        CachedMembership,
+        lifetime=after("1d"),
+        role="cache",
+        member_of="user:{patreonUserId}",
+        tag="patreonUserId",
+        doc="What a user paid for when the provider last answered. It is told while the provider is away, at most a "
+        "day.",
+        used_by=(_EACH_REQUEST, _WEBHOOK),
+        changed="New, so that nobody is shut out while the provider is down.",
+    )
+    renewing = Value(
+        "renewing:{patreonUserId}",
+        str,
+        lifetime=after("20s"),
+        member_of="user:{patreonUserId}",
+        tag="patreonUserId",
+        doc="Held by the one request that renews the provider's tokens of a user.",
+        used_by=(_EACH_REQUEST,),
+        changed="New, because the running system never renews them.",
     )
     refresh = Value(
         "refresh:{refreshToken:token}",
@@ -83,6 +128,15 @@ class MembershipKeys(Keyspace):
         "`client`, `scope` and `audience` whom they are for, and `isUsed` that one was used again after its time. "
         "The 30 days are those of all of them together. `sessionToken` is the UUID that is the session's key. One "
         "whose session is gone leads nowhere and is cleaned up; in the document it stays for the rest of its 30 days.",
+    )
+    refresh_chain = Value(
+        "session:{sessionToken:uuid}:refresh",
+        str,
+        lifetime=after("30d"),
+        tag="sessionToken",
+        doc="Which refresh tokens belong to a session, so that a logout ends them, too.",
+        used_by=(_TOKEN, _LOGOUT),
+        changed="New: in the running system they outlive the logout, and fail when they are used.",
     )
     crash_report_limit = Hash(
         "crashreport:ratelimit:{ip:ip}",
@@ -107,9 +161,20 @@ class MembershipKeys(Keyspace):
         lifetime=after("5m"),
         role="cache",
         member_of="user:{userId}",
+        tag="userId",
         doc="How many tokens a user has used this month, so that the database is asked every five minutes.",
         used_by=("/api/translate",),
         changed="The document gives a URL in an HTTP cache and no shape; this is the shape of the running system.",
+    )
+    quota_mark = Marks(
+        "quota:{userId}:{yearMonth:month}:mark",
+        loading="5s",
+        retry="2s",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="Who asks the database now, or that it did not answer.",
+        used_by=("/api/translate",),
+        changed="New, as for the membership.",
     )
     auth = Value(
         "auth:{sessionToken:uuid}",
@@ -122,4 +187,13 @@ class MembershipKeys(Keyspace):
         used_by=(_EACH_REQUEST,),
         changed="The document gives a URL in an HTTP cache and no shape; this is what the routes ask for. It is "
         "deleted with the session, so a logout does not have to wait for it.",
+    )
+    auth_mark = Marks(
+        "auth:{sessionToken:uuid}:mark",
+        loading="20s",
+        retry="2s",
+        tag="sessionToken",
+        doc="Who finds out what a session may do, or that nobody could.",
+        used_by=(_EACH_REQUEST,),
+        changed="New, as for the membership.",
     )

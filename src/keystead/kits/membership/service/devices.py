@@ -1,0 +1,144 @@
+"""One device a user: a new sign-in ends the one before it, whatever happens in parallel."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from uuid import UUID
+
+from keystead.errors import BadKey, Contended, Unreadable
+from keystead.kits.membership.keys import MembershipKeys, session_uuid
+from keystead.kits.membership.models import SessionData, UserTokenData
+from keystead.kits.membership.service.outcomes import Named
+from keystead.parts.oauth import Tokens
+from keystead.parts.refresh import RefreshTokens
+from keystead.parts.sessions.token import SECRET_BYTES, named_by, new_token
+from keystead.schema.deletion import delete_if
+from keystead.schema.kinds import Seen
+from keystead.schema.times import moment
+from keystead.stores import holds
+
+_ATTEMPTS: Final = 16
+
+
+class Devices:
+    """Which session of a user counts: the one that `usertoken:{user}` names, and no other.
+
+    refresh   the refresh tokens that end with a session
+    forget    drops what is remembered of a user's membership
+    """
+
+    def __init__(
+        self, keys: MembershipKeys, refresh: RefreshTokens[Any], forget: Callable[[str], Awaitable[Any]]
+    ) -> None:
+        self._keys = keys
+        self._refresh = refresh
+        self._forget = forget
+        self._one_step = keys.session.store.guarantees.atomic == "any keys"
+
+    def named(self, token: str) -> Named | None:
+        """What a session token names; None: this was never one. It asks nobody."""
+        found = named_by(token)
+        if found is None:
+            return None
+        named = Named(found[1], session_uuid(token))
+        try:
+            self._keys.user_token(named.user)
+        except BadKey:
+            return None
+        return named
+
+    def user_of(self, told: object) -> str | None:
+        """The id of a user that a stranger names; None: it cannot be one."""
+        try:
+            self._keys.user_token(told)
+        except BadKey:
+            return None
+        return told if isinstance(told, str) else None
+
+    async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, Named]:
+        """A new session, and the end of the one before. The new token, and what it names.
+
+        Who may interleave: other sign-ins of the same user. The swap is one write to one key, so they have an order;
+        each learns from it which session it put an end to, and deletes that one's row. The last one is named, and none
+        of the others is, also where its row is still there. In a cluster the rows of the session and of the user are in
+        two slots: then the session is written first, whose token nobody has yet, and the swap makes it count. Where the
+        process dies in between, what remains is a row that nothing names and nobody can use.
+        """
+        token = new_token(secrets.token_bytes(SECRET_BYTES), user)
+        named = Named(user, session_uuid(token))
+        refresh_token, expires = tokens.refresh_token or "", moment(tokens.expires_at_ms)
+        record = SessionData(
+            accessToken=tokens.access_token, refreshToken=refresh_token, expiresAt=expires, userId=user
+        )
+        held = UserTokenData(
+            accessToken=tokens.access_token,
+            refreshToken=refresh_token,
+            expiresAt=expires,
+            email=email,
+            fullName=name,
+            sessionTokens=[named.session],
+            updatedAt=moment(self._keys.now_ms()),
+        )
+        for before in await self._swapped(named, record, held):
+            await self.drop(before)
+        return token, named
+
+    async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID]:
+        """The sessions that were named until now."""
+        session, row = self._keys.session(named.session), self._keys.user_token(named.user)
+        try:
+            before: Seen[UserTokenData] | None
+            if self._one_step:
+                _, before, _ = (await self._keys.atomically(session.add(record), row.see(), row.set(held))).values
+            else:
+                await session.add(record)
+                before, _ = (await self._keys.atomically(row.see(), row.set(held))).values
+        except Unreadable:  # it has taken effect: what cannot be read named nobody who could be let in
+            return []
+        return [] if before is None else [one for one in before.value.sessionTokens if one != named.session]
+
+    async def end(self, named: Named) -> bool:
+        """End a session, if it is still the one that counts. A newer one of the same user stays. False: it is not.
+
+        The row of the user goes first, in a step that is guarded by what it holds: from then on nothing counts, and
+        whatever is under way (a renewal, a question to the provider) finds it gone and writes nothing.
+        """
+        return await self._ended(named.user, only=named.session)
+
+    async def end_all(self, user: str) -> bool:
+        """End whichever session of a user counts now. False: there is none."""
+        return await self._ended(user, only=None)
+
+    async def _ended(self, user: str, only: UUID | None) -> bool:
+        row = self._keys.user_token(user)
+        for _ in range(_ATTEMPTS):
+            try:
+                seen = await row.see()
+            except Unreadable:
+                await row.delete()
+                seen = None
+            if seen is None:
+                # Perhaps an end that did not come to its own end, so that something of it is still there.
+                await self._forget(user)
+                if only is not None:
+                    await self.drop(only)
+                return False
+            if only is not None and only not in seen.value.sessionTokens:
+                await self.drop(only)
+                return False
+            guard = (row.bound.store, holds(row.key, seen.stored))
+            if await delete_if(row.bound, row.key, "its session has ended", [guard]):
+                await self._forget(user)
+                for session in seen.value.sessionTokens:
+                    await self.drop(session)
+                return True
+        raise Contended("the row of a user was changed by others again and again; try again")
+
+    async def drop(self, session: UUID) -> None:
+        """Delete the row of a session that is not named any more, with all that belongs to it."""
+        chain = await self._keys.refresh_chain(session).get()
+        await self._keys.session(session).delete()
+        if chain is not None:
+            await self._refresh.revoke_chain(chain)

@@ -1,0 +1,584 @@
+"""What a member can do, from the sign-in to the logout, and what the provider tells of them. It knows no HTTP."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import date, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import httpx2
+
+from keystead.errors import BadDeclaration, KeysteadError, StoreError, Unreadable
+from keystead.kits.kit import Site
+from keystead.kits.membership.keys import MembershipKeys
+from keystead.kits.membership.models import (
+    CachedAuth,
+    CachedMembership,
+    CachedQuota,
+    Plan,
+    RefreshTokenData,
+    UserTokenData,
+)
+from keystead.kits.membership.service.crash_reports import crash_report_of
+from keystead.kits.membership.service.devices import Devices
+from keystead.kits.membership.service.ledger import Ledger, Recorded, Status
+from keystead.kits.membership.service.outcomes import (
+    Entitled,
+    Heard,
+    Member,
+    MembershipRefused,
+    Named,
+    SignedIn,
+    TokenPair,
+    session_invalid,
+    token_expired,
+)
+from keystead.kits.membership.service.patreon import Patreon, TokenRejected
+from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
+from keystead.kits.membership.service.webhook import told_in
+from keystead.parts.cache import Cache, LoadFailed
+from keystead.parts.digest import digest
+from keystead.parts.jwt import Access, AccessTokens, SigningKeys
+from keystead.parts.limit import AlignedWindow, FixedWindow, Rate
+from keystead.parts.oauth import BadAnswer, ProviderRefused, ProviderUnavailable, Tokens
+from keystead.parts.refresh import RefreshTokens, Refused
+from keystead.parts.renewal import Fresh, Held, Over, Renewal
+from keystead.schema.times import deadline_ms, moment
+
+_log = logging.getLogger("keystead.membership")
+_security = logging.getLogger("keystead.security")
+
+_MINUTE_MS: Final = 60_000
+_APP_SESSION_MOST: Final = 128
+
+
+class _Profile(NamedTuple):
+    """Whom an access token is for."""
+
+    subject: str
+    has_bonus_tokens: bool
+
+
+class Members:
+    """Sign-ins, the sessions that they make, and what is known of those who have them.
+
+    ledger   the relational side; without it access tokens name users by their id at the provider, nobody has bonus
+             tokens, plan changes are not recorded, and crash reports are refused
+
+    A membership that a webhook, a logout, a sign-in or a sync has changed is out of every cache when the call returns.
+    Otherwise what is told of it is at most `longest_staleness` old: a day while the provider is away, an hour while it
+    answers, and a minute more where a bearer token is asked what it may do.
+    """
+
+    def __init__(
+        self,
+        keys: MembershipKeys,
+        settings: MembershipSettings,
+        site: Site,
+        patreon: Patreon,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.keys = keys
+        self.settings = settings
+        self.site = site
+        self._patreon = patreon
+        self._ledger = ledger
+        self.memberships: Cache[CachedMembership] = Cache(
+            keys.membership, keys.membership_mark, stale=keys.membership_stale
+        )
+        self.entitlements: Cache[CachedAuth] = Cache(keys.auth, keys.auth_mark)
+        self.quotas: Cache[CachedQuota] = Cache(keys.quota, keys.quota_mark)
+        self.refresh: RefreshTokens[RefreshTokenData] = RefreshTokens(keys.refresh, grace=settings.refresh_grace)
+        self.devices = Devices(keys, self.refresh, self._forget_user)
+        self.signing = _signing_keys(keys, settings)
+        self.access = AccessTokens(self.signing, issuer=site.public_url, audience=settings.audience, now_ms=site.now_ms)
+        self._renewal: Renewal[UserTokenData] = Renewal(patreon, keys.renewing, held=_held, renewed=self._renewed)
+        limits = LIMITS | settings.limits
+        # What guards nothing secret goes on while the store is away, counted in each process.
+        self.crash_reports = FixedWindow(
+            keys.crash_report_limit, Rate(limits["crash_report"], _MINUTE_MS), when_down="allow"
+        )
+        self.webhooks = AlignedWindow(keys.rate_limit, Rate(limits["webhook"], _MINUTE_MS), when_down="allow")
+        self.sign_ins = AlignedWindow(keys.rate_limit, Rate(limits["sign_in"], _MINUTE_MS))
+
+    @property
+    def longest_staleness(self) -> timedelta:
+        """How old what is told of a membership may be, where nobody dropped it."""
+        return self.memberships.longest_staleness + self.entitlements.longest_staleness
+
+    async def close(self) -> None:
+        """Save what the provider has granted before the store is closed."""
+        await self._renewal.finish()
+        await self.quotas.close()
+        await self.entitlements.close()
+        await self.memberships.close()
+
+    # --- signing in ----------------------------------------------------------------------------------------
+
+    async def sign_in(self, code: str, redirect_uri: str, verifier: str | None = None) -> SignedIn:
+        """Exchange a code for a session. The session that the user had on another device ends in the same step.
+
+        Two questions to the provider tell who it is; a third, after the swap, what they pay for: so what is remembered
+        was never asked before a webhook that has dropped it. Where that one fails, the answer of the second is told,
+        and nothing is remembered.
+        """
+        if not self._may_return_to(redirect_uri):
+            raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
+        if not self.settings.client_id:
+            raise MembershipRefused(
+                "CONFIG_ERROR", "nobody can sign in: set PATREON_CLIENT_ID and PATREON_CLIENT_SECRET, and restart"
+            )
+        with _failing("TOKEN_EXCHANGE_FAILED", "the code could not be exchanged; sign in again"):
+            tokens = await self._patreon.tokens_for(code, redirect_uri, verifier)
+        with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
+            told = await self._patreon.membership(tokens.access_token, self.settings.campaign)
+        token, named = await self.devices.admit(told.userId, tokens, told.email, told.fullName)
+        await self._forget(named)
+        try:
+            found = await self.memberships.get(self.keys.membership(named.user), lambda: self._asked(named.user))
+        except LoadFailed:
+            found = None
+        self.site.count("membership", "sign-in", "succeeded")
+        expires_at_ms = self.keys.now_ms() + (self.keys.session.family.lifetime.longest_ms or 0)
+        return SignedIn(token, Member(named, told if found is None else found.membership, expires_at_ms))
+
+    def _may_return_to(self, uri: str) -> bool:
+        """Exactly one of the list. Without a list nothing is, but in development."""
+        if not self.settings.redirect_uris:
+            return self.site.development
+        return uri in self.settings.redirect_uris
+
+    # --- being signed in -----------------------------------------------------------------------------------
+
+    async def validate(self, token: str) -> Member:
+        """Who has this session, and what they pay for. One round trip, unless the provider has to be asked."""
+        named, left, found = await self._session(token)
+        if found is None:
+            found = await self._membership(named)
+        return self._member(named, left, found)
+
+    async def sync(self, token: str) -> Member:
+        """The same past the cache: the provider is asked now. It is for users who have just paid.
+
+        Where the provider does not answer, it is what it said last; for 5 s after that, nobody asks it again.
+        """
+        named, left, _ = await self._session(token)
+        try:
+            found = await self.memberships.refresh(self.keys.membership(named.user), lambda: self._asked(named.user))
+        except LoadFailed as error:
+            raise _unavailable(error) from None
+        if found is None:
+            raise token_expired()
+        await self.entitlements.invalidate(self.keys.auth(named.session))
+        return self._member(named, left, found)
+
+    async def entitled(self, bearer: str) -> Entitled:
+        """Who sent this access token or session token, and what they may do. One round trip, on a hit.
+
+        An access token counts as long as its session does, whatever its own end is.
+        """
+        named = self._bearer(bearer)
+        key = self.keys.auth(named.session)
+        is_there, held, found = await self._each(
+            self.keys.session(named.session).exists(), self.keys.user_token(named.user).get(), key.get()
+        )
+        if not is_there or held is None or named.session not in held.sessionTokens:
+            raise session_invalid()
+        if found is None:
+            try:
+                found = await self.entitlements.get(key, lambda: self._entitlement(named))
+            except LoadFailed as error:
+                if isinstance(error.__cause__, MembershipRefused):
+                    raise error.__cause__ from None
+                raise _unavailable(error) from None
+        if found is None:
+            raise session_invalid()
+        return Entitled(named, found.plan, found.hasBonusTokens)
+
+    def _bearer(self, bearer: str) -> Named:
+        """What a bearer token of either kind names. It asks nobody."""
+        if bearer.count(".") == 1:
+            named = self.devices.named(bearer)
+        else:
+            access = self.access.check(bearer)
+            named = _named_in(access) if isinstance(access, Access) else None
+        if named is None:
+            raise session_invalid()
+        return named
+
+    async def _session(self, token: str) -> tuple[Named, timedelta, CachedMembership | None]:
+        """A session that counts, how long it lives, and what is remembered of its user: one round trip."""
+        named = self.devices.named(token)
+        if named is None:
+            raise session_invalid()
+        left, held, found = await self._each(
+            self.keys.session(named.session).remaining(),
+            self.keys.user_token(named.user).get(),
+            self.keys.membership(named.user).get(),
+        )
+        if left is None or held is None or named.session not in held.sessionTokens:
+            # Another one is named: this one has ended, and who ended it did not come to its row. A row of the user that
+            # cannot be read says nothing, as where a key is missing on the ring by mistake: that signs nobody out.
+            if left is not None and held is not None:
+                await self.devices.drop(named.session)
+            raise session_invalid()
+        return named, left, found
+
+    async def _each(self, *operations: Any) -> list[Any]:
+        """The results, with None for what cannot be read, and for a cache that is away.
+
+        Raises the error of the store where what says who is signed in cannot be asked.
+        """
+        try:
+            return list(await self.keys.run(*operations))
+        except KeysteadError as error:
+            results = list(error.results or ())
+            if len(results) != len(operations):
+                raise
+            for one in results[:-1]:  # the last is what a cache remembers
+                if isinstance(one, StoreError):
+                    raise one from None
+            if any(isinstance(one, Exception) and not isinstance(one, Unreadable | StoreError) for one in results):
+                raise
+            return [None if isinstance(one, Exception) else one for one in results]
+
+    async def _membership(self, named: Named) -> CachedMembership:
+        try:
+            found = await self.memberships.get(self.keys.membership(named.user), lambda: self._asked(named.user))
+        except LoadFailed as error:
+            raise _unavailable(error) from None
+        if found is None:
+            raise token_expired()
+        return found
+
+    async def _asked(self, user: str) -> CachedMembership | None:
+        """What the provider says now; None: the user is not signed in any more, or the provider says that they are not.
+
+        Who may interleave: a logout. It deletes the row of the user before it drops the mark of this load. So either
+        the row is gone when it is read here, or the mark is when the answer is to be written.
+        """
+        row = self.keys.user_token(user)
+        for _ in range(2):
+            fresh = await self._renewal.fresh(row)
+            if isinstance(fresh, Over):
+                if fresh.reason == "refused":
+                    await self._withdrawn(user)
+                return None
+            if not isinstance(fresh, Fresh):
+                raise ProviderUnavailable(
+                    self._patreon.provider.name, f"its tokens could not be renewed ({fresh.reason})"
+                )
+            try:
+                told = await self._patreon.membership(fresh.value.accessToken, self.settings.campaign)
+            except TokenRejected:
+                again = await row.get()
+                if again is None or again.accessToken == fresh.value.accessToken:
+                    await self._withdrawn(user)
+                    return None
+                continue  # it was renewed meanwhile, and the provider takes only the new one
+            if fresh.was_renewed:
+                await self._copied(fresh.value)
+            if told.userId != user:
+                raise BadAnswer(self._patreon.provider.name, "its identity endpoint speaks of somebody else")
+            return CachedMembership(membership=told, cachedAt=moment(self.keys.now_ms()))
+        raise ProviderUnavailable(self._patreon.provider.name, "it takes none of its tokens")
+
+    async def _copied(self, held: UserTokenData) -> None:
+        """The session shows the tokens that its user has now, as in the document. It is changed, and never revived."""
+        renewed = {"accessToken": held.accessToken, "refreshToken": held.refreshToken, "expiresAt": held.expiresAt}
+        for session in held.sessionTokens:
+            await self.keys.session(session).change(lambda record: record.model_copy(update=renewed))
+
+    async def _withdrawn(self, user: str) -> None:
+        """The user took back at the provider what they had allowed us: the session ends."""
+        _security.info("membership: the provider does not take a user's tokens any more", extra={"event": "withdrawn"})
+        self.site.count("membership", "session", "withdrawn")
+        await self.devices.end_all(user)
+
+    async def _entitlement(self, named: Named) -> CachedAuth | None:
+        left, held = await self.keys.run(
+            self.keys.session(named.session).exists(), self.keys.user_token(named.user).get()
+        )
+        if not left or held is None or named.session not in held.sessionTokens:
+            return None
+        found = await self._membership(named)
+        plan = found.membership.plan
+        bonus = await self._has_bonus_tokens(named.user, plan)
+        return CachedAuth(userId=named.user, plan=plan, hasBonusTokens=bonus, cachedAt=moment(self.keys.now_ms()))
+
+    async def _has_bonus_tokens(self, user: str, plan: Plan) -> bool:
+        if self._ledger is None:
+            return False
+        return (await self._ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
+
+    def _member(self, named: Named, left: timedelta, found: CachedMembership) -> Member:
+        return Member(named, found.membership, self.keys.now_ms() + round(left.total_seconds() * 1000))
+
+    # --- signing out ---------------------------------------------------------------------------------------
+
+    async def logout(self, bearer: str) -> bool:
+        """End the session of a token, of either kind. False: it had ended, or never was one. Nobody is told which."""
+        try:
+            named = self._bearer(bearer)
+        except MembershipRefused:
+            return False
+        return await self.devices.end(named)
+
+    async def logout_all(self, bearer: str) -> int:
+        """End every session of the user. There is at most one. Raises MembershipRefused for one that has ended."""
+        named = self._bearer(bearer)
+        held = await self.keys.user_token(named.user).get()
+        if held is None or named.session not in held.sessionTokens:
+            raise session_invalid()
+        return int(await self.devices.end_all(named.user))
+
+    # --- tokens --------------------------------------------------------------------------------------------
+
+    async def tokens(self, token: str, app_session: str | None = None) -> TokenPair:
+        """An access token and a refresh token for a session. Those that it had before end: a session has one pair."""
+        member = await self.validate(token)
+        named, profile = member.named, await self._profile(member.named.user, member.membership.plan)
+        begun = await self.refresh.begin(
+            RefreshTokenData(userId=named.user, sessionToken=named.session, audience=self.settings.audience)
+        )
+        row = self.keys.refresh_chain(named.session)
+        before, _ = (await self.keys.atomically(row.get(), row.set(begun.id))).values
+        if before is not None:
+            await self.refresh.revoke_chain(before)
+        # A logout that came between has not seen the new chain: it leads nowhere, and is not left behind.
+        if not await self._counts(named):
+            await self.devices.drop(named.session)
+            raise session_invalid()
+        return self._pair(named, member.membership.plan, profile, begun.token, app_session)
+
+    async def refreshed(self, refresh_token: str, app_session: str | None = None) -> TokenPair:
+        """The next pair for a refresh token. It may be sent again for as long as the grace, and gets the same.
+
+        All that can fail is asked before the token is used up: who is refused because the provider or the database is
+        away comes again with the same token, whenever that is.
+        """
+        record = await self._chain(refresh_token)
+        if record is None:
+            raise _bad_refresh_token()
+        named = Named(record.userId, record.sessionToken)
+        if not await self._counts(named):
+            await self.devices.drop(named.session)
+            await self.refresh.revoke(refresh_token)
+            raise _session_expired()
+        plan = (await self._membership(named)).membership.plan
+        profile = await self._profile(named.user, plan)
+        found = await self.refresh.rotate(refresh_token)
+        if isinstance(found, Refused):
+            raise _session_expired() if found.reason == "session" else _bad_refresh_token()
+        return self._pair(named, plan, profile, found.token, app_session)
+
+    async def _chain(self, refresh_token: str) -> RefreshTokenData | None:
+        """What the store holds for a refresh token. It is not believed here: whether it counts, `rotate` says."""
+        try:
+            return await self.keys.refresh(digest(refresh_token.partition(".")[0])).get()
+        except Unreadable:
+            return None
+
+    async def _counts(self, named: Named) -> bool:
+        held = await self.keys.user_token(named.user).get()
+        return held is not None and named.session in held.sessionTokens
+
+    async def _profile(self, user: str, plan: Plan) -> _Profile:
+        if self._ledger is None:
+            return _Profile(user, False)
+        found = await self._ledger.profile_of(user, self.keys.now_ms())
+        return _Profile(str(found.id), await self._has_bonus_tokens(user, plan))
+
+    def _pair(
+        self, named: Named, plan: Plan, profile: _Profile, refresh_token: str, app_session: str | None
+    ) -> TokenPair:
+        claims: dict[str, Any] = {
+            "plan": plan,
+            "hasBonusTokens": profile.has_bonus_tokens,
+            "ver": 1,
+            "pid": named.user,
+            "ses": str(named.session),
+        }
+        if app_session:
+            claims["sid"] = app_session[:_APP_SESSION_MOST]
+        new = self.access.issue(profile.subject, **claims)
+        return TokenPair(new.token, refresh_token, new.expires_in_s)
+
+    # --- the quota -----------------------------------------------------------------------------------------
+
+    async def quota(self, bearer: str) -> tuple[Entitled, Status]:
+        """How somebody stands this month, past the cache: the database is asked."""
+        who = await self.entitled(bearer)
+        return who, await self._books.status(who.named.user, who.plan, self.keys.now_ms())
+
+    async def tokens_used(self, who: Entitled) -> int:
+        """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
+        use that was recorded here."""
+        user, month = who.named.user, self._month()
+
+        async def asked() -> CachedQuota | None:
+            if not await self._counts(who.named):  # signed out meanwhile: nothing is left behind
+                return None
+            used = (await self._books.usage(user, f"{month:%Y-%m}")).tokens_used
+            return CachedQuota(tokensUsed=used, cachedAt=moment(self.keys.now_ms()))
+
+        found = await self.quotas.get(self.keys.quota(user, month), asked)
+        return 0 if found is None else found.tokensUsed
+
+    async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> Recorded:
+        """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
+        user, now_ms = who.named.user, self.keys.now_ms()
+        recorded = await self._books.record_usage(user, who.plan, event_id, tokens, now_ms)
+        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+        await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
+        return recorded
+
+    def _month(self) -> date:
+        return moment(self.keys.now_ms()).date().replace(day=1)
+
+    def month_ends_s(self) -> int:
+        """When the quota begins anew: the first of the next month, UTC, in seconds since 1970."""
+        now = moment(self.keys.now_ms())
+        start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return int((start + timedelta(days=32)).replace(day=1).timestamp())
+
+    @property
+    def _books(self) -> Ledger:
+        if self._ledger is None:
+            raise MembershipRefused("DB_NOT_CONFIGURED", "there is no database for what members use; set one")
+        return self._ledger
+
+    # --- what the provider and applications tell -----------------------------------------------------------
+
+    async def webhook(self, body: bytes, signature: str | None, event: str) -> Heard:
+        """What the provider tells of a user. The same event again does the same again, which changes nothing.
+
+        Every event drops what is remembered of the membership. One that says that the user does not pay any more ends
+        their session, but for the end of a pledge: the time that was paid for goes on.
+        """
+        told = told_in(body, signature, event, self.settings.webhook_secret)
+        user = None if told is None else self.devices.user_of(told.user)
+        if told is None or user is None:
+            return Heard(event, None, False)
+        recorded = False
+        if self._ledger is not None:  # first what has changed, then the drop of what was remembered of it
+            noted = await self._ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
+            recorded = noted.is_new and noted.is_change
+        if told.ends_session:
+            await self.devices.end_all(user)
+        else:
+            await self.changed(user)
+        self.site.count("membership", "webhook", event.rpartition(":")[2])
+        return Heard(event, user, recorded)
+
+    async def changed(self, user: str) -> None:
+        """Somebody's membership has changed: it is out of every cache when this returns."""
+        await self.memberships.invalidate(self.keys.membership(user))
+        held = await self.keys.user_token(user).get()
+        for session in [] if held is None else held.sessionTokens:
+            await self.entitlements.invalidate(self.keys.auth(session))
+
+    async def _forget_user(self, user: str) -> None:
+        """Whoever is signed out leaves nothing behind in a cache."""
+        await self.memberships.invalidate(self.keys.membership(user))
+        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+
+    async def _forget(self, named: Named) -> None:
+        await self.memberships.invalidate(self.keys.membership(named.user))
+        await self.entitlements.invalidate(self.keys.auth(named.session))
+
+    async def crash_report(self, told: dict[str, Any]) -> bool:
+        """Keep a crash report. False: there is one with this id already, which is a success, too."""
+        report = crash_report_of(told)
+        if self._ledger is None:
+            raise MembershipRefused("SERVICE_UNAVAILABLE", "crash reports are not taken: no database is set")
+        return await self._ledger.add_crash_report(report, self.keys.now_ms())
+
+    # --- the provider's tokens -----------------------------------------------------------------------------
+
+    def _renewed(self, held: UserTokenData, tokens: Tokens) -> UserTokenData:
+        return held.model_copy(
+            update={
+                "accessToken": tokens.access_token,
+                "refreshToken": tokens.refresh_token or held.refreshToken,
+                "expiresAt": moment(tokens.expires_at_ms),
+                "updatedAt": moment(self.keys.now_ms()),
+            }
+        )
+
+
+@asynccontextmanager
+async def open_members(
+    keys: MembershipKeys, settings: MembershipSettings, site: Site, ledger: Ledger | None = None
+) -> AsyncIterator[Members]:
+    """The service for these settings, with an HTTP client for the provider."""
+    async with httpx2.AsyncClient(follow_redirects=False, verify=httpx2.create_ssl_context()) as http:
+        provider = settings.provider if settings.client_id else settings.provider.configured(**_UNSET)
+        members = Members(
+            keys, settings, site, Patreon(provider, http, site.now_ms, development=site.development), ledger
+        )
+        try:
+            yield members
+        finally:
+            await members.close()
+
+
+# In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
+_UNSET: Final = {"client_id": "unset", "client_secret": "unset"}
+
+
+@contextmanager
+def _failing(reason: str, sentence: str) -> Iterator[None]:
+    """Turns what goes wrong with the provider at a sign-in into a refusal. Its own words are not repeated."""
+    try:
+        yield
+    except ProviderRefused as error:
+        _log.info("membership: %s", error)
+        raise MembershipRefused(reason, sentence) from None
+    except KeysteadError as error:
+        if isinstance(error, StoreError):
+            raise
+        _log.warning("membership: the provider could not be asked: %s", error.code)
+        raise MembershipRefused(
+            "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=5
+        ) from None
+
+
+def _unavailable(error: LoadFailed) -> MembershipRefused:
+    wait = max(1, -(-int(error.retry_after.total_seconds() * 1000) // 1000))
+    return MembershipRefused(
+        "PROVIDER_UNAVAILABLE",
+        "what you pay for cannot be asked at the moment, and you stay signed in; try again",
+        retry_after_s=wait,
+    )
+
+
+def _session_expired() -> MembershipRefused:
+    return MembershipRefused("SESSION_EXPIRED", "the session of this token has ended; sign in again")
+
+
+def _bad_refresh_token() -> MembershipRefused:
+    return MembershipRefused("INVALID_REFRESH_TOKEN", "this refresh token does not count; sign in again")
+
+
+def _signing_keys(keys: MembershipKeys, settings: MembershipSettings) -> SigningKeys:
+    if settings.jwt_keys is not None:
+        return SigningKeys.from_text(settings.jwt_keys.get_secret_value())
+    if keys.ring is None:
+        raise BadDeclaration("the membership kit seals tokens, so it needs keys: MembershipKeys(store, seal=…)")
+    return SigningKeys.from_ring(keys.ring)
+
+
+def _held(row: UserTokenData) -> Held:
+    return Held(row.accessToken, row.refreshToken or None, deadline_ms(row.expiresAt))
+
+
+def _named_in(access: Access) -> Named | None:
+    user, session = access.claims.get("pid"), access.claims.get("ses")
+    try:
+        return Named(user, UUID(session)) if isinstance(user, str) and isinstance(session, str) else None
+    except ValueError:
+        return None

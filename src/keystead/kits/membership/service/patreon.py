@@ -1,0 +1,150 @@
+"""The provider: codes for tokens, and what a user pays for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import httpx2
+
+from keystead.kits.membership.models import ParsedMembership, Plan
+from keystead.parts.cache import TryLater
+from keystead.parts.oauth import BadAnswer, Client, Provider, ProviderRefused, Tokens
+from keystead.parts.oauth.fetch import Endpoints
+from keystead.parts.oauth.tokens import tokens_from
+
+# The amount from which on a plan is what somebody pays for, the highest first.
+PLANS: Final[tuple[tuple[int, Plan], ...]] = ((900, "Ultimate"), (500, "Premium"), (300, "Pro"))
+
+_TIMEOUT_S: Final = 10.0
+_UNAUTHORIZED, _TOO_MANY = 401, 429
+_LONGEST_PAUSE_S: Final = 3600
+_DIGITS_MOST: Final = 10
+_LONGEST_TEXT: Final = 320  # an address of mail has no more
+_LONGEST_ID: Final = 64
+
+
+class TokenRejected(ProviderRefused):
+    """The provider does not take this access token, although it has not expired: the user took it back."""
+
+    code = "provider-token-rejected"
+
+
+def plan_of(amount_cents: int) -> Plan:
+    """What somebody has who pays so much a month."""
+    return next((plan for least, plan in PLANS if amount_cents >= least), "Free")
+
+
+class Patreon(Client):
+    """A client of Patreon, or of another provider with the same answers."""
+
+    def __init__(
+        self, provider: Provider, http: httpx2.AsyncClient, now_ms: Callable[[], int], *, development: bool = False
+    ) -> None:
+        super().__init__(provider, http, now_ms, development=development, timeout="10s")
+        self._members = _Members(provider.name, http, _TIMEOUT_S)
+
+    async def tokens_for(self, code: str, redirect_uri: str, verifier: str | None) -> Tokens:
+        """The tokens for a code. Only an application that began with PKCE has a verifier. One round trip."""
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+        if verifier is not None:
+            form["code_verifier"] = verifier
+        return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms())
+
+    async def membership(self, access_token: str, campaign: str | None) -> ParsedMembership:
+        """Whose token this is, and what they pay for. One round trip.
+
+        Raises TokenRejected, TryLater where the provider asks for a pause, and other errors of OAuth.
+        """
+        places = await self._discovery.places()
+        if places.userinfo_url is None:
+            raise BadAnswer(self.provider.name, "there is no address that tells what a user pays for")
+        headers = {"authorization": f"Bearer {access_token}"}
+        told = await self._members.get("identity endpoint", places.userinfo_url, headers)
+        return parsed(told, campaign, self.provider.name)
+
+
+class _Members(Endpoints):
+    """Tells a token that counts no more, and a pause that the provider asks for, from other refusals."""
+
+    async def _body(self, what: str, answer: httpx2.Response) -> bytes:
+        if answer.status_code == _TOO_MANY:
+            raise TryLater(timedelta(seconds=_pause_s(answer.headers.get("retry-after"))))
+        return await super()._body(what, answer)
+
+    def _failure(self, what: str, status: int, answer: dict[str, Any] | None) -> Exception:
+        if status == _UNAUTHORIZED:
+            return TokenRejected(self._provider, f"its {what} does not take this token any more")
+        return super()._failure(what, status, answer)
+
+
+def _pause_s(retry_after: str | None) -> int:
+    """Whole seconds; a date, or what is none of both, is a minute."""
+    text = retry_after or ""
+    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS_MOST
+    return min(max(1, int(text)), _LONGEST_PAUSE_S) if is_number else 60
+
+
+def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> ParsedMembership:
+    """What the identity of a user says. Raises BadAnswer where it does not say who it is.
+
+    The plan is that of the highest tier that they are entitled to, in this campaign or, without one, in any.
+    """
+    data = _object(told.get("data"))
+    attributes = _object(data.get("attributes"))
+    user = data.get("id")
+    if not isinstance(user, str) or not 0 < len(user) <= _LONGEST_ID or not user.isprintable():
+        raise BadAnswer(provider, "its identity endpoint does not say who this is")
+    included = told.get("included", [])
+    if not isinstance(included, list):
+        raise BadAnswer(provider, "its identity endpoint answered with something else than a membership")
+    things = [one for one in map(_object, included) if one]
+    members = [one for one in things if one.get("type") == "member" and _is_of(one, campaign)]
+    amounts = {one.get("id"): _cents(one, "amount_cents") for one in things if one.get("type") == "tier"}
+    tiers = [tier for one in members for tier in _named(one, "currently_entitled_tiers") if tier in amounts]
+    tier = max(tiers, key=lambda one: amounts[one], default=None)
+    first = max(members, key=lambda one: _cents(one, "currently_entitled_amount_cents"), default={})
+    status, charge = _text(first, "patron_status"), _text(first, "next_charge_date")
+    amount = 0 if tier is None else amounts[tier]
+    return ParsedMembership(
+        userId=user,
+        email=_text({"attributes": attributes}, "email") or "",
+        fullName=_text({"attributes": attributes}, "full_name") or "",
+        plan=plan_of(amount),
+        hasBonusTokens=False,
+        pledgeAmountCents=amount,
+        campaignLifetimeSupportCents=_cents(first, "campaign_lifetime_support_cents"),
+        nextChargeDate=charge,
+        isActive=status == "active_patron",
+        tierId=tier,
+        patronStatus=status or "not_patron",
+        entitledAmountCents=_cents(first, "currently_entitled_amount_cents"),
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _named(thing: Mapping[str, Any], relation: str) -> Iterator[str]:
+    """The ids that a relationship names, one or several."""
+    data = _object(_object(thing.get("relationships")).get(relation)).get("data")
+    for one in data if isinstance(data, list) else [data]:
+        found = _object(one).get("id")
+        if isinstance(found, str):
+            yield found
+
+
+def _is_of(member: Mapping[str, Any], campaign: str | None) -> bool:
+    return campaign is None or campaign in _named(member, "campaign")
+
+
+def _cents(thing: Mapping[str, Any], name: str) -> int:
+    value = _object(thing.get("attributes")).get(name)
+    return value if type(value) is int and 0 <= value < 2**53 else 0
+
+
+def _text(thing: Mapping[str, Any], name: str) -> str | None:
+    value = _object(thing.get("attributes")).get(name)
+    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None

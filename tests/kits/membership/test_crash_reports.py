@@ -1,0 +1,54 @@
+"""What of a crash report is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from keystead.kits.membership import Members, MembershipRefused
+from keystead.kits.membership.service.crash_reports import LOGS_CUT, LOGS_MOST, crash_report_of
+from tests.kits.membership.conftest import MemoryLedger, here
+
+
+def report(**more: Any) -> dict[str, Any]:
+    return {
+        "report_id": str(uuid4()),
+        "crash_timestamp": "2026-01-18T09:30:00Z",
+        "error_message": "",
+        "app_version": "1.0",
+        "os_version": "11",
+        **more,
+    }
+
+
+def test_only_what_the_user_agreed_to_send_is_kept() -> None:
+    full = report(system_info={"cpu": 8}, logs="a line")
+    kept = crash_report_of(full)
+    assert (kept.system_info, kept.logs) == (None, None)
+    kept = crash_report_of(full | {"include_system_info": True, "include_logs": True})
+    assert (kept.system_info, kept.logs) == ('{"cpu": 8}', "a line")
+
+
+def test_long_logs_are_cut_and_say_so() -> None:
+    just = crash_report_of(report(include_logs=True, logs="x" * LOGS_MOST))
+    assert just.logs == "x" * LOGS_MOST
+    over = crash_report_of(report(include_logs=True, logs="x" * (LOGS_MOST + 1)))
+    assert over.logs == "x" * LOGS_MOST + LOGS_CUT
+
+
+@pytest.mark.parametrize("name", ["report_id", "crash_timestamp", "error_message", "app_version", "os_version"])
+def test_a_report_that_lacks_something_is_refused_by_name(name: str) -> None:
+    told = report()
+    del told[name]
+    with pytest.raises(MembershipRefused, match=name):
+        crash_report_of(told)
+
+
+@here
+async def test_the_same_report_again_is_a_success_and_is_kept_once(members: Members, ledger: MemoryLedger) -> None:
+    told = report(error_message="first")
+    assert await members.crash_report(told) is True
+    assert await members.crash_report({**told, "error_message": "second"}) is False
+    assert [one.error_message for one in ledger.reports.values()] == ["first"]

@@ -1,0 +1,158 @@
+"""One device a user: a new sign-in ends the one before it, and nothing brings back what has ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from keystead import Store
+from keystead.kits.membership import Members, MembershipKeys, MembershipRefused
+from keystead.parts.oauth import Tokens
+from tests.kits.membership.conftest import (
+    REDIRECT,
+    FakePatreon,
+    everywhere,
+    here,
+    on_redis,
+    rows,
+    signed_in,
+    works,
+)
+from tests.parts.oauth.stand_in import answer
+
+MONTH_S, HOUR_S, DAY_S = 30 * 86_400, 3_600, 86_400
+
+
+@everywhere
+async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Members, store: Store) -> None:
+    tokens = await asyncio.gather(*(signed_in(members) for _ in range(50)))
+    found = [await works(members, token) for token in tokens]
+    assert found.count(True) == 1
+    held = await members.keys.user_token("123").get()
+    assert held is not None
+    named = members.devices.named(tokens[found.index(True)])
+    assert named is not None
+    assert held.sessionTokens == [named.session]
+    sessions = [key async for key in members.keys.session.scan()]
+    assert [key.key for key in sessions] == [members.keys.session(named.session).key]
+
+
+@everywhere
+async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: Members) -> None:
+    """No provider spreads them apart, and nobody comes along who would clean up after them."""
+    tokens = Tokens("access-123-1", "refresh-123", None, "", "Bearer", members.keys.now_ms() + 3_600_000)
+    await asyncio.gather(*(members.devices.admit("123", tokens, "ann@example.com", "Ann") for _ in range(50)))
+    held = await members.keys.user_token("123").get()
+    assert held is not None
+    left = [key.values["sessionToken"] async for key in members.keys.session.scan()]
+    assert left == held.sessionTokens
+
+
+@everywhere
+async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, store: Store) -> None:
+    token = await signed_in(members)
+    await members.tokens(token)
+    await members.entitled(token)
+    assert len(await rows(store)) >= 6
+    assert await members.logout(token) is True
+    assert await rows(store) == set()
+    assert await members.logout(token) is False
+
+
+@on_redis
+async def test_each_row_of_the_document_exists_with_its_lifetime(members: Members, store: Store) -> None:
+    token = await signed_in(members)
+    await members.tokens(token)
+    await members.entitled(token)
+    named = members.devices.named(token)
+    assert named is not None
+    expected = {
+        str(named.session): MONTH_S,
+        "usertoken:123": MONTH_S + DAY_S,
+        "membership:123": HOUR_S,
+        f"auth:{named.session}": 60,
+    }
+    for key, seconds in expected.items():
+        left_ms, kind = await store.run([("PTTL", key), ("TYPE", key)])
+        assert seconds - 20 < left_ms / 1000 <= seconds, key
+        assert kind in (b"string", "string")
+    [chain] = [key for key in await rows(store) if key.startswith("refresh:")]
+    [left_ms] = await store.run([("PTTL", chain)])
+    assert MONTH_S - 20 < left_ms / 1000 <= MONTH_S
+
+
+@everywhere
+async def test_the_logout_of_an_old_token_leaves_the_new_sign_in_alone(members: Members, store: Store) -> None:
+    old, new = await signed_in(members), await signed_in(members)
+    assert await members.logout(old) is False
+    assert await works(members, new)
+    assert not await works(members, old)
+
+
+@here
+async def test_a_session_that_nothing_names_does_not_work_and_is_cleaned_up(
+    members: Members, keys: MembershipKeys
+) -> None:
+    """As after a crash between the two steps of a sign-in on a cluster."""
+    token = await signed_in(members)
+    named = members.devices.named(token)
+    assert named is not None
+    await keys.user_token("123").change(lambda held: held.model_copy(update={"sessionTokens": []}))
+    assert not await works(members, token)
+    assert not await keys.session(named.session).exists()
+
+
+@here
+async def test_a_question_to_the_provider_under_way_does_not_undo_a_logout(
+    members: Members, patreon: FakePatreon, store: Store
+) -> None:
+    token = await signed_in(members)
+    await members.memberships.invalidate(members.keys.membership("123"))
+    patreon.is_silent()
+    asking = asyncio.create_task(members.validate(token))
+    await patreon.server.until_asked("/identity", 3)
+    assert await members.logout(token) is True
+    await members.memberships.close()  # the provider never answers
+    with pytest.raises(MembershipRefused):
+        await asking
+    assert await rows(store) == set()
+
+
+@here
+async def test_a_token_that_was_made_up_asks_nobody(members: Members, store: Store) -> None:
+    for made_up in ("", "x", "a.b", "x" * 64, "é" * 43 + ".MTIz", "A" * 43 + ".MTIz"):
+        assert not await works(members, made_up)
+    assert await rows(store) == set()
+
+
+@here
+async def test_a_sign_in_returns_only_to_addresses_of_the_list(members: Members, patreon: FakePatreon) -> None:
+    for other in (REDIRECT + "/", REDIRECT.upper(), "https://evil.example/done", ""):
+        with pytest.raises(MembershipRefused) as caught:
+            await members.sign_in("code-123", other)
+        assert caught.value.reason == "INVALID_REDIRECT_URI"
+    assert patreon.server.asked == []
+
+
+@here
+async def test_who_took_back_what_they_allowed_is_signed_out(
+    members: Members, patreon: FakePatreon, store: Store
+) -> None:
+    token = await signed_in(members)
+    patreon.says(answer({}, 401))
+    with pytest.raises(MembershipRefused) as caught:
+        await members.sync(token)
+    assert caught.value.reason == "PATREON_TOKEN_EXPIRED"
+    assert await rows(store) == set()
+
+
+@here
+async def test_a_key_that_is_missing_on_the_ring_signs_nobody_out_for_good(members: Members, store: Store) -> None:
+    token = await signed_in(members)
+    row = members.keys.user_token("123").key
+    [held] = await store.run([("GET", row)])
+    await store.run([("SET", row, b'{"accessToken":"sealed.gone.x"}', "KEEPTTL")])
+    assert not await works(members, token)
+    await store.run([("SET", row, held, "KEEPTTL")])
+    assert await works(members, token)
