@@ -1,8 +1,10 @@
-"""`keystead erase`: all that belongs to one subject, in all keyspaces and stores."""
+"""`keystead erase`: all that belongs to one subject, in all keyspaces, stores and tables."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -13,9 +15,11 @@ from keystead.cli.delete import DryRun, Yes
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
+from keystead.cli.tables import Database, open_tables_of
 from keystead.cli.targets import Json, Keys, Stores, bound, keyspaces, run
 from keystead.cli.words import counted
 from keystead.errors import BadArgument
+from keystead.parts.tables import Tables
 from keystead.schema import Keyspace
 from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase
 from keystead.schema.erasure import erase as erase_all
@@ -29,15 +33,17 @@ def erase(
     subject: Subject,
     keys: Keys = None,
     store: Stores = None,
+    database: Database = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete everything that belongs to one subject, such as a user, across all keyspaces and stores.
+    """Delete everything that belongs to one subject, such as a user, across all keyspaces, stores and tables.
 
     Every family whose member_of names the kind of the subject is looked through, each key goes with what it owns, and
-    it is looked again until nothing is found. The plan is shown first, and you are asked. The exit code is 1 when
-    something may be left. KEYSTEAD_SEAL_KEYS opens sealed values.
+    it is looked again until nothing is found; then the rows of the subject in the relational tables go. The plan is
+    shown first, and you are asked. The exit code is 1 when something may be left. KEYSTEAD_SEAL_KEYS opens sealed
+    values.
 
     [bold]Examples[/bold]
 
@@ -52,23 +58,40 @@ def erase(
 
     async def work() -> int:
         with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
-            async with bound(classes, store) as bound_keys:
+            async with bound(classes, store) as bound_keys, _opened(classes, store, database) as tables:
                 plan = await _plan(bound_keys, subject)
+                rows = {} if tables is None else await tables.count_of(subject)
                 if not as_json:
-                    _print(plan, dry_run)
-                erased = None
-                if plan.count and not dry_run:
-                    if not confirmed(f"Delete {counted(plan.keys, 'key')}?", yes, paused):
+                    _print(plan, rows, dry_run)
+                erased, deleted = None, None
+                if (plan.count or rows) and not dry_run:
+                    if not confirmed(f"Delete {_counted(plan.keys, rows)}?", yes, paused):
                         leave("nothing was deleted")
+                    # The keys first: whoever is signed out cannot make a row of theirs again.
                     erased = await _erase(bound_keys, subject)
+                    deleted = {} if tables is None else await tables.erase(subject)
         if as_json:
-            typer.echo(json.dumps(_as_json(plan, erased), indent=2, ensure_ascii=False))
+            told = {**_as_json(plan, erased), "rows": rows, "erased_rows": deleted}
+            typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         elif erased is not None:
-            _print_erased(erased)
+            _print_erased(erased, deleted or {})
         left = erased.left if erased is not None else 0
         return FAILED if left or plan.notes else 0
 
     run(work)
+
+
+@asynccontextmanager
+async def _opened(
+    classes: Sequence[type[Keyspace]], stores: Sequence[str] | None, database: str | None
+) -> AsyncIterator[Tables | None]:
+    """The tables of the kits whose keyspaces these are; None: they have none, or none has been made yet."""
+    found = open_tables_of({cls.__module__ for cls in classes}, stores, database)
+    if found is None:
+        yield None
+        return
+    async with found:
+        yield found
 
 
 async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
@@ -92,8 +115,12 @@ async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
         return await erase_all(bound_keys, subject, on_progress=on_progress)
 
 
-def _print(plan: ErasurePlan, dry_run: bool) -> None:
-    if not plan.count:
+def _counted(keys: int, rows: Mapping[str, int]) -> str:
+    return counted(keys, "key") + (f" and {counted(sum(rows.values()), 'row')}" if rows else "")
+
+
+def _print(plan: ErasurePlan, rows: Mapping[str, int], dry_run: bool) -> None:
+    if not plan.count and not rows:
         typer.echo(f"nothing belongs to {plan.subject}")
     else:
         typer.echo("would do:" if dry_run else "to do:")
@@ -101,14 +128,18 @@ def _print(plan: ErasurePlan, dry_run: bool) -> None:
             typer.echo(f"  {step}")
         if plan.count > len(plan.steps):
             typer.echo(f"  and {plan.count - len(plan.steps):,} more")
+        for table, count in rows.items():
+            typer.echo(f"  delete {counted(count, 'row')} of the table {table}")
     for note in plan.notes:
         typer.echo(f"keystead: {note}", err=True)
 
 
-def _print_erased(erased: Erased) -> None:
+def _print_erased(erased: Erased, rows: Mapping[str, int]) -> None:
     for family, count in erased.families.items():
         typer.echo(f"  {family}: {counted(count, 'key')}")
-    typer.echo(f"erased {erased.subject}: {counted(erased.keys, 'key')}, and what goes with them")
+    for table, count in rows.items():
+        typer.echo(f"  {table}: {counted(count, 'row')}")
+    typer.echo(f"erased {erased.subject}: {_counted(erased.keys, rows)}, and what goes with them")
     if erased.left:
         typer.echo(f"keystead: {counted(erased.left, 'key')} came back while it was erased; run it again", err=True)
 

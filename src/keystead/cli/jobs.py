@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from time import time_ns
 from typing import Annotated, Any, NoReturn
 
@@ -140,14 +141,18 @@ async def _opened(stores: Sequence[str] | None, kits: str | None) -> AsyncIterat
     # Imported here, so that the help needs no web framework.
     from keystead.server.app import site_of
     from keystead.server.jobs import jobs_of, schedule_keys, with_jobs
-    from keystead.server.kits import load_kits, opened_kits, opened_stores
+    from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables
 
     settings = Settings(**_flags(stores, kits))
     running = load_kits(settings)
     refuse_missing(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
-    site = site_of(settings)
-    async with opened_stores(settings) as by_role, opened_kits(with_jobs(running), by_role, settings, site) as services:
-        found = jobs_of(with_jobs(running), services)
+    site, running = site_of(settings), with_jobs(running)
+    async with (
+        opened_stores(settings) as by_role,
+        opened_tables(running, settings) as tables,
+        opened_kits(running, by_role, settings, replace(site, tables=tables)) as services,
+    ):
+        found = jobs_of(running, services)
         yield Schedule(schedule_keys(by_role, site.now_ms), found), [job.name for job in found]
 
 

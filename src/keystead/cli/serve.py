@@ -137,11 +137,13 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
 
 
 async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
-    """What is wrong with a store is one sentence now, and not a worker that dies."""
-    from keystead.server.kits import opened_stores, refuse_misfits
+    """What is wrong with a store or the tables is one sentence now, and not a worker that dies."""
+    from keystead.server.kits import opened_stores, opened_tables, refuse_misfits
 
     async with opened_stores(settings) as stores:
         refuse_misfits(running, stores)
+    async with opened_tables(running, settings):
+        pass
 
 
 def _say_where(settings: Settings) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import typer
 
 from keystead.cli.flags import NO_VALUE, Command, Group
 from keystead.cli.leave import ASKED_WRONGLY, leave
-from keystead.cli.targets import Json, run
+from keystead.cli.targets import Json, run, store_urls
 from keystead.cli.words import json_text
-from keystead.kits import TABLES
-from keystead.parts.tables import Plan, TableSet, open_tables, url_beside
+from keystead.kits import KITS, TABLES
+from keystead.parts.tables import Plan, Tables, TableSet, open_tables, url_beside
 from keystead.server import Settings
 
 _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user@host/database or mysql://…
@@ -45,10 +47,10 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
     """
 
     async def work() -> int:
-        url = database or url_beside(Settings().store)
+        url = Settings(database=database).database_url
         if url is None:
             leave("this store has no place for tables; name one with --database URL", ASKED_WRONGLY)
-        opened = open_tables(url, *_sets())
+        opened = open_tables(url, *_sets(TABLES))
         plans = await opened.upgrade(dry_run=dry_run)
         if as_json:
             typer.echo(json_text([_as_json(opened.url, plan, done=not dry_run) for plan in plans], indent=2))
@@ -59,8 +61,28 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
     run(work)
 
 
-def _sets() -> list[TableSet]:
-    return [getattr(import_module(module), name) for module, name in TABLES.values()]
+def open_tables_of(modules: Set[str], stores: Sequence[str] | None, database: str | None) -> Tables | None:
+    """The tables of the kits that declare their keys in these modules, not open yet; None: there are none to look at.
+
+    Where a kit has tables and nobody says where they are, that is said.
+    """
+    kits = [kit for kit in TABLES if KITS[kit] in modules]
+    if not kits:
+        return None
+    settings = Settings(store=store_urls(stores)["default"], database=database)
+    url = settings.database_url
+    file = unquote((url or "").removeprefix("sqlite:///").partition("?")[0])
+    if url is None or (url.startswith("sqlite:///") and not Path(file).exists()):
+        if database is not None or (settings.database is None and url_beside(settings.store) is None):
+            where = f"there is no database {file}" if database is not None else "nobody says where they are"
+            said = f"the tables of {', '.join(kits)} are not looked through: {where}; name it with --database URL"
+            typer.echo(f"keystead: {said}", err=True)
+        return None
+    return open_tables(url, *_sets(kits))
+
+
+def _sets(kits: Iterable[str]) -> list[TableSet]:
+    return [getattr(import_module(module), name) for module, name in (TABLES[kit] for kit in kits)]
 
 
 def _as_json(url: str, plan: Plan, *, done: bool) -> dict[str, Any]:

@@ -16,13 +16,14 @@ KITS: Final = {
 ROUTED: Final = {
     "login": "keystead.kits.login",
     "sharing": "keystead.kits.sharing",
+    "membership": "keystead.kits.membership",
     "widgets": "keystead.kits.widgets",
     "sessiondata": "keystead.kits.sessiondata",
 }
 
 # The relational tables of each kit that has some: the module, and the name of its `TableSet` there.
 TABLES: Final = {
-    "membership": ("keystead.kits.membership.tables", "MEMBERSHIP_TABLES"),
+    "membership": ("keystead.kits.membership.service.tables", "MEMBERSHIP_TABLES"),
 }
 
 __all__ = ["KITS", "ROUTED", "TABLES"]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
+from keystead.errors import BadDeclaration
 from keystead.parts.oauth import Provider
 from keystead.parts.schedule import Job
 from keystead.schema import Keyspace
+
+if TYPE_CHECKING:
+    from keystead.parts.tables import Tables, TableSet
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,18 @@ class Site:
     render: Callable[..., str]  # a page: render("login/account.html", name="Ann"); values are escaped
     providers: Mapping[str, Provider] = field(default_factory=dict)  # what the server itself brings, in development
     count: Callable[[str, str, str], None] = lambda kit, event, outcome: None  # for /metrics; all three are fixed words
+    tables: Tables | None = None  # open, with the tables of all kits that run
 
     @property
     def secure(self) -> bool:
         """Whether cookies can be marked Secure: browsers come by https."""
         return self.public_url.startswith("https://")
+
+    def tables_for(self, kit: str) -> Tables:
+        """The open tables. Raises BadDeclaration where there are none, as in a program that opens a kit itself."""
+        if self.tables is None:
+            raise BadDeclaration(f"the kit {kit} keeps relational tables: open_tables(url, …), and Site(tables=…)")
+        return self.tables
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,8 @@ class Kit:
                  is any, none at all leaves it to this site. A path that ends in a slash stands for all below it
     service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
     jobs         what it runs by itself, of its open service
+    tables       its relational tables, which are open before its service: `site.tables`
+    leads        its routes come before those of other kits that have the same path
     """
 
     name: str
@@ -69,6 +82,8 @@ class Kit:
     bodies: Callable[[Any], Mapping[str, int]] = lambda settings: {}
     shared: Callable[[Any], Mapping[str, Sequence[str]]] = lambda settings: {}
     jobs: Callable[[Any], Sequence[Job]] = lambda service: ()
+    tables: TableSet | None = None
+    leads: bool = False
 
 
 def service_of(name: str) -> Callable[[Request], Any]:

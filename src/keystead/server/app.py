@@ -21,13 +21,13 @@ from keystead.kits.kit import Kit, Site
 from keystead.server.api_page import add_api_page
 from keystead.server.demo_provider import demo_provider, demo_router
 from keystead.server.errors import ERROR_RESPONSES, add_error_answers
-from keystead.server.health import NOT_OPEN, health_router, problems
+from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.jobs import jobs_of, scheduled
-from keystead.server.kits import load_kits, opened_kits, opened_stores
+from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables
 from keystead.server.middleware import BodyLimit, Cors, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
-from keystead.server.routes import KitHealth, plain_routes, templates_by_endpoint
+from keystead.server.routes import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.settings import Settings, is_loopback, leads_to_loopback
-from keystead.server.start_page import render_start_page
+from keystead.server.start_page import TABLES, render_start_page
 from keystead.server.templates import render
 from keystead.stores import Store
 
@@ -65,9 +65,10 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened_stores(settings, metrics) as stores:
+        async with opened_stores(settings, metrics) as stores, opened_tables(running, settings) as tables:
             app.state.stores = stores
-            async with opened_kits(running, stores, settings, site) as services:
+            app.state.tables = tables
+            async with opened_kits(running, stores, settings, dataclasses.replace(site, tables=tables)) as services:
                 app.state.kits = services
                 app.state.opened = True
                 try:
@@ -99,6 +100,7 @@ def create_app(
     app.state.settings = settings
     app.state.running = running
     app.state.stores = {}
+    app.state.tables = None
     app.state.kits = {}
     app.state.opened = False
 
@@ -106,9 +108,11 @@ def create_app(
     app.include_router(health_router())
     if metrics is not None:
         _add_metrics(app, metrics.page)
-    routers = [kit.router() for kit in running]
+    ordered = sorted(running, key=lambda kit: not kit.leads)
+    routers = [kit.router() for kit in ordered]
+    hide_unreached(routers)
     app.router.routes.append(KitHealth(route for router in routers for route in plain_routes(router.routes)))
-    for kit, router in zip(running, routers, strict=True):
+    for kit, router in zip(ordered, routers, strict=True):
         app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
     if site.providers:
         app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))
@@ -151,6 +155,8 @@ async def _refuse_unopened(request: Request) -> None:
 async def _start_page(request: Request) -> HTMLResponse:
     state = request.app.state
     found = await problems(state, list(state.settings.store_urls))
+    if state.tables is not None:
+        found[TABLES] = await problem_of_tables(state)
     page = render_start_page(state, found, str(request.base_url))
     return HTMLResponse(page, headers={"cache-control": "no-store"})
 

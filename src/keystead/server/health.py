@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -14,6 +14,9 @@ from keystead.errors import KeysteadError
 from keystead.server.errors import RETRY_AFTER_SECONDS
 from keystead.server.logs import SERVER
 from keystead.stores.base import Store
+
+if TYPE_CHECKING:
+    from keystead.parts.tables import Tables
 
 HEALTH_TIMEOUT_SECONDS: Final = 3.0
 NOT_OPEN: Final = "The store is not open yet."
@@ -31,12 +34,14 @@ class Health(BaseModel):
 
 class Readiness(BaseModel):
     """What `/readyz` answers: the open kits, and of each role "ok" or one sentence on why its store does not answer.
+    `database` says the same of the relational tables, where a kit has some.
 
     In production that is "unavailable", and the log says why.
     """
 
     status: Literal["ok", "unavailable"]
     stores: dict[str, str]
+    database: str | None = None  # only where a kit that runs has relational tables
     kits: list[str]
 
 
@@ -77,17 +82,20 @@ async def _healthz(request: Request) -> JSONResponse:
 async def _readyz(request: Request) -> JSONResponse:
     """200 when every store of every role answers and the kits are open, 503 with what is missing otherwise."""
     state = request.app.state
-    found = await problems(state, list(state.settings.store_urls))
-    ready = state.opened and not any(found.values())
-    stores = {role: problem or "ok" for role, problem in found.items()}
-    return _answer(
-        Readiness(status="ok" if ready else "unavailable", stores=stores, kits=list(state.kits)), ready=ready
+    found, of_tables = await asyncio.gather(problems(state, list(state.settings.store_urls)), problem_of_tables(state))
+    ready = state.opened and not of_tables and not any(found.values())
+    readiness = Readiness(
+        status="ok" if ready else "unavailable",
+        stores={role: problem or "ok" for role, problem in found.items()},
+        database=None if state.tables is None else of_tables or "ok",
+        kits=list(state.kits),
     )
+    return _answer(readiness, ready=ready)
 
 
 def _answer(body: BaseModel, *, ready: bool) -> JSONResponse:
     headers = {"cache-control": "no-store", **({} if ready else {"retry-after": str(RETRY_AFTER_SECONDS)})}
-    return JSONResponse(body.model_dump(), status_code=200 if ready else 503, headers=headers)
+    return JSONResponse(body.model_dump(exclude_none=True), status_code=200 if ready else 503, headers=headers)
 
 
 async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
@@ -101,23 +109,38 @@ async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
     asked = {id(stores[role]): stores[role] for role in roles if role in stores}
     found = dict(zip(asked, await asyncio.gather(*map(_problem_of, asked.values())), strict=True))
     told = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
-    return told if state.settings.development else {role: _for_strangers(role, why) for role, why in told.items()}
+    if state.settings.development:
+        return told
+    return {role: _for_strangers(f"the store of the role {role}", why) for role, why in told.items()}
 
 
-def _for_strangers(role: str, problem: str | None) -> str | None:
+async def problem_of_tables(state: Any) -> str | None:
+    """The same of the relational tables; None also where no kit has any."""
+    tables: Tables | None = state.tables
+    if tables is None:
+        return None
+    found = await _problem("The database", tables.ping())
+    return found if state.settings.development else _for_strangers("the database", found)
+
+
+def _for_strangers(what: str, problem: str | None) -> str | None:
     """Whoever reaches a server in production may ask how it is; where its stores are is for the log."""
     if problem is None:
         return None
-    SERVER.warning("the store of the role %s does not answer: %s", role, problem)
+    SERVER.warning("%s does not answer: %s", what, problem)
     return "unavailable"
 
 
 async def _problem_of(store: Store) -> str | None:
+    return await _problem("The store", store.run([("TIME",)]))
+
+
+async def _problem(what: str, asked: Awaitable[object]) -> str | None:
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
-            await store.run([("TIME",)])
+            await asked
     except KeysteadError as error:
         return str(error)
     except TimeoutError:
-        return f"The store did not answer within {HEALTH_TIMEOUT_SECONDS:g} seconds."
+        return f"{what} did not answer within {HEALTH_TIMEOUT_SECONDS:g} seconds."
     return None

@@ -18,6 +18,7 @@ from keystead.server.working_directory import find_modules_here
 from keystead.stores import Store
 
 if TYPE_CHECKING:
+    from keystead.parts.tables import Tables
     from keystead.server.metrics import Metrics
 
 
@@ -70,10 +71,21 @@ def refuse_missing(settings: Settings, kits: Sequence[Kit]) -> None:
         missing.append("public_url: with https, since cookies and codes would go over http in the clear")
     if settings.secrets_exposed:
         missing.append(f"secrets_file: {settings.secrets_exposed}")
+    if has_tables(kits) and settings.database_url is None:
+        with_tables = ", ".join(kit.name for kit in kits if kit.tables is not None)
+        missing.append(
+            f"database: where the tables of {with_tables} are, such as postgresql://user@host/database; the store has "
+            "no place for them"
+        )
     for kit in kits:
         missing += kit.missing(settings.of(kit))
     if missing:
         raise MissingSettings(missing)
+
+
+def has_tables(kits: Sequence[Kit]) -> bool:
+    """Whether any of these keeps relational tables."""
+    return any(kit.tables is not None for kit in kits)
 
 
 def is_private(url: str) -> bool:
@@ -83,11 +95,16 @@ def is_private(url: str) -> bool:
 
 def refuse_split_memory(settings: Settings) -> None:
     """Raises `WrongSettings` where several workers would each have a memory of their own."""
-    if settings.workers > 1:
-        for role, url in settings.store_urls.items():
-            if url.lower().startswith("memory://"):
-                said = f"workers: each of {settings.workers} would have a store memory:// (role {role}) of its own; "
-                raise WrongSettings([f"{said}write workers = 1, or another store such as sqlite:///keystead.db"])
+    if settings.workers == 1:
+        return
+    said = f"workers: each of {settings.workers} would have"
+    for role, url in settings.store_urls.items():
+        if url.lower().startswith("memory://"):
+            advice = "write workers = 1, or another store such as sqlite:///keystead.db"
+            raise WrongSettings([f"{said} a store memory:// (role {role}) of its own; {advice}"])
+    if (settings.database or "").lower().startswith("memory://"):
+        advice = "write workers = 1, or another database such as sqlite:///tables.db"
+        raise WrongSettings([f"{said} a database memory:// of its own; {advice}"])
 
 
 @asynccontextmanager
@@ -123,10 +140,24 @@ def refuse_misfits(kits: Sequence[Kit], stores: Mapping[str, Store]) -> None:
 
 
 @asynccontextmanager
+async def opened_tables(kits: Sequence[Kit], settings: Settings) -> AsyncIterator[Tables | None]:
+    """The relational tables of all these kits, opened and up to date. None: none of them has any."""
+    sets = [kit.tables for kit in kits if kit.tables is not None]
+    url = settings.database_url if sets else None
+    if url is None:
+        yield None
+        return
+    from keystead.parts.tables import open_tables
+
+    async with open_tables(url, *sets) as tables:
+        yield tables
+
+
+@asynccontextmanager
 async def opened_kits(
     kits: Sequence[Kit], stores: Mapping[str, Store], settings: Settings, site: Site
 ) -> AsyncIterator[dict[str, Any]]:
-    """The service of each kit, opened, by name."""
+    """The service of each kit, opened, by name. The tables of those that have some are open: `site.tables`."""
     keyspaces = bind(kits, stores, settings, site.now_ms)
     async with AsyncExitStack() as stack:
         yield {

@@ -47,6 +47,17 @@ def plain_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
             yield route
 
 
+def hide_unreached(routers: Iterable[APIRouter]) -> None:
+    """Leave routes out of the OpenAPI document whose path and method an earlier router answers already."""
+    reached: set[tuple[str, str]] = set()
+    for router in routers:
+        for route in plain_routes(router.routes):
+            own = {(route.path, method) for method in route.methods or ()}
+            if own and own <= reached:
+                route.include_in_schema = False
+            reached |= own
+
+
 def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
     """The methods that this path takes, over all the routes that have it."""
     found = {"OPTIONS"}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CONFIG_FILE: Final = "keystead.toml"
 SECRETS_FILE: Final = "keystead.secrets.toml"
+TABLES_FILE: Final = "sqlite:///keystead.tables.db"  # of development, where the store has no place for tables
 CONFIG_VARIABLE: Final = "KEYSTEAD_CONFIG"
 PREFIX: Final = "KEYSTEAD_"
 _NEAR: Final = 0.8  # a name of the environment this close to a setting is a slip of the pen, not somebody else's
@@ -91,8 +92,8 @@ class Settings(BaseModel):
     and that over the files of `parameters`.
 
     `Settings(port=8800)` takes its arguments for flags and reads the rest as described. Raises `WrongSettings`, whose
-    sentences never repeat a secret. What may hold one (`store`, `stores`, `seal_keys`, the tables of kits) is left out
-    of the settings' own text form; show `store.url` of the opened store instead, which is redacted.
+    sentences never repeat a secret. What may hold one (`store`, `stores`, `database`, `seal_keys`, the tables of
+    kits) is left out of the settings' own text form; show `store.url` of the opened store instead, which is redacted.
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, extra="forbid", validate_default=True)
@@ -108,6 +109,13 @@ class Settings(BaseModel):
         repr=False,
         description='Stores by role: `durable = "sqlite:///durable.db"` in the table `[stores]`. `default` there is '
         "`store`.",
+    )
+    database: str | None = Field(
+        None,
+        min_length=1,
+        repr=False,
+        description="Where kits that have relational tables keep them: the URL of a SQLite file, or of a database of "
+        "PostgreSQL or MySQL. Without this, beside the data of `store`; see [tables.md](tables.md).",
     )
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` lets others in.")
     port: int = Field(8700, ge=1, le=65535, description="The port to listen on.")
@@ -237,6 +245,20 @@ class Settings(BaseModel):
         return {"default": self.store, **self.stores}
 
     @property
+    def database_url(self) -> str | None:
+        """Where relational tables are: where it is said, or beside the store's own data.
+
+        None: nobody said so, and the store is of a kind that has no such place. Development then takes a file in the
+        working directory.
+        """
+        if self.database is not None:
+            return self.database
+        # Imported here, because few need it, and it takes its time.
+        from keystead.parts.tables import url_beside
+
+        return url_beside(self.store) or (TABLES_FILE if self.development else None)
+
+    @property
     def origin(self) -> str:
         """Where browsers reach this server, as in https://example.com.
 
@@ -302,10 +324,11 @@ class Settings(BaseModel):
 
 _FIELDS: Final = tuple(name for name in Settings.model_fields if name != "tables")
 # What the settings of a role, a store or a kit hold is never said again: it may be a secret.
-_SHOWN: Final = frozenset(_FIELDS) - {"store", "stores", "seal_keys", "public_url"}
+_SHOWN: Final = frozenset(_FIELDS) - {"store", "stores", "database", "seal_keys", "public_url"}
 _ADVICE: Final = {
     "store": "this is no URL of a store; write one such as sqlite:///keystead.db",
     "stores": 'write a table of roles and URLs of stores, such as durable = "sqlite:///durable.db"',
+    "database": "this is no URL of a database; write one such as sqlite:///tables.db or postgresql://user@host/database",
     "host": "{given} is no address; write one such as 127.0.0.1",
     "port": "{given} is no number from 1 to 65535",
     "workers": "{given} is no number from 1 to 256",

@@ -12,6 +12,7 @@ from keystead.server.templates import TEMPLATES
 from keystead.stores.base import Store
 from keystead.stores.commands import TABLE, Spec
 
+TABLES: Final = " tables"  # beside the roles, none of which is called so: they are identifiers
 _UNITS: Final = {"ms": "ms", "bytes": "bytes"}
 
 
@@ -42,7 +43,7 @@ class KitCard(NamedTuple):
 
 
 def render_start_page(state: Any, problems: Mapping[str, str | None], home: str) -> str:
-    """The page as HTML. `problems` says of each role why its store does not answer; `home` is the page's own URL.
+    """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer; `home` is the page's own URL.
 
     Strangers see it in production, so there it says whether the stores answer, and nothing else of them.
     """
@@ -69,12 +70,14 @@ def _stores(state: Any, problems: Mapping[str, str | None]) -> list[StoreRow]:
     for role, store in state.stores.items():
         roles.setdefault(store.url, []).append(role)
     rows = [StoreRow(", ".join(names), url, problems.get(names[0])) for url, names in roles.items()]
+    if state.tables is not None:
+        rows.append(StoreRow("tables", state.tables.url, problems.get(TABLES)))
     return rows or [StoreRow("default", "", problems.get("default"))]
 
 
 def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
     """Whether each role is answered, without a word on where and why not."""
-    return [StoreRow(role, "", problem) for role, problem in problems.items()]
+    return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
 
 
 def _card(kit: Kit, settings: Settings) -> KitCard:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid5
 
 import httpx2
 import pytest
+from sqlalchemy import select
 
 from keystead import KeyRing, Store
 from keystead.kits.kit import Site
-from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings, Plan
-from keystead.kits.membership.service import CrashReport, Patreon
+from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings
+from keystead.kits.membership.service import Ledger, Patreon
+from keystead.kits.membership.service.ledger import Usage
+from keystead.kits.membership.service.tables import LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
+from keystead.parts.tables import Tables, open_tables
 from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
 from tests.parts.sessions.conftest import Clock
@@ -96,66 +98,25 @@ class FakePatreon:
         del self.server.answers["/identity"]
 
 
-class MemoryLedger:
-    """The relational side, in memory."""
+class Books(Ledger):
+    """The relational side, in a database in memory. It counts what it is asked."""
 
-    def __init__(self) -> None:
-        self.reports: dict[UUID, CrashReport] = {}
-        self.plans: dict[str, Plan] = {}
-        self.events: set[str] = set()
-        self.used: dict[str, int] = {}
-        self.questions = 0
-        self.with_bonus: set[str] = set()
+    questions = 0
 
-    async def profile_of(
-        self, user: str, at_ms: int, *, email: str | None = None, full_name: str | None = None
-    ) -> FoundProfile:
-        return FoundProfile(uuid5(UUID(int=0), user))
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
+        self.tables = tables
 
-    async def record_usage(self, user: str, plan: Plan, event_id: str, tokens: int, at_ms: int) -> Noted:
-        is_new = event_id not in self.events
-        self.events.add(event_id)
-        self.used[user] = self.used.get(user, 0) + tokens * is_new
-        return Noted(is_new)
-
-    async def usage(self, user: str, month: str) -> FoundStatus:
+    async def usage(self, user: str, month: str) -> Usage:
         self.questions += 1
-        return FoundStatus(month, self.used.get(user, 0), 0, False)
+        return await super().usage(user, month)
 
-    async def status(self, user: str, plan: Plan, at_ms: int) -> FoundStatus:
-        return FoundStatus("2096-10", self.used.get(user, 0), 10_000_000, user in self.with_bonus)
-
-    async def note_plan_change(self, user: str, event_id: str, plan: Plan, source: str, at_ms: int) -> Noted:
-        is_new, is_change = event_id not in self.events, self.plans.get(user) != plan
-        self.events.add(event_id)
-        self.plans[user] = plan
-        return Noted(is_new, is_change)
-
-    async def add_crash_report(self, report: CrashReport, at_ms: int) -> bool:
-        return self.reports.setdefault(report.report_id, report) is report
-
-
-@dataclass(frozen=True)
-class FoundProfile:
-    id: UUID
-
-
-@dataclass(frozen=True)
-class Noted:
-    is_new: bool
-    is_change: bool = False
-
-
-@dataclass(frozen=True)
-class FoundStatus:
-    month: str
-    tokens_used: int
-    tokens_limit: int
-    has_bonus_tokens: bool
-
-    @property
-    def is_exceeded(self) -> bool:
-        return self.tokens_used >= self.tokens_limit
+    async def plan_of(self, user: str) -> str | None:
+        """The plan that was noted last."""
+        history = LICENSE_HISTORY.c
+        asked = select(history.new_plan).join(PROFILES).where(PROFILES.c.patreon_user_id == user)
+        last = asked.order_by(history.place.desc()).limit(1)
+        return await self.tables.read(lambda connection: connection.execute(last).scalar())
 
 
 @pytest.fixture
@@ -170,8 +131,9 @@ async def patreon() -> AsyncIterator[FakePatreon]:
 
 
 @pytest.fixture
-def ledger() -> MemoryLedger:
-    return MemoryLedger()
+async def ledger() -> AsyncIterator[Books]:
+    async with open_tables("memory://", MEMBERSHIP_TABLES) as tables:
+        yield Books(tables)
 
 
 @pytest.fixture
@@ -201,7 +163,7 @@ def keys(store: Store, clock: Clock) -> MembershipKeys:
 
 @pytest.fixture
 async def members(
-    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: MemoryLedger
+    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: Books
 ) -> AsyncIterator[Members]:
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
     async with httpx2.AsyncClient(trust_env=False) as http:

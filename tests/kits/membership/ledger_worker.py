@@ -1,6 +1,6 @@
 """A process that records uses beside another.
 
-    python -m tests.kits.membership.ledger_worker URL FIRST LAST
+    python -m tests.kits.membership.service.ledger_worker URL FIRST LAST
 
 It records the events FIRST to LAST, 10 tokens each, all at once, and prints what each was paid with.
 """
@@ -10,9 +10,9 @@ import json
 import sys
 from dataclasses import asdict
 
-from keystead.kits.membership.ledger import Ledger
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.tables import MEMBERSHIP_TABLES
+from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
 
 NOW_MS = 1_790_000_025_000  # 2026-09-21 in UTC

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystead.errors import BadValue
-from keystead.kits.membership.ledger import MONTHLY_TOKENS, CrashReport, Ledger, Recorded, Usage, month_of
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.tables import MEMBERSHIP_TABLES
+from keystead.kits.membership.service.ledger import MONTHLY_TOKENS, CrashReport, Ledger, Recorded, Usage, month_of
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.kits.membership.ledger_worker import LIMITS, NOW_MS

@@ -15,8 +15,8 @@ from keystead.kits.membership import Members, MembershipRefused
 from tests.kits.membership.conftest import (
     REDIRECT,
     SECRET,
+    Books,
     FakePatreon,
-    MemoryLedger,
     everywhere,
     here,
     identity,
@@ -136,7 +136,7 @@ def told(cents: int = 0, status: str = "active_patron", user: object = "123") ->
 
 @everywhere
 async def test_a_changed_membership_is_out_of_every_cache_at_once(
-    members: Members, patreon: FakePatreon, ledger: MemoryLedger
+    members: Members, patreon: FakePatreon, ledger: Books
 ) -> None:
     token = await signed_in(members)
     assert (await members.entitled(token)).plan == "Pro"
@@ -148,7 +148,7 @@ async def test_a_changed_membership_is_out_of_every_cache_at_once(
     assert (await members.entitled(token)).plan == "Premium"
     again = await members.webhook(body, signed(body), "members:pledge:update")
     assert not again.plan_change_recorded
-    assert ledger.plans == {"123": "Premium"}
+    assert await ledger.plan_of("123") == "Premium"
 
 
 @here
@@ -184,12 +184,12 @@ async def test_who_does_not_pay_any_more_is_signed_out(members: Members, store: 
 
 
 @here
-async def test_the_end_of_a_pledge_leaves_the_session(members: Members, ledger: MemoryLedger) -> None:
+async def test_the_end_of_a_pledge_leaves_the_session(members: Members, ledger: Books) -> None:
     token = await signed_in(members)
     body = told(300, "former_patron")
     await members.webhook(body, signed(body), "members:pledge:delete")
     assert await works(members, token)
-    assert ledger.plans == {"123": "Free"}
+    assert await ledger.plan_of("123") == "Free"
 
 
 @here

@@ -12,7 +12,7 @@ from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipSettings
 from keystead.kits.membership.service import Patreon
 from keystead.testing.servers import Server
-from tests.kits.membership.conftest import BASE, RING, refusal, signed_in
+from tests.kits.membership.conftest import BASE, RING, Books, refusal, signed_in
 from tests.parts.sessions.conftest import Clock
 from tests.stores.redis.proxy import Proxy
 
@@ -37,12 +37,12 @@ async def proxy(redis_server: Server) -> AsyncIterator[Counting]:
 
 
 async def test_to_validate_and_to_ask_what_a_bearer_may_do_is_one_round_trip(
-    proxy: Counting, settings: MembershipSettings, clock: Clock
+    proxy: Counting, settings: MembershipSettings, clock: Clock, ledger: Books
 ) -> None:
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
     async with connect(proxy.url) as store, httpx2.AsyncClient(trust_env=False) as http:
         keys = MembershipKeys(store, seal=RING, now_ms=clock)
-        members = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True))
+        members = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True), ledger)
         token = await signed_in(members)
         pair = await members.tokens(token)
         await members.entitled(token)

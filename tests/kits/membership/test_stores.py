@@ -14,7 +14,7 @@ from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipSettings
 from keystead.kits.membership.service import Patreon
 from keystead.schema.fit import misfits
-from tests.kits.membership.conftest import BASE, RING, FakePatreon, here, refusal, rows, signed_in, works
+from tests.kits.membership.conftest import BASE, RING, Books, FakePatreon, here, refusal, rows, signed_in, works
 from tests.parts.sessions.conftest import Clock
 from tests.parts.sessions.relays import Relay
 
@@ -36,12 +36,14 @@ async def cache() -> AsyncIterator[Cutting]:
 
 
 @pytest.fixture
-async def apart(store: Store, cache: Store, settings: MembershipSettings, clock: Clock) -> AsyncIterator[Members]:
+async def apart(
+    store: Store, cache: Store, settings: MembershipSettings, clock: Clock, ledger: Books
+) -> AsyncIterator[Members]:
     """The service with a store for sessions, and another one for caches."""
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
     keys = MembershipKeys(store, cache=cache, seal=RING, now_ms=clock)
     async with httpx2.AsyncClient(trust_env=False) as http:
-        made = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True))
+        made = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True), ledger)
         yield made
         await made.close()
 

@@ -6,7 +6,7 @@ import asyncio
 
 from keystead import Store
 from keystead.kits.membership import Members
-from tests.kits.membership.conftest import FakePatreon, MemoryLedger, everywhere, here, refusal, rows, signed_in
+from tests.kits.membership.conftest import Books, FakePatreon, everywhere, here, refusal, rows, signed_in
 from tests.parts.oauth.stand_in import answer
 from tests.parts.sessions.conftest import Clock
 
@@ -39,8 +39,8 @@ async def test_a_new_sign_in_ends_the_tokens_of_the_old_one(members: Members, st
 
 
 @here
-async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: MemoryLedger) -> None:
-    ledger.with_bonus.add("123")
+async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: Books) -> None:
+    await ledger.grant_bonus("123", "welcome", 25_000, "welcome", 0)
     pair = await members.tokens(await signed_in(members), "window 1")
     access = members.access.check(pair.access_token)
     assert access
@@ -52,7 +52,7 @@ async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: Mem
 
 @here
 async def test_what_is_used_is_asked_of_the_database_once_until_more_is_used(
-    members: Members, ledger: MemoryLedger, store: Store
+    members: Members, ledger: Books, store: Store
 ) -> None:
     token = await signed_in(members)
     who = await members.entitled(token)

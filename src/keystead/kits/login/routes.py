@@ -205,7 +205,7 @@ def router() -> APIRouter:
             summary="Who is logged in?",
             operation_id=f"me_{path.split('/')[2]}",
         )
-    add("/api/auth/logout", _logout, methods=["POST"], response_model=Ok, summary="Log out", openapi_extra=_BODY)
+    add("/api/auth/logout", logout, methods=["POST"], response_model=Ok, summary="Log out", openapi_extra=_BODY)
     add(
         "/api/auth/logout-all",
         _logout_all,
@@ -415,8 +415,8 @@ async def _claim(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Re
     return visit.answer(ClaimedAnswer(), *cookies)
 
 
-async def _logout(visit: Visiting) -> Response:
-    """Answers the same whether there was a session or not."""
+async def logout(visit: Visiting) -> Response:
+    """Ends the session of the cookie. Answers the same whether there was one or not."""
     visit.refuse_foreign(await visit.field("csrf"))
     async with _refusals():
         await visit.count("logout")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
@@ -25,6 +25,7 @@ from keystead.kits.membership.service import (
     missing,
     open_members,
 )
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE
 from keystead.parts.limit import Limits, Verdict
@@ -47,9 +48,7 @@ STATUS: Final[Mapping[str, int]] = {
     "MISSING_SIGNATURE": 401,
     "INVALID_SIGNATURE": 401,
     "CONFIG_ERROR": 503,
-    "DB_NOT_CONFIGURED": 503,
     "PROVIDER_UNAVAILABLE": 503,
-    "SERVICE_UNAVAILABLE": 503,
     "WEBHOOK_NOT_CONFIGURED": 503,
 }
 
@@ -307,11 +306,9 @@ async def _logout(request: Request, members: Serving, authorization: Authorizati
 
 async def _login_logout(request: Request, login: Any) -> Response:
     # Imported where it is needed: this kit runs without that one, too.
-    from keystead.kits.login.routes import LoginVisit
-    from keystead.kits.login.routes import _logout as logout
+    from keystead.kits.login.routes import LoginVisit, logout
 
-    ended: Callable[[LoginVisit], Awaitable[Response]] = logout
-    return await ended(LoginVisit(request, login))
+    return await logout(LoginVisit(request, login))
 
 
 async def _token(members: Serving, authorization: Authorization = None, app_session: AppSession = None) -> Response:
@@ -414,4 +411,7 @@ KIT: Final = Kit(
     },
     missing=missing,
     bodies=lambda settings: {"/api/crash-report": _BODY_MOST},
+    jobs=lambda members: members.jobs,
+    tables=MEMBERSHIP_TABLES,
+    leads=True,  # POST /api/auth/logout, which hands over to the login kit what has no bearer token
 )

@@ -13,13 +13,14 @@ own; two processes that start at the same moment must take turns, which Alembic 
 scripts has to be found in an installed package. The stores do the same (`stores/database/schema.py`).
 """
 
-from keystead.parts.tables.changes import Change, Plan, TableSet, create
+from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create
 from keystead.parts.tables.columns import Name, Words, table
 from keystead.parts.tables.engines import url_beside
 from keystead.parts.tables.statements import insert_new
 from keystead.parts.tables.tables import Tables, open_tables
 
 __all__ = [
+    "Belongings",
     "Change",
     "Name",
     "Plan",

@@ -6,12 +6,24 @@ first find nothing to do. A user who may not make tables can use those that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, insert, inspect, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -43,12 +55,22 @@ class Change:
     do: Callable[[Connection], None]
 
 
+# Which rows belong to somebody: tables with a condition on each, in the order in which they can be deleted. The last is
+# what the others hang on.
+Belongings = Sequence[tuple[Table, ColumnElement[bool]]]
+
+
 @dataclass(frozen=True)
 class TableSet:
-    """The tables of one owner, such as a kit, by the steps that make them."""
+    """The tables of one owner, such as a kit, by the steps that make them.
+
+    member_of   what of them belongs to whom, for `keystead erase user:42`: a function from the id for each kind of
+                subject, `{"user": rows_of_user}`
+    """
 
     name: str
     changes: Sequence[Change]
+    member_of: Mapping[str, Callable[[str], Belongings]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if [change.version for change in self.changes] != list(range(1, len(self.changes) + 1)) or not self.changes:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, Self, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, delete, func, select
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from keystead.errors import Contended, KeysteadError, StoreClosed, StoreUnavailable
-from keystead.parts.tables.changes import Plan, TableSet, planned, upgraded
+from keystead.parts.tables.changes import Belongings, Plan, TableSet, planned, upgraded
 from keystead.parts.tables.engines import READS, UPGRADE_S, Place, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
 from keystead.stores.worker import Worker
@@ -114,6 +114,44 @@ class Tables:
         caller who is cancelled before the commit has changed nothing.
         """
         return await self._run(work, self._place.engine, self._place.timeout)
+
+    async def ping(self) -> None:
+        """Ask the database for nothing. Raises StoreError where it does not answer."""
+        await self.read(lambda connection: connection.execute(select(1)).scalar())
+
+    async def count_of(self, subject: str) -> dict[str, int]:
+        """How many rows of each table belong to a subject, such as `user:42`; only those where there are some."""
+        belongings = self._belongings(subject)
+
+        def work(connection: Connection) -> dict[str, int]:
+            counts = {
+                one.name: connection.execute(select(func.count()).select_from(one).where(where)).scalar_one()
+                for rows in belongings
+                for one, where in rows
+            }
+            return {name: count for name, count in counts.items() if count}
+
+        return await self.read(work)
+
+    async def erase(self, subject: str) -> dict[str, int]:
+        """Delete all rows that belong to a subject, in one transaction; how many of each table that had some."""
+        belongings = self._belongings(subject)
+
+        def work(connection: Connection) -> dict[str, int]:
+            counts: dict[str, int] = {}
+            for rows in belongings:
+                # What the others hang on is held first: so nobody adds to them while they go.
+                last, where = rows[-1]
+                connection.execute(select(*last.primary_key).where(where).with_for_update())
+                for one, where in rows:
+                    counts[one.name] = connection.execute(delete(one).where(where)).rowcount
+            return {name: count for name, count in counts.items() if count}
+
+        return await self.write(work)
+
+    def _belongings(self, subject: str) -> list[Belongings]:
+        kind, _, name = subject.partition(":")
+        return [one.member_of[kind](name) for one in self._sets if kind in one.member_of]
 
     # --- in the event loop ---------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,7 @@ from keystead.kits.membership.models import (
     CachedAuth,
     CachedMembership,
     CachedQuota,
+    ParsedMembership,
     Plan,
     RefreshTokenData,
     UserTokenData,
@@ -46,6 +47,8 @@ from keystead.parts.limit import AlignedWindow, FixedWindow, Rate
 from keystead.parts.oauth import BadAnswer, ProviderRefused, ProviderUnavailable, Tokens
 from keystead.parts.refresh import RefreshTokens, Refused
 from keystead.parts.renewal import Fresh, Held, Over, Renewal
+from keystead.parts.schedule import Job, Run
+from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.membership")
@@ -53,6 +56,7 @@ _security = logging.getLogger("keystead.security")
 
 _MINUTE_MS: Final = 60_000
 _APP_SESSION_MOST: Final = 128
+_PORTION: Final = 1_000
 
 
 class _Profile(NamedTuple):
@@ -65,8 +69,7 @@ class _Profile(NamedTuple):
 class Members:
     """Sign-ins, the sessions that they make, and what is known of those who have them.
 
-    ledger   the relational side; without it access tokens name users by their id at the provider, nobody has bonus
-             tokens, plan changes are not recorded, and crash reports are refused
+    ledger   the relational side: profiles, usage, bonus tokens, plan changes and crash reports
 
     A membership that a webhook, a logout, a sign-in or a sync has changed is out of every cache when the call returns.
     Otherwise what is told of it is at most `longest_staleness` old: a day while the provider is away, an hour while it
@@ -79,13 +82,13 @@ class Members:
         settings: MembershipSettings,
         site: Site,
         patreon: Patreon,
-        ledger: Ledger | None = None,
+        ledger: Ledger,
     ) -> None:
         self.keys = keys
         self.settings = settings
         self.site = site
         self._patreon = patreon
-        self._ledger = ledger
+        self.ledger = ledger
         self.memberships: Cache[CachedMembership] = Cache(
             keys.membership, keys.membership_mark, stale=keys.membership_stale
         )
@@ -310,9 +313,7 @@ class Members:
         return CachedAuth(userId=named.user, plan=plan, hasBonusTokens=bonus, cachedAt=moment(self.keys.now_ms()))
 
     async def _has_bonus_tokens(self, user: str, plan: Plan) -> bool:
-        if self._ledger is None:
-            return False
-        return (await self._ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
+        return (await self.ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
 
     def _member(self, named: Named, left: timedelta, found: CachedMembership) -> Member:
         return Member(named, found.membership, self.keys.now_ms() + round(left.total_seconds() * 1000))
@@ -340,7 +341,7 @@ class Members:
     async def tokens(self, token: str, app_session: str | None = None) -> TokenPair:
         """An access token and a refresh token for a session. Those that it had before end: a session has one pair."""
         member = await self.validate(token)
-        named, profile = member.named, await self._profile(member.named.user, member.membership.plan)
+        named, profile = member.named, await self._profile(member.membership)
         begun = await self.refresh.begin(
             RefreshTokenData(userId=named.user, sessionToken=named.session, audience=self.settings.audience)
         )
@@ -368,12 +369,12 @@ class Members:
             await self.devices.drop(named.session)
             await self.refresh.revoke(refresh_token)
             raise _session_expired()
-        plan = (await self._membership(named)).membership.plan
-        profile = await self._profile(named.user, plan)
+        membership = (await self._membership(named)).membership
+        profile = await self._profile(membership)
         found = await self.refresh.rotate(refresh_token)
         if isinstance(found, Refused):
             raise _session_expired() if found.reason == "session" else _bad_refresh_token()
-        return self._pair(named, plan, profile, found.token, app_session)
+        return self._pair(named, membership.plan, profile, found.token, app_session)
 
     async def _chain(self, refresh_token: str) -> RefreshTokenData | None:
         """What the store holds for a refresh token. It is not believed here: whether it counts, `rotate` says."""
@@ -386,11 +387,11 @@ class Members:
         held = await self.keys.user_token(named.user).get()
         return held is not None and named.session in held.sessionTokens
 
-    async def _profile(self, user: str, plan: Plan) -> _Profile:
-        if self._ledger is None:
-            return _Profile(user, False)
-        found = await self._ledger.profile_of(user, self.keys.now_ms())
-        return _Profile(str(found.id), await self._has_bonus_tokens(user, plan))
+    async def _profile(self, membership: ParsedMembership) -> _Profile:
+        """Whom an access token is for. The database learns here how the provider calls them."""
+        user, email, name = membership.userId, membership.email or None, membership.fullName or None
+        found = await self.ledger.profile_of(user, self.keys.now_ms(), email=email, full_name=name)
+        return _Profile(str(found.id), await self._has_bonus_tokens(user, membership.plan))
 
     def _pair(
         self, named: Named, plan: Plan, profile: _Profile, refresh_token: str, app_session: str | None
@@ -412,7 +413,7 @@ class Members:
     async def quota(self, bearer: str) -> tuple[Entitled, Status]:
         """How somebody stands this month, past the cache: the database is asked."""
         who = await self.entitled(bearer)
-        return who, await self._books.status(who.named.user, who.plan, self.keys.now_ms())
+        return who, await self.ledger.status(who.named.user, who.plan, self.keys.now_ms())
 
     async def tokens_used(self, who: Entitled) -> int:
         """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
@@ -422,7 +423,7 @@ class Members:
         async def asked() -> CachedQuota | None:
             if not await self._counts(who.named):  # signed out meanwhile: nothing is left behind
                 return None
-            used = (await self._books.usage(user, f"{month:%Y-%m}")).tokens_used
+            used = (await self.ledger.usage(user, f"{month:%Y-%m}")).tokens_used
             return CachedQuota(tokensUsed=used, cachedAt=moment(self.keys.now_ms()))
 
         found = await self.quotas.get(self.keys.quota(user, month), asked)
@@ -431,7 +432,7 @@ class Members:
     async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> Recorded:
         """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
         user, now_ms = who.named.user, self.keys.now_ms()
-        recorded = await self._books.record_usage(user, who.plan, event_id, tokens, now_ms)
+        recorded = await self.ledger.record_usage(user, who.plan, event_id, tokens, now_ms)
         await self.quotas.invalidate(self.keys.quota(user, self._month()))
         await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
         return recorded
@@ -445,12 +446,6 @@ class Members:
         start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         return int((start + timedelta(days=32)).replace(day=1).timestamp())
 
-    @property
-    def _books(self) -> Ledger:
-        if self._ledger is None:
-            raise MembershipRefused("DB_NOT_CONFIGURED", "there is no database for what members use; set one")
-        return self._ledger
-
     # --- what the provider and applications tell -----------------------------------------------------------
 
     async def webhook(self, body: bytes, signature: str | None, event: str) -> Heard:
@@ -463,16 +458,14 @@ class Members:
         user = None if told is None else self.devices.user_of(told.user)
         if told is None or user is None:
             return Heard(event, None, False)
-        recorded = False
-        if self._ledger is not None:  # first what has changed, then the drop of what was remembered of it
-            noted = await self._ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
-            recorded = noted.is_new and noted.is_change
+        # First what has changed, then the drop of what was remembered of it.
+        noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
         if told.ends_session:
             await self.devices.end_all(user)
         else:
             await self.changed(user)
         self.site.count("membership", "webhook", event.rpartition(":")[2])
-        return Heard(event, user, recorded)
+        return Heard(event, user, noted.is_new and noted.is_change)
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
@@ -492,10 +485,20 @@ class Members:
 
     async def crash_report(self, told: dict[str, Any]) -> bool:
         """Keep a crash report. False: there is one with this id already, which is a success, too."""
-        report = crash_report_of(told)
-        if self._ledger is None:
-            raise MembershipRefused("SERVICE_UNAVAILABLE", "crash reports are not taken: no database is set")
-        return await self._ledger.add_crash_report(report, self.keys.now_ms())
+        return await self.ledger.add_crash_report(crash_report_of(told), self.keys.now_ms())
+
+    # --- what is kept for a while --------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> list[Job]:
+        doc = "Deletes records of uses and crash reports that are kept long enough. The sums of the months stay."
+        return [Job("membership.clean-up", "30 3 * * *", self._clean_up, doc=doc)]
+
+    async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
+        now_ms, settings = self.keys.now_ms(), self.settings
+        events = await _all(self.ledger.forget_usage_events, now_ms - duration_ms(settings.keep_usage_events))
+        reports = await _all(self.ledger.forget_crash_reports, now_ms - duration_ms(settings.keep_crash_reports))
+        return {"usage_events": events, "crash_reports": reports}
 
     # --- the provider's tokens -----------------------------------------------------------------------------
 
@@ -511,10 +514,9 @@ class Members:
 
 
 @asynccontextmanager
-async def open_members(
-    keys: MembershipKeys, settings: MembershipSettings, site: Site, ledger: Ledger | None = None
-) -> AsyncIterator[Members]:
-    """The service for these settings, with an HTTP client for the provider."""
+async def open_members(keys: MembershipKeys, settings: MembershipSettings, site: Site) -> AsyncIterator[Members]:
+    """The service for these settings, with an HTTP client for the provider, on the open tables of the site."""
+    ledger = Ledger(site.tables_for("membership"))
     async with httpx2.AsyncClient(follow_redirects=False, verify=httpx2.create_ssl_context()) as http:
         provider = settings.provider if settings.client_id else settings.provider.configured(**_UNSET)
         members = Members(
@@ -545,6 +547,14 @@ def _failing(reason: str, sentence: str) -> Iterator[None]:
         raise MembershipRefused(
             "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=5
         ) from None
+
+
+async def _all(forget: Callable[..., Awaitable[int]], before_ms: int) -> int:
+    """Forget in portions, so that nobody waits long for a lock."""
+    total = 0
+    while count := await forget(before_ms, most=_PORTION):
+        total += count
+    return total
 
 
 def _unavailable(error: LoadFailed) -> MembershipRefused:

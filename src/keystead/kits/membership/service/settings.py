@@ -58,6 +58,8 @@ class MembershipSettings(BaseModel):
     )
     audience: str = Field("desktop", min_length=1, description="The `aud` of access tokens.")
     refresh_grace: str = Field("30s", description="For how long a refresh token may be sent again after its use.")
+    keep_usage_events: str = Field("400d", description="For how long each recorded use is kept. Sums of months stay.")
+    keep_crash_reports: str = Field("90d", description="For how long crash reports are kept.")
     limits: dict[str, Annotated[int, Field(ge=1)]] = Field(
         default_factory=dict, description=f"Requests of one address in a minute: {', '.join(LIMITS)}."
     )
@@ -77,7 +79,7 @@ class MembershipSettings(BaseModel):
                 raise ValueError(str(error)) from None
         return given
 
-    @field_validator("refresh_grace")
+    @field_validator("refresh_grace", "keep_usage_events", "keep_crash_reports")
     @classmethod
     def _is_duration(cls, given: str) -> str:
         try:

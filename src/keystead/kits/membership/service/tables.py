@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, MetaData, Uuid
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, MetaData, Uuid, select
 
-from keystead.parts.tables import Change, Name, TableSet, Words, create, table
+from keystead.parts.tables import Belongings, Change, Name, TableSet, Words, create, table
 
 _metadata = MetaData()
 ID_MAX_BYTES: Final = 200  # of the ids that others give: of an event, of a bonus
@@ -99,7 +99,16 @@ LICENSE_HISTORY = table(
 
 ALL = (PROFILES, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE_HISTORY)
 
+
+def rows_of_user(user: str) -> Belongings:
+    """All that is kept of a user, by their id at the provider. Crash reports name nobody."""
+    profile = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user).scalar_subquery()
+    rows = [(one, one.c.profile_id == profile) for one in (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY)]
+    return [*rows, (PROFILES, PROFILES.c.patreon_user_id == user)]
+
+
 MEMBERSHIP_TABLES = TableSet(
     "membership",
     (Change(1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*ALL)),),
+    member_of={"user": rows_of_user},
 )
