@@ -43,7 +43,7 @@ class KitCard(NamedTuple):
 
 
 def render_start_page(state: Any, problems: Mapping[str, str | None], home: str) -> str:
-    """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer; `home` is the page's own URL.
+    """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer; `home` is its own URL.
 
     Strangers see it in production, so there it says whether the stores answer, and nothing else of them.
     """
