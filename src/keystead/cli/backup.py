@@ -126,10 +126,17 @@ def _print(saved: Saved, took_s: float) -> None:
 
 
 def _say_what_else_there_is(url: str) -> None:
-    """One file is one store, and an application with several roles may have more of them."""
-    for role, other in Settings().store_urls.items():
+    """One file is one store, and an application with several roles may have more of them, and tables beside them."""
+    settings = Settings()
+    for role, other in settings.store_urls.items():
         if other != url:
             typer.echo(f"the store of the role {role} is not in it: keystead backup FILE --store {role}", err=True)
+    tables = settings.database_url or ""
+    file = Path(unquote(tables.removeprefix("sqlite:///").partition("?")[0]))
+    if tables.startswith("sqlite:///") and file.exists():
+        typer.echo(f"the relational tables are not in it: sqlite3 {file} '.backup COPY'", err=True)
+    elif settings.database is not None:
+        typer.echo("the relational tables are not in it: save their database with its own tool", err=True)
 
 
 # --- what backup, restore and copy share -------------------------------------------------------------------------
