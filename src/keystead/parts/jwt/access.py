@@ -11,16 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar
 from uuid import UUID
 
 from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.digest import base64url
 from keystead.parts.jwt.keys import SigningKey, SigningKeys
+from keystead.schema import Operation
 from keystead.schema.lifetime import duration_ms
 
 if TYPE_CHECKING:
     from keystead.parts.jwt.revoked import RevokedTokens
+
+R = TypeVar("R")
 
 TYPE: Final = "at+jwt"  # RFC 9068: so that no other kind of JWT passes for an access token
 LONGEST: Final = 8_192  # characters; what servers take in a header
@@ -189,9 +192,36 @@ class AccessTokens:
             return found
         return await self._revoked.admitted(found)
 
-    async def revoke(self, access: Access) -> bool:
-        """End one token before its time. False: it has expired already. One round trip."""
-        return await self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
+    async def admitted_with(self, token: str, beside: Callable[[Access], Operation[R]]) -> tuple[Access, R] | Denied:
+        """As `admitted`, and what is read for whoever came, in the same round trip:
+
+            found = await access.admitted_with(token, lambda who: keys.user(who.sub).get())
+
+        Raises the error of that read for a token that is good.
+        """
+        found = self.check(token)
+        if isinstance(found, Denied):
+            return found
+        if self._revoked is None:
+            return found, await beside(found)
+        admitted, results = await self._revoked.decided(found, beside(found))
+        if isinstance(admitted, Denied):
+            return admitted
+        [read] = results
+        if isinstance(read, BaseException):
+            raise read
+        return admitted, read
+
+    def is_revoked(self, access: Access) -> Operation[bool]:
+        """Whether this token was revoked, for `run` with other operations: see RevokedTokens.is_revoked."""
+        return self._revoking.is_revoked(access)
+
+    def revoke(self, access: Access) -> Operation[bool]:
+        """End one token before its time, until nobody would take it: to its end, and `leeway` beyond. One round trip.
+
+        False: that is past, and nothing is written. Await it, or give it to `run` or `atomically`.
+        """
+        return self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
 
     async def revoke_all(self, sub: str) -> None:
         """End all tokens of a user that were issued until now, known or not. Two round trips."""
