@@ -14,11 +14,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar
 from uuid import UUID
 
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadDeclaration, BadValue, KeysteadError
 from keystead.parts.digest import base64url
 from keystead.parts.jwt.keys import SigningKey, SigningKeys
 from keystead.schema import Operation
 from keystead.schema.lifetime import duration_ms
+from keystead.schema.operation import run
 
 if TYPE_CHECKING:
     from keystead.parts.jwt.revoked import RevokedTokens
@@ -48,6 +49,7 @@ DeniedReason: TypeAlias = Literal[
     "early",
     "expired",
     "revoked",
+    "user",
     "unavailable",
 ]
 
@@ -91,6 +93,7 @@ class Denied:
              `issuer`, `audience`: it was issued by or for others
              `early`, `expired`: its time has not come, or is over
              `revoked`; `unavailable`: nobody can say whether it was revoked
+             `user`: there is no such user any more (see `keystead.parts.admission`)
     """
 
     reason: DeniedReason
@@ -202,15 +205,22 @@ class AccessTokens:
         found = self.check(token)
         if isinstance(found, Denied):
             return found
-        if self._revoked is None:
-            return found, await beside(found)
-        admitted, results = await self._revoked.decided(found, beside(found))
+        admitted, results = await self.decided(found, beside(found))
         if isinstance(admitted, Denied):
             return admitted
         [read] = results
         if isinstance(read, BaseException):
             raise read
         return admitted, read
+
+    async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
+        """Whether a token that was checked was revoked, and what these operations found: one round trip for all.
+
+        An error stands in the place of each operation that failed: see RevokedTokens.decided.
+        """
+        if self._revoked is None:
+            return access, await each_of(*beside)
+        return await self._revoked.decided(access, *beside)
 
     def is_revoked(self, access: Access) -> Operation[bool]:
         """Whether this token was revoked, for `run` with other operations: see RevokedTokens.is_revoked."""
@@ -256,6 +266,16 @@ class AccessTokens:
         if now_ms >= expires * 1000 + self.leeway_ms:
             return Denied("expired")
         return Access(sub, jti, _issued_ms(jti, issued), expires * 1000, MappingProxyType(claims))
+
+
+async def each_of(*operations: Operation[Any]) -> list[Any]:
+    """What each operation found, all in one round trip; an error of ours in the place of each that failed."""
+    try:
+        return list(await run(operations))
+    except KeysteadError as error:
+        if error.results is None:
+            raise
+        return error.results
 
 
 def _uuid7(now_ms: int) -> UUID:

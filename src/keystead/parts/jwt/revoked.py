@@ -18,7 +18,7 @@ from keystead.errors import (
     KeysteadError,
     StoreError,
 )
-from keystead.parts.jwt.access import Access, Denied
+from keystead.parts.jwt.access import Access, Denied, each_of
 from keystead.schema import Bound, Operation
 from keystead.schema.fit import CACHE
 from keystead.schema.kinds import Value, ValueKey
@@ -131,12 +131,7 @@ class RevokedTokens:
             question = self.is_revoked(access)
         except BadKey:  # no key can name it, so nobody could ever revoke it
             return Denied("claims"), []
-        try:
-            answer, *found = await self._tokens.keyspace.run(question, *beside)
-        except KeysteadError as error:
-            if error.results is None:
-                raise
-            answer, *found = error.results
+        answer, *found = await each_of(question, *beside)
         if isinstance(answer, StoreError) and not isinstance(answer, CommandError):
             return await self._unknown(access, answer), found
         if isinstance(answer, KeysteadError):  # something is there, and it cannot be read
