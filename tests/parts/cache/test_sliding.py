@@ -239,6 +239,14 @@ async def test_a_change_makes_no_entry_and_revives_none(keys: UserKeys) -> None:
 
 
 @everywhere
+async def test_a_change_of_what_is_no_entry_takes_it_away(keys: UserKeys) -> None:
+    cache, key = users_of(keys), keys.user(42)
+    await keys.user.store.run([("SADD", key.key, "of another kind")])
+    assert await cache.change(key, {"role": "PM"}) is False
+    assert await cache.answer(key, Provider(ANN)) == Answer(ANN, "loaded")
+
+
+@everywhere
 async def test_a_change_keeps_a_fixed_lifetime_and_takes_the_older_copy_away(keys: UserKeys) -> None:
     cache = Cache(keys.fixed, keys.fixed_mark, stale=keys.fixed_stale)
     await cache.put(keys.fixed(1), ANN)

@@ -12,7 +12,8 @@ import pytest
 from keystead import BadDeclaration, DoesNotFit, Keyspace, Set, Store, Value, after, connect, sliding, until
 from keystead.errors import StoreUnavailable
 from keystead.parts.jwt import Access, AccessTokens, Denied, NewAccess, RevokedTokens, UncheckedToken
-from keystead.stores import Command, Outcome, Reply, Step
+from keystead.schema.check import check
+from keystead.stores import Command, Guarantees, Outcome, Reply, Step
 from tests.every_store import held_by, on
 from tests.parts.cache.conftest import until as wait_until
 from tests.parts.jwt.conftest import Clock, access_of, by_hand, claims_at, everywhere, here, keys_of
@@ -373,6 +374,20 @@ async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path
 async def test_a_store_that_forgets_is_refused_unless_that_was_chosen(store: Store, clock: Clock) -> None:
     with pytest.raises(DoesNotFit, match="may_forget"):
         tokens_on(store, clock, may_forget=False)
+
+
+def test_check_says_where_a_restart_would_make_revoked_tokens_good_again() -> None:
+    class TokenKeys(Keyspace):
+        revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a token")
+        since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="a moment")
+
+    forgets, keeps = ("redis://a", Guarantees(durability="memory")), ("redis://b", Guarantees(durability="seconds"))
+    found = check([TokenKeys], {"default": forgets})
+    assert [(one.code, one.family) for one in found] == [
+        ("role-weak", "TokenKeys.revoked"),
+        ("role-weak", "TokenKeys.since"),
+    ]
+    assert check([TokenKeys], {"default": forgets, "durable": keeps}) == []
 
 
 @here

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -212,8 +213,9 @@ class Cache(Generic[T]):
         place = self._place_of(key)
         if not isinstance(self._entries.family, Hash):
             raise BadDeclaration(f"{self._entries.family.place} is no Hash, so it has no fields to change; use put")
-        if await place.written(place.changed(fields)):
-            return True
+        with suppress(WrongKind):  # the key of the entry holds something else altogether
+            if await place.written(place.changed(fields)):
+                return True
         # Who may come between: a load that read before the change, and writes now. So it is dropped with its mark.
         await place.drop()
         return False
