@@ -162,12 +162,12 @@ class RevokedTokens:
         """
         key = self._since(sub)
         for _ in range(_ATTEMPTS):
-            now_ms = self._since.now_ms()
             try:
                 seen = await key.see()
             except (Unreadable, WrongKind):  # while it stood there nobody was let in; this is how that ends
-                await key.set(now_ms)
+                await key.set(now_ms := self._since.now_ms())
                 return await self._later_than(now_ms)
+            now_ms = self._since.now_ms()
             # Another server's clock may be ahead: what it ended must not come back by this.
             until_ms = now_ms if seen is None else max(now_ms, seen.value)
             if await self._since.keyspace.atomically(key.holds(seen), key.set(until_ms)):
