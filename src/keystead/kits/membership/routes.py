@@ -370,7 +370,7 @@ async def _try(request: Request, members: Serving) -> Response:
     """Where a newcomer sees all this work. It is there with a stand-in for the provider only."""
     stand_in = members.stand_in
     if stand_in is None:
-        raise Refusal(404, "NOT_FOUND", "There is nothing here.")
+        raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
     visit = Visit(request, members.site)
     if visit.home is not None:
         return visit.goes_on(visit.home)

@@ -101,7 +101,7 @@ def demo_patreon_router(
             back=_matching(_BACK, asked.get("back")) or "",
             changed=next((person for person in people if person.id == asked.get("person")), None),
             event=_WORDS.get(asked.get("event", ""), ""),
-            status=int(asked["status"]) if re.fullmatch(r"[0-9]{1,3}", asked.get("status", "")) else 0,
+            answered=int(asked["status"]) if re.fullmatch(r"[0-9]{1,3}", asked.get("status", "")) else 0,
         )
         # With `no-referrer` a browser would say `Origin: null` when the form of this page is sent.
         shown.headers["referrer-policy"] = "strict-origin"
