@@ -87,16 +87,13 @@ const ASKS = {
     request: ({ token }) => ({ method: "GET", path: "/api/patreon/license-status", headers: bearer(token) }),
     sentence: ({ plan }) => `The provider was asked just now, and says ${plan}.`,
   },
-  quota: {
-    request: ({ token }) => ({ method: "GET", path: "/api/quota/status", headers: bearer(token) }),
-    sentence: ({ monthly_usage: usage }) => usedOf(usage),
-  },
   tokens: {
     request: ({ token }) => ({ method: "POST", path: "/api/auth/token", headers: bearer(token) }),
     sentence: ({ expiresIn }) => `An access token for ${expiresIn / 60} minutes, and a refresh token for the next pair.`,
   },
   refresh: {
-    request: () => ({ method: "POST", path: "/api/auth/refresh", body: { refreshToken: kept.refreshToken } }),
+    request: () =>
+      kept.refreshToken && { method: "POST", path: "/api/auth/refresh", body: { refreshToken: kept.refreshToken } },
     sentence: () => "The next pair. The refresh token that was sent counts no more after 30 seconds.",
   },
   logout: {
@@ -136,8 +133,11 @@ const sentenceOf = ({ status, told }) => {
 
 async function ask(name, of = device()) {
   complain(null);
+  hear(null);
   const { request, sentence } = ASKS[name];
-  const answer = await send(request(of));
+  const asked = request(of);
+  if (!asked) return show({ ok: false, sentence: "There is no refresh token yet. Get tokens first." });
+  const answer = await send(asked);
   if (answer.told.refreshToken) {
     kept.refreshToken = answer.told.refreshToken;
     keep();
@@ -177,9 +177,11 @@ function draw() {
   by("token").textContent = device() ? (isShown ? device().token : cut(device().token)) : "";
   if (!last) return;
   const { request, ok, status, told, took, sentence } = last;
-  by("status").textContent = status || "no answer";
+  by("status").textContent = request ? status || "no answer" : "not sent";
   by("status").className = `state ${ok ? "good" : "bad"}`;
   by("sentence").textContent = sentence;
+  by("exchanged").hidden = !request;
+  if (!request) return;
   by("took").textContent = `${request.method} ${request.path}, ${Math.max(1, Math.round(took))} ms`;
   by("body").textContent = visible(JSON.stringify(told, null, 2));
   by("curl").textContent = visible(curl(request));
@@ -238,9 +240,8 @@ async function look() {
 function drawDevices() {
   const isSignedIn = kept.devices.length > 0 && !device().ended;
   by("signed-in").hidden = kept.devices.length === 0;
-  by("welcome").hidden = isSignedIn;
-  by("welcome-title").textContent = kept.devices.length ? "This session has ended" : "Nobody is signed in";
-  by("another").hidden = !isSignedIn;
+  by("welcome").hidden = kept.devices.length > 0;
+  by("another").textContent = isSignedIn ? "Sign in on another device" : "Sign in again";
   by("devices").replaceChildren(
     ...kept.devices.map((one) => {
       const line = document.createElement("li");
@@ -276,7 +277,7 @@ function drawMember({ name, known, ended }) {
 }
 
 async function drawQuota(of) {
-  const { ok, told } = await send(ASKS.quota.request(of));
+  const { ok, told } = await send({ method: "GET", path: "/api/quota/status", headers: bearer(of.token) });
   if (!ok || of !== device()) return;
   const { tokens_used: used, tokens_limit: limit } = told.monthly_usage;
   by("quota").value = limit ? Math.min(1, used / limit) : 0;
@@ -308,8 +309,7 @@ by("show").addEventListener("click", () => {
 });
 for (const button of document.querySelectorAll("[data-asks]")) {
   button.addEventListener("click", () => {
-    if (button.dataset.asks === "refresh" && !kept.refreshToken) return complain("There is no refresh token yet. Get tokens first.");
-    return inLine(() => ask(button.dataset.asks));
+    inLine(() => ask(button.dataset.asks));
   });
 }
 
