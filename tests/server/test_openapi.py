@@ -14,6 +14,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from keystead.kits.login import service as login
+from keystead.kits.membership import service as membership
 from keystead.kits.sessiondata import service as sessiondata
 from keystead.kits.sharing import service as sharing
 from keystead.kits.widgets import service as widgets
@@ -25,6 +26,7 @@ LIMITLESS = {
     for kit, limits in (
         ("login", login.LIMITS),
         ("sharing", sharing.LIMITS),
+        ("membership", membership.LIMITS),
         ("widgets", widgets.LIMITS),
         ("sessiondata", sessiondata.LIMITS),
     )
