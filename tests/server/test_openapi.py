@@ -33,7 +33,7 @@ LIMITLESS = {
     for name in limits
 }
 # Where the document of the kit has status 400 for a text that is none of its tokens, names or times.
-PARTICULAR = ("sharing", "widgets")
+PARTICULAR = ("sharing", "membership", "widgets")
 TRIED_AT_LEAST = {GenerationMode.POSITIVE: 35, GenerationMode.NEGATIVE: 24}
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.limited import address_of, limited
@@ -69,6 +69,8 @@ class SessionBody(BaseModel):
 
 
 class RefreshBody(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # one that lacks it has its own answer
+
     refreshToken: str = Field("", max_length=1024)  # noqa: N815 - the document's name
 
 
