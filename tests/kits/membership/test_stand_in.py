@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 from keystead.kits.membership import KIT
+from keystead.kits.membership.service import LIMITS
 from keystead.kits.membership.service.patreon import parsed
 from keystead.parts.oauth import challenge_of, new_verifier
 from keystead.server import Settings, create_app
@@ -263,3 +264,14 @@ async def test_where_others_reach_the_server_there_is_none_of_it(settings: dict[
             assert refused.json()["error_code"] in ("INVALID_REDIRECT_URI", "CONFIG_ERROR")
             unsigned = await http.post("/webhook", content=b"{}")
             assert (unsigned.status_code, unsigned.json()["error_code"]) == (503, "WEBHOOK_NOT_CONFIGURED")
+
+
+async def test_a_limit_of_0_is_none() -> None:
+    async with serving(tables={"membership": {"limits": dict.fromkeys(LIMITS, 0)}}) as http:
+        for name, path in (
+            ("crash_report", "/api/crash-report"),
+            ("webhook", "/webhook"),
+            ("sign_in", "/api/auth/callback"),
+        ):
+            answers = [await http.post(path, json={}) for _ in range(LIMITS[name] + 1)]
+            assert {answer.status_code for answer in answers} <= {400, 401, 422}, name
