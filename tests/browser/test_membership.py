@@ -80,6 +80,7 @@ async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
         await sign_in(page, "Sign in at the demo provider")
         assert page.url == f"{server.url}/membership/try"  # the code is in no address
         await expect(page.locator("#name")).to_have_text("Ada Lovelace")
+        await expect(page.locator("#name")).to_be_focused()
         await expect(page.locator("#plan")).to_have_text("Ultimate")
         await expect(page.locator("#quota-text")).to_contain_text("0 of 50,000,000 tokens used")
 
@@ -113,6 +114,9 @@ async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
         devices = page.locator("#devices li")
         await expect(devices).to_contain_text(["401 SESSION_INVALID", "200 signed in"])
         await press(page, "Validate device 1", "401", "This session has ended")
+        await expect(
+            page.get_by_role("button", name="Validate device 1")
+        ).to_be_focused()  # as whoever has no mouse needs
         await press(page, "Log out", "200", "The session has ended")
         await expect(page.locator("#state")).to_have_text("signed out")
         await press(page, "Revoke all", "401", "This session has ended")

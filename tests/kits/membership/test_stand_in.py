@@ -111,6 +111,8 @@ async def test_who_signs_in_has_the_plan_that_they_pay_for(http: httpx2.AsyncCli
     )
     nobody = await signed_in(http, name="Mia")
     assert (nobody["plan"], nobody["full_name"], nobody["patron_status"]) == ("Free", "Mia", "not_patron")
+    assert (await pays(http, nobody["patreon_user_id"], 500)).headers["location"].endswith("event=create&status=200")
+    assert await plan(http, nobody["session_token"]) == "Premium"
 
 
 @pytest.mark.parametrize("cents", AMOUNTS)

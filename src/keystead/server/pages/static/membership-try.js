@@ -50,7 +50,7 @@ async function signIn() {
   location.assign(`${authorizeUrl}?${new URLSearchParams(asked)}`);
 }
 
-// The browser is back from the provider: the code is exchanged once, and is in the address no more.
+// The browser is back from the provider: the code is exchanged once, and is in the address no more. True: somebody signed in.
 async function comeBack() {
   const told = new URLSearchParams(location.search);
   if (!told.has("code") && !told.has("error")) return;
@@ -63,6 +63,7 @@ async function comeBack() {
   }
   if (begun?.state !== told.get("state")) return complain("This sign-in was not started in this tab. Sign in again.");
   const body = { code: told.get("code"), redirect_uri: HERE, code_verifier: begun.verifier };
+  secrets.add(body.code).add(body.code_verifier);
   const answer = await send({ method: "POST", path: "/api/auth/callback", body });
   if (!answer.ok) return complain(sentenceOf(answer));
   kept.count += 1;
@@ -70,7 +71,7 @@ async function comeBack() {
   kept.devices = [...kept.devices, { number: kept.count, token: answer.told.session_token, name: answer.told.full_name }].slice(-DEVICES_MOST);
   keep();
   show({ ...answer, sentence: `${answer.told.full_name} is signed in, and has the plan ${answer.told.plan}.` });
-  by("name").focus({ preventScroll: true });
+  return true;
 }
 
 // --- requests -----------------------------------------------------------------------------------------------------
@@ -242,6 +243,7 @@ function drawDevices() {
   by("signed-in").hidden = kept.devices.length === 0;
   by("welcome").hidden = kept.devices.length > 0;
   by("another").textContent = isSignedIn ? "Sign in on another device" : "Sign in again";
+  const focused = [...by("devices").children].findIndex((line) => line.contains(document.activeElement));
   by("devices").replaceChildren(
     ...kept.devices.map((one) => {
       const line = document.createElement("li");
@@ -256,6 +258,7 @@ function drawDevices() {
       return line;
     }),
   );
+  by("devices").children[focused]?.querySelector("button").focus();
 }
 
 function drawMember({ name, known, ended }) {
@@ -337,6 +340,7 @@ addEventListener("pageshow", ({ persisted }) => persisted && inLine(look));
 by("app").hidden = false;
 drawDevices();
 inLine(async () => {
-  await comeBack();
+  const isBack = await comeBack();
   await look();
+  if (isBack) by("name").focus({ preventScroll: true });
 });
