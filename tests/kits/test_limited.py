@@ -72,3 +72,19 @@ async def test_a_limit_may_be_found_and_its_client_named_by_the_request(app: Fas
         assert (await client.get("/search", headers={"x-user": "ann"})).json() == 1
         assert (await client.get("/search", headers={"x-user": "ann"})).status_code == 429
         assert (await client.get("/search", headers={"x-user": "bob"})).json() == 1
+
+
+async def test_a_route_whose_limit_is_none_lets_everything_through() -> None:
+    app = FastAPI()
+
+    def find(request: Request) -> None:
+        return None
+
+    @app.get("/free")
+    async def free(verdict: Verdict | None = Depends(limited(find))) -> bool:  # noqa: B008
+        return verdict is None
+
+    async with client_at(app, "192.0.2.1") as client:
+        answer = await client.get("/free")
+    assert answer.json() is True
+    assert not [name for name in answer.headers if name.startswith("ratelimit")]

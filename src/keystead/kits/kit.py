@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from keystead.errors import BadDeclaration
 from keystead.parts.oauth import Provider
@@ -17,6 +17,15 @@ from keystead.schema import Keyspace
 
 if TYPE_CHECKING:
     from keystead.parts.tables import Tables, TableSet
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """Who answers in development in the place of a provider that a kit has no client of yet."""
+
+    provider: Provider
+    webhook_secret: SecretStr  # what it signs its webhooks to this server with
+    page: str  # the path of the page where its answers can be changed
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Site:
     now_ms: Callable[[], int]
     render: Callable[..., str]  # a page: render("login/account.html", name="Ann"); values are escaped
     providers: Mapping[str, Provider] = field(default_factory=dict)  # what the server itself brings, in development
+    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)  # by the name of the provider; in development, too
     count: Callable[[str, str, str], None] = lambda kit, event, outcome: None  # for /metrics; all three are fixed words
     tables: Tables | None = None  # open, with the tables of all kits that run
 
@@ -46,11 +56,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Example:
-    """Something to click on the start page."""
+    """Something to click on the start page. `is_there` says of the kit's open service whether it leads anywhere."""
 
     label: str
     path: str
     doc: str = ""
+    is_there: Callable[[Any], bool] = lambda service: True
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ from fastapi import Request, Response
 from keystead.kits.refusal import Refusal
 from keystead.parts.limit import LimitReached, Limits, Verdict, network_of
 
-Chosen: TypeAlias = Limits | Callable[[Request], Limits]
+Chosen: TypeAlias = Limits | Callable[[Request], Limits | None]
 
 
 def limited(
     limit: Chosen, *, client: Callable[[Request], Any] | None = None, by: int = 1
-) -> Callable[[Request, Response], Awaitable[Verdict]]:
+) -> Callable[[Request, Response], Awaitable[Verdict | None]]:
     """A dependency: `@router.post("/reports", dependencies=[Depends(limited(limit))])`.
 
-    limit    a limit, or a function that finds it for a request, where it is made when the server starts
+    limit    a limit, or a function that finds it for a request, where it is made when the server starts; None: there is
+             none, every request is let through, and the result of the dependency is None
     client   who asks: the value of the placeholder of the limit's family, or a tuple of values; the address, and in
              IPv6 its network of 64 bits, if nothing is said
     by       as how many a request counts
@@ -28,8 +29,10 @@ def limited(
     `Retry-After`, in the shape of all errors; while the store is down and the limit denies, it is 503.
     """
 
-    async def counted(request: Request, response: Response) -> Verdict:
+    async def counted(request: Request, response: Response) -> Verdict | None:
         found = limit if isinstance(limit, Limits) else limit(request)
+        if found is None:
+            return None
         who = address_of(request) if client is None else client(request)
         verdict = await found.hit(*(who if isinstance(who, tuple) else (who,)), by=by)
         if not verdict:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse
+from pydantic import SecretStr
 from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 import keystead
 from keystead.errors import StoreUnavailable
-from keystead.kits.kit import Kit, Site
+from keystead.kits.kit import Kit, Site, StandIn
 from keystead.server.api_page import add_api_page
-from keystead.server.demo_provider import demo_provider, demo_router
+from keystead.server.demo_provider import demo_patreon, demo_patreon_router, demo_provider, demo_router
 from keystead.server.errors import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.jobs import jobs_of, scheduled
@@ -116,6 +117,9 @@ def create_app(
         app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
     if site.providers:
         app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))
+    if "patreon" in site.stand_ins:
+        urls, secret = (site.internal_url, site.public_url), site.stand_ins["patreon"].webhook_secret
+        app.include_router(demo_patreon_router(_default_store, *urls, secret, now_ms, development=site.development))
     add_api_page(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
@@ -125,12 +129,21 @@ def create_app(
 
 def site_of(settings: Settings, now_ms: Callable[[], int] = _now_ms, metrics: Metrics | None = None) -> Site:
     """What kits are told of a server with these settings."""
-    providers = {}
+    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
     if settings.development and _is_alone(settings):
         demo = demo_provider(settings.internal_url, settings.origin, development=True)
-        providers[demo.name] = demo
-    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render, providers)
+        site = dataclasses.replace(site, providers={demo.name: demo}, stand_ins=_stand_ins(settings))
     return site if metrics is None else dataclasses.replace(site, count=metrics.happened)
+
+
+def _stand_ins(settings: Settings) -> dict[str, StandIn]:
+    """Who stands in for providers that nobody has a client of. Without keys there is nothing to sign webhooks with."""
+    ring = settings.ring
+    if ring is None:
+        return {}
+    secret = SecretStr(ring.derived("webhooks of the demo provider")[-1].hex())
+    patreon = demo_patreon(settings.internal_url, settings.origin, secret, development=True)
+    return {patreon.provider.name: patreon}
 
 
 def _is_alone(settings: Settings) -> bool:

@@ -56,7 +56,7 @@ def render_start_page(state: Any, problems: Mapping[str, str | None], home: str)
         metrics=settings.metrics,
         stores=stores,
         problem=next((row.problem for row in stores if row.problem), None),
-        kits=[_card(kit, settings) for kit in state.running],
+        kits=[_card(kit, settings, state.kits) for kit in state.running],
         first_steps=first_steps(default.url if default else "memory://", home),
         guarantees=_guarantees(default) if default else [],
         commands=_commands_by_subject(),
@@ -80,10 +80,12 @@ def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
     return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
 
 
-def _card(kit: Kit, settings: Settings) -> KitCard:
+def _card(kit: Kit, settings: Settings, services: Mapping[str, Any]) -> KitCard:
     roles = sorted({family.role for family in kit.keyspace.families.values()} & settings.stores.keys())
     routes = len({route.path for route in plain_routes(kit.router().routes)})
-    return KitCard(kit.name, kit.doc, routes, ", ".join(roles), kit.examples)
+    is_open = kit.name in services
+    examples = [one for one in kit.examples if is_open and one.is_there(services[kit.name])]
+    return KitCard(kit.name, kit.doc, routes, ", ".join(roles), examples)
 
 
 def _guarantees(store: Store) -> list[Row]:

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from keystead.kits.kit import Kit, service_of
+from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.limited import address_of, limited
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.service import (
+    TRY_PATH,
     Member,
     Members,
     MembershipRefused,
@@ -27,7 +28,7 @@ from keystead.kits.membership.service import (
 )
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE
+from keystead.kits.visit import NO_STORE, Visit
 from keystead.parts.limit import Limits, Verdict
 
 _BODY_MOST: Final = 1024 * 1024  # of a crash report with its logs
@@ -68,6 +69,8 @@ class SessionBody(BaseModel):
 
 
 class RefreshBody(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # one that lacks it has its own answer
+
     refreshToken: str = Field("", max_length=1024)  # noqa: N815 - the document's name
 
 
@@ -173,9 +176,9 @@ def _bearer(authorization: str | None) -> str:
     return token.strip()
 
 
-def _limit(name: Literal["webhooks", "sign_ins", "crash_reports"]) -> Callable[[Request], Limits]:
-    def found(request: Request) -> Limits:
-        limit: Limits = getattr(request.app.state.kits["membership"], name)
+def _limit(name: Literal["webhooks", "sign_ins", "crash_reports"]) -> Callable[[Request], Limits | None]:
+    def found(request: Request) -> Limits | None:
+        limit: Limits | None = getattr(request.app.state.kits["membership"], name)
         return limit
 
     return found
@@ -196,7 +199,7 @@ def _ip(request: Request) -> str:
 
 _SignIns = Depends(limited(_limit("sign_ins"), client=_of("sign-in")))
 _Webhooks = Depends(limited(_limit("webhooks"), client=_of("webhook")))
-_CrashReports = Annotated[Verdict, Depends(limited(_limit("crash_reports"), client=_ip))]
+_CrashReports = Annotated[Verdict | None, Depends(limited(_limit("crash_reports"), client=_ip))]
 
 
 # --- the routes ------------------------------------------------------------------------------------------------
@@ -246,6 +249,7 @@ def router() -> APIRouter:
         summary="What the provider tells",
     )
     add("/api/crash-report", _crash_report, methods=["POST"], response_model=DoneAnswer, summary="Tell of a crash")
+    add(TRY_PATH, _try, methods=["GET"], include_in_schema=False)
     return routes
 
 
@@ -360,8 +364,26 @@ async def _crash_report(members: Serving, verdict: _CrashReports, body: Annotate
     async with _refusals():
         is_new = await members.crash_report(body)
     answer = _answer(DoneAnswer(message="the report was kept" if is_new else "this report was submitted already"))
-    answer.headers.update(verdict.headers())
+    answer.headers.update({} if verdict is None else verdict.headers())
     return answer
+
+
+async def _try(request: Request, members: Serving) -> Response:
+    """Where a newcomer sees all this work. It is there with a stand-in for the provider only."""
+    stand_in = members.stand_in
+    if stand_in is None:
+        raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
+    visit = Visit(request, members.site)
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
+    return visit.page(
+        "membership/try.html",
+        scripts=True,
+        public_url=members.site.public_url,
+        provider=stand_in.provider,
+        pledges=stand_in.page,
+        path=TRY_PATH,
+    )
 
 
 def _paid(member: Member) -> dict[str, Any]:
@@ -410,6 +432,14 @@ KIT: Final = Kit(
         "PATREON_WEBHOOK_SECRET": "webhook_secret",
     },
     missing=missing,
+    examples=(
+        Example(
+            "Try it",
+            TRY_PATH,
+            "Sign in at the demo provider, see what you pay for, and press what an app would.",
+            is_there=lambda members: members.stand_in is not None,
+        ),
+    ),
     bodies=lambda settings: {"/api/crash-report": _BODY_MOST},
     jobs=lambda members: members.jobs,
     tables=MEMBERSHIP_TABLES,

@@ -3,18 +3,36 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys
+from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys, DemoPledge
 
 if TYPE_CHECKING:
-    from keystead.server.demo_provider.routes import DemoInProduction, demo_provider, demo_router
+    from keystead.server.demo_provider.answers import DemoInProduction
+    from keystead.server.demo_provider.patreon import demo_patreon, demo_patreon_router
+    from keystead.server.demo_provider.routes import demo_provider, demo_router
 
-__all__ = ["DemoCode", "DemoGrant", "DemoInProduction", "DemoKeys", "demo_provider", "demo_router"]
+__all__ = [
+    "DemoCode",
+    "DemoGrant",
+    "DemoInProduction",
+    "DemoKeys",
+    "DemoPledge",
+    "demo_patreon",
+    "demo_patreon_router",
+    "demo_provider",
+    "demo_router",
+]
 
-_LATER = ("DemoInProduction", "demo_provider", "demo_router")
+_LATER = {
+    "DemoInProduction": "answers",
+    "demo_patreon": "patreon",
+    "demo_patreon_router": "patreon",
+    "demo_provider": "routes",
+    "demo_router": "routes",
+}
 
 
 def __getattr__(name: str) -> Any:
     """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.routes"), name)
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,11 +1,12 @@
 """The key document of the demo provider."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from keystead.schema import EpochMs, Keyspace, Value, after, until
 
 _AUTHORIZE, _TOKEN = "/demo/authorize", "/demo/token"
 _USERINFO, _REVOKE = "/demo/userinfo", "/demo/revoke"
+_IDENTITY, _PLEDGES = "/demo/patreon/identity", "/demo/patreon"
 
 
 class DemoCode(BaseModel):
@@ -16,6 +17,8 @@ class DemoCode(BaseModel):
     redirect_uri: str
     challenge: str
     """the PKCE challenge, S256"""
+    client: str = "demo"
+    """which application asked"""
 
 
 class DemoGrant(BaseModel):
@@ -28,10 +31,22 @@ class DemoGrant(BaseModel):
     name: str
     scope: str
     expires_at: EpochMs
+    client: str = "demo"
+    """which application they signed in for"""
+
+
+class DemoPledge(BaseModel):
+    """Who pays for a membership, and how much."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    cents: int = Field(ge=0)
+    """a month"""
 
 
 class DemoKeys(Keyspace):
-    """The demo provider of development mode: who signed in there, and the codes and tokens that came of it."""
+    """The demo provider of development mode: sign-ins, the codes and tokens that came of them, and who pays what."""
 
     source = "Keystead's demo provider"
 
@@ -40,7 +55,7 @@ class DemoKeys(Keyspace):
         DemoGrant,
         lifetime=until("expires_at", at_most="30d"),
         doc="A sign-in: a minute until its code is exchanged, 30 days after that. To delete it is to revoke it.",
-        used_by=(_AUTHORIZE, _TOKEN, _USERINFO, _REVOKE),
+        used_by=(_AUTHORIZE, _TOKEN, _USERINFO, _IDENTITY, _REVOKE),
     )
     code = Value(
         "demo:code:{code:token}",
@@ -54,7 +69,7 @@ class DemoKeys(Keyspace):
         str,
         lifetime=after("1h"),
         doc="An access token: its scope.",
-        used_by=(_TOKEN, _USERINFO),
+        used_by=(_TOKEN, _USERINFO, _IDENTITY),
     )
     refresh = Value(
         "demo:refresh:{token:token}",
@@ -62,4 +77,12 @@ class DemoKeys(Keyspace):
         lifetime=after("30d"),
         doc="A refresh token that can be used once: its scope.",
         used_by=(_TOKEN,),
+    )
+    pledge = Value(
+        "demo:pledge:{person:token}",
+        DemoPledge,
+        lifetime=after("30d"),
+        doc="What somebody pays a month, where the demo provider stands in for Patreon. Who has none pays what they "
+        "paid at first.",
+        used_by=(_AUTHORIZE, _IDENTITY, _PLEDGES),
     )

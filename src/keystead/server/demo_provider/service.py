@@ -15,8 +15,10 @@ from unicodedata import normalize
 
 from keystead.parts.digest import digest
 from keystead.parts.oauth import challenge_of
-from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys
+from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys, DemoPledge
 
+CLIENT_ID: Final = "demo"
+PATREON_CLIENT_ID: Final = "demo-patreon"  # of whoever asks what people pay
 ACCESS_TOKEN_S: Final = 3600
 _CODE_MS = 60_000
 _GRANT_MS = 30 * 86_400_000
@@ -40,6 +42,10 @@ PEOPLE: Final = (
     Person("demo-grace", "Grace Hopper"),
     Person("demo-alan", "Alan Turing"),
 )
+
+AMOUNTS: Final = (0, 300, 500, 900)  # cents a month that somebody can pay
+# One of each, so that a newcomer sees different plans. Anybody else pays nothing at first.
+_FIRST_AMOUNTS: Final = {"demo-ada": 900, "demo-grace": 500, "demo-alan": 300}
 
 
 @dataclass(frozen=True)
@@ -65,25 +71,29 @@ class DemoProvider:
     def __init__(self, keys: DemoKeys) -> None:
         self._keys = keys
 
-    async def sign_in(self, person: Person, redirect_uri: str, challenge: str, scope: str) -> str:
-        """A new code, good for a minute and for one exchange."""
+    async def sign_in(
+        self, person: Person, redirect_uri: str, challenge: str, scope: str, client: str = CLIENT_ID
+    ) -> str:
+        """A new code, good for a minute and for one exchange, by this client."""
         grant = token_urlsafe(32)
         code = f"{grant}.{token_urlsafe(32)}"
         expires_at = self._keys.now_ms() + _CODE_MS
         granted = DemoGrant.model_validate(
-            {"id": person.id, "name": person.name, "scope": scope, "expires_at": expires_at}
+            {"id": person.id, "name": person.name, "scope": scope, "expires_at": expires_at, "client": client}
         )
+        asked = DemoCode(redirect_uri=redirect_uri, challenge=challenge, client=client)
         await self._keys.run(
             self._keys.grant(grant=digest(grant)).add(granted),
-            self._keys.code(code=digest(code)).add(DemoCode(redirect_uri=redirect_uri, challenge=challenge)),
+            self._keys.code(code=digest(code)).add(asked),
         )
         return code
 
-    async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Issued | None:
+    async def exchange(self, code: str, verifier: str, redirect_uri: str, client: str = CLIENT_ID) -> Issued | None:
         """The first tokens. Of several callers with one code at most one gets them, and none keeps them."""
         grant = self._keys.grant(grant=_grant_of(code))
         asked = await self._keys.code(code=digest(code)).consume()
-        if asked is None or asked.redirect_uri != redirect_uri or not _proves(verifier, asked.challenge):
+        is_its_own = asked is not None and (asked.redirect_uri, asked.client) == (redirect_uri, client)
+        if asked is None or not is_its_own or not _proves(verifier, asked.challenge):
             await grant.delete()
             return None
         expires_at = self._keys.now_ms() + _GRANT_MS
@@ -93,14 +103,15 @@ class DemoProvider:
         )
         return None if granted is None else await self._issue(code, granted.scope)
 
-    async def refresh(self, refresh_token: str) -> Issued | None:
+    async def refresh(self, refresh_token: str, client: str = CLIENT_ID) -> Issued | None:
         """The next tokens. A refresh token that was used before ends the whole sign-in."""
         grant = self._keys.grant(grant=_grant_of(refresh_token))
         scope = await self._keys.refresh(token=digest(refresh_token)).consume()
         if scope is None:
             await grant.delete()
             return None
-        return await self._issue(refresh_token, scope) if await grant.exists() else None
+        granted = await grant.get()
+        return await self._issue(refresh_token, scope) if granted is not None and granted.client == client else None
 
     async def who(self, access_token: str) -> Person | None:
         """Whose access token this is; None: it is none, or no longer. One round trip."""
@@ -123,6 +134,52 @@ class DemoProvider:
             self._keys.refresh(token=digest(issued.refresh_token)).add(scope),
         )
         return issued
+
+
+class Pledges:
+    """What people pay, where the demo provider stands in for one that knows."""
+
+    def __init__(self, keys: DemoKeys) -> None:
+        self._keys = keys
+
+    async def meet(self, person: Person) -> None:
+        """Remember how somebody is called who may come by any name."""
+        await self._keys.pledge(person.id).add(_first_pledge(person))
+
+    async def of(self, person: Person) -> int:
+        """What somebody pays now, in cents a month."""
+        held = await self._keys.pledge(person.id).get()
+        return (held or _first_pledge(person)).cents
+
+    async def all(self, further: str | None = None) -> dict[Person, int]:
+        """What those pay whom the page names, and one further, by id, who has signed in before. One round trip."""
+        rows = [self._keys.pledge(person.id) for person in PEOPLE]
+        if further is not None and all(further != person.id for person in PEOPLE):
+            rows.append(self._keys.pledge(further))
+        held = await self._keys.run(*(row.get() for row in rows))
+        paying = {
+            person: (one or _first_pledge(person)).cents
+            for person, one in zip(PEOPLE, held[: len(PEOPLE)], strict=True)
+        }
+        for one in held[len(PEOPLE) :]:
+            if one is not None and further is not None:
+                paying[Person(further, one.name)] = one.cents
+        return paying
+
+    async def change(self, person: Person, cents: int) -> int:
+        """From now on somebody pays so much. What they paid until now."""
+        row = self._keys.pledge(person.id)
+        before, _ = (await self._keys.atomically(row.get(), row.set(DemoPledge(name=person.name, cents=cents)))).values
+        return (before or _first_pledge(person)).cents
+
+
+def in_words(cents: int) -> str:
+    """What an amount is called on a page."""
+    return f"pays ${cents / 100:g} a month" if cents else "pays nothing"
+
+
+def _first_pledge(person: Person) -> DemoPledge:
+    return DemoPledge(name=person.name, cents=_FIRST_AMOUNTS.get(person.id, 0))
 
 
 def _grant_of(token: str) -> str:

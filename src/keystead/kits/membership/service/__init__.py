@@ -1,7 +1,7 @@
 """What a member can do, from the sign-in to the logout, and what the provider tells of them. It knows no HTTP."""
 
 from keystead.kits.membership.service.ledger import CrashReport, Ledger
-from keystead.kits.membership.service.members import Members, open_members
+from keystead.kits.membership.service.members import TRY_PATH, Members, open_members
 from keystead.kits.membership.service.outcomes import (
     Entitled,
     Heard,
@@ -19,6 +19,7 @@ __all__ = [
     "EVENTS",
     "LIMITS",
     "PATREON",
+    "TRY_PATH",
     "CrashReport",
     "Entitled",
     "Heard",

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import httpx2
+from pydantic import SecretStr
 
 from keystead.errors import BadDeclaration, KeysteadError, StoreError, Unreadable
-from keystead.kits.kit import Site
+from keystead.kits.kit import Site, StandIn
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import (
     CachedAuth,
@@ -38,16 +39,17 @@ from keystead.kits.membership.service.outcomes import (
     token_expired,
 )
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected
-from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
+from keystead.kits.membership.service.settings import LIMITS, PATREON, MembershipSettings
 from keystead.kits.membership.service.webhook import told_in
 from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
-from keystead.parts.limit import AlignedWindow, FixedWindow, Rate
-from keystead.parts.oauth import BadAnswer, ProviderRefused, ProviderUnavailable, Tokens
+from keystead.parts.limit import AlignedWindow, FixedWindow, Limits, Rate, WhenDown
+from keystead.parts.oauth import BadAnswer, Provider, ProviderRefused, ProviderUnavailable, Tokens
 from keystead.parts.refresh import RefreshTokens, Refused
 from keystead.parts.renewal import Fresh, Held, Over, Renewal
 from keystead.parts.schedule import Job, Run
+from keystead.schema import Bound
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import deadline_ms, moment
 
@@ -57,6 +59,8 @@ _security = logging.getLogger("keystead.security")
 _MINUTE_MS: Final = 60_000
 _APP_SESSION_MOST: Final = 128
 _PORTION: Final = 1_000
+
+TRY_PATH: Final = "/membership/try"
 
 
 class _Profile(NamedTuple):
@@ -69,7 +73,8 @@ class _Profile(NamedTuple):
 class Members:
     """Sign-ins, the sessions that they make, and what is known of those who have them.
 
-    ledger   the relational side: profiles, usage, bonus tokens, plan changes and crash reports
+    ledger     the relational side: profiles, usage, bonus tokens, plan changes and crash reports
+    stand_in   who answers in the place of the provider, where there is no client of it; None: nobody
 
     A membership that a webhook, a logout, a sign-in or a sync has changed is out of every cache when the call returns.
     Otherwise what is told of it is at most `longest_staleness` old: a day while the provider is away, an hour while it
@@ -87,6 +92,7 @@ class Members:
         self.keys = keys
         self.settings = settings
         self.site = site
+        self.stand_in = stand_in_of(settings, site)
         self._patreon = patreon
         self.ledger = ledger
         self.memberships: Cache[CachedMembership] = Cache(
@@ -99,13 +105,16 @@ class Members:
         self.signing = _signing_keys(keys, settings)
         self.access = AccessTokens(self.signing, issuer=site.public_url, audience=settings.audience, now_ms=site.now_ms)
         self._renewal: Renewal[UserTokenData] = Renewal(patreon, keys.renewing, held=_held, renewed=self._renewed)
-        limits = LIMITS | settings.limits
         # What guards nothing secret goes on while the store is away, counted in each process.
-        self.crash_reports = FixedWindow(
-            keys.crash_report_limit, Rate(limits["crash_report"], _MINUTE_MS), when_down="allow"
-        )
-        self.webhooks = AlignedWindow(keys.rate_limit, Rate(limits["webhook"], _MINUTE_MS), when_down="allow")
-        self.sign_ins = AlignedWindow(keys.rate_limit, Rate(limits["sign_in"], _MINUTE_MS))
+        self.crash_reports = self._limit("crash_report", FixedWindow, keys.crash_report_limit, when_down="allow")
+        self.webhooks = self._limit("webhook", AlignedWindow, keys.rate_limit, when_down="allow")
+        self.sign_ins = self._limit("sign_in", AlignedWindow, keys.rate_limit, when_down="deny")
+
+    def _limit(
+        self, name: str, kind: type[FixedWindow | AlignedWindow], family: Bound[Any], when_down: WhenDown
+    ) -> Limits | None:
+        most = (LIMITS | self.settings.limits)[name]
+        return kind(family, Rate(most, _MINUTE_MS), when_down=when_down) if most else None
 
     @property
     def longest_staleness(self) -> timedelta:
@@ -130,7 +139,7 @@ class Members:
         """
         if not self._may_return_to(redirect_uri):
             raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
-        if not self.settings.client_id:
+        if not self.settings.client_id and self.stand_in is None:
             raise MembershipRefused(
                 "CONFIG_ERROR", "nobody can sign in: set PATREON_CLIENT_ID and PATREON_CLIENT_SECRET, and restart"
             )
@@ -149,7 +158,12 @@ class Members:
         return SignedIn(token, Member(named, told if found is None else found.membership, expires_at_ms))
 
     def _may_return_to(self, uri: str) -> bool:
-        """Exactly one of the list. Without a list nothing is, but in development."""
+        """Exactly one of the list. Without a list nothing is, but in development.
+
+        The page that shows the kit with a stand-in is always one.
+        """
+        if self.stand_in is not None and uri == f"{self.site.public_url}{TRY_PATH}":
+            return True
         if not self.settings.redirect_uris:
             return self.site.development
         return uri in self.settings.redirect_uris
@@ -454,7 +468,7 @@ class Members:
         Every event drops what is remembered of the membership. One that says that the user does not pay any more ends
         their session, but for the end of a pledge: the time that was paid for goes on.
         """
-        told = told_in(body, signature, event, self.settings.webhook_secret)
+        told = told_in(body, signature, event, self._webhook_secrets())
         user = None if told is None else self.devices.user_of(told.user)
         if told is None or user is None:
             return Heard(event, None, False)
@@ -466,6 +480,10 @@ class Members:
             await self.changed(user)
         self.site.count("membership", "webhook", event.rpartition(":")[2])
         return Heard(event, user, noted.is_new and noted.is_change)
+
+    def _webhook_secrets(self) -> list[SecretStr]:
+        own = None if self.stand_in is None else self.stand_in.webhook_secret
+        return [secret for secret in (self.settings.webhook_secret, own) if secret is not None]
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
@@ -518,7 +536,7 @@ async def open_members(keys: MembershipKeys, settings: MembershipSettings, site:
     """The service for these settings, with an HTTP client for the provider, on the open tables of the site."""
     ledger = Ledger(site.tables_for("membership"))
     async with httpx2.AsyncClient(follow_redirects=False, verify=httpx2.create_ssl_context()) as http:
-        provider = settings.provider if settings.client_id else settings.provider.configured(**_UNSET)
+        provider = _provider(settings, stand_in_of(settings, site))
         members = Members(
             keys, settings, site, Patreon(provider, http, site.now_ms, development=site.development), ledger
         )
@@ -528,7 +546,18 @@ async def open_members(keys: MembershipKeys, settings: MembershipSettings, site:
             await members.close()
 
 
-# In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
+def stand_in_of(settings: MembershipSettings, site: Site) -> StandIn | None:
+    """Who answers in the place of the provider, where there is no client of it. In production there is nobody."""
+    return None if settings.client_id else site.stand_ins.get(PATREON.name)
+
+
+def _provider(settings: MembershipSettings, stand_in: StandIn | None) -> Provider:
+    if stand_in is not None:
+        return stand_in.provider
+    # In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
+    return settings.provider if settings.client_id else settings.provider.configured(**_UNSET)
+
+
 _UNSET: Final = {"client_id": "unset", "client_secret": "unset"}
 
 

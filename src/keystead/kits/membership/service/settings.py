@@ -60,8 +60,8 @@ class MembershipSettings(BaseModel):
     refresh_grace: str = Field("30s", description="For how long a refresh token may be sent again after its use.")
     keep_usage_events: str = Field("400d", description="For how long each recorded use is kept. Sums of months stay.")
     keep_crash_reports: str = Field("90d", description="For how long crash reports are kept.")
-    limits: dict[str, Annotated[int, Field(ge=1)]] = Field(
-        default_factory=dict, description=f"Requests of one address in a minute: {', '.join(LIMITS)}."
+    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description=f"Requests of one address in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
     @field_validator("redirect_uris", mode="before")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -37,13 +38,13 @@ class Told:
     ends_session: bool
 
 
-def told_in(body: bytes, signature: str | None, event: str, secret: SecretStr | None) -> Told | None:
+def told_in(body: bytes, signature: str | None, event: str, secrets: Sequence[SecretStr]) -> Told | None:
     """What a webhook tells; None: nothing that matters here. The raw body is what was signed.
 
     Raises MembershipRefused where the signature is missing or wrong, or the body is no event. It is always checked:
-    without a secret nothing is believed.
+    without a secret nothing is believed, and with several each is.
     """
-    _refuse_unsigned(body, signature, secret)
+    _refuse_unsigned(body, signature, secrets)
     try:
         data = json.loads(body)["data"]
         attributes = data.get("attributes") or {}
@@ -62,13 +63,14 @@ def told_in(body: bytes, signature: str | None, event: str, secret: SecretStr | 
     )
 
 
-def _refuse_unsigned(body: bytes, signature: str | None, secret: SecretStr | None) -> None:
-    if secret is None:
+def _refuse_unsigned(body: bytes, signature: str | None, secrets: Sequence[SecretStr]) -> None:
+    if not secrets:
         raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not taken: no webhook_secret is set")
     if not signature:
         raise MembershipRefused("MISSING_SIGNATURE", "a webhook is signed in X-Patreon-Signature")
     # MD5 is what the provider signs with; as an HMAC it still stands.
-    made = hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest()
-    if not hmac.compare_digest(made.encode(), signature.encode("utf-8", "replace")):
+    given = signature.encode("utf-8", "replace")
+    made = [hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest().encode() for secret in secrets]
+    if not any(hmac.compare_digest(one, given) for one in made):
         _security.warning("membership: a webhook with a wrong signature", extra={"event": "bad-signature"})
         raise MembershipRefused("INVALID_SIGNATURE", "the signature of this webhook is wrong")
