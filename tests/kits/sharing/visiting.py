@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -177,8 +178,8 @@ class Running(Kept):
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files, also those that are not whole yet."""
-    return [one for one in folder.rglob("*") if one.is_file()]
+    """All files, also those that are not whole yet. A server may delete folders while we look into them."""
+    return [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
 
 
 def table(folder: Path, **more: Any) -> dict[str, Any]:
