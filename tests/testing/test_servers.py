@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from keystead.testing import servers
@@ -112,8 +113,10 @@ def test_a_server_that_speaks_s3_has_an_empty_bucket_and_leaves_nothing_behind()
         pid, folder, port = server.pid, server.folder, server.port
         assert server.names() == set()
         assert server.unfinished() == 0
+        obstore.put(server._client(), "a", b"1")
         server.restart()
-        assert (server.port, server.names()) == (port, set())
+        assert obstore.get(server._client(), "a").bytes() == b"1"
+        assert (server.port, server.names()) == (port, {"a"})
         server.kill()
         with pytest.raises(OSError, match="refused"):
             server.unfinished()
