@@ -11,7 +11,7 @@ import obstore
 import pytest
 
 from keystead.testing import servers
-from keystead.testing.servers import MissingProgram, NotReady, Server
+from keystead.testing.servers import MissingProgram, NotReady
 from keystead.testing.wire import WireError
 
 
@@ -73,16 +73,9 @@ def test_a_killed_server_comes_back_on_its_port_with_its_files() -> None:
 def test_a_paused_server_answers_again_when_it_is_resumed() -> None:
     with servers.valkey() as server, server.wire() as wire:
         server.pause()
-        assert _state(server) == "T"
+        assert {task.read_text().split()[2] for task in Path(f"/proc/{server.pid}/task").glob("*/stat")} == {"T"}
         server.resume()
         assert wire.call("PING") == b"PONG"
-
-
-def _state(server: Server) -> str:
-    """T for a process that stands still. The kernel stops it in its own time."""
-    status = Path(f"/proc/{server.pid}/stat")
-    servers.wait_until(lambda: status.read_text().split()[2] == "T", "the server stands still")
-    return status.read_text().split()[2]
 
 
 def test_a_password_and_a_certificate_are_asked_for() -> None:

@@ -83,6 +83,12 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = READY_
         time.sleep(LOOK_EVERY_S)
 
 
+def stand_still(pid: int) -> None:
+    """Stop a process that we have started, and wait until it stands: the kernel stops its threads in its own time."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 # --- one server --------------------------------------------------------------------------------------------
 
 
@@ -176,9 +182,9 @@ class Server:
         self.start()
 
     def pause(self) -> None:
-        """Let it stand still: connections stay open, nothing is answered."""
+        """Let it stand still: connections stay open, nothing is answered any more."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)
+            stand_still(self._process.pid)
 
     def resume(self) -> None:
         if self._process is not None:
