@@ -53,7 +53,7 @@ __all__ = [
     "valkey",
 ]
 
-READY_S = 20.0
+READY_S = 60.0  # a busy machine has a dozen of them to start
 LOOK_EVERY_S = 0.005
 # Below the ports that the kernel hands out by itself, and with room for a cluster's bus 10,000 above.
 PORTS = range(20_000, 32_000)

@@ -18,7 +18,7 @@ from keystead.stores.sqlite import SqliteStore
 from tests.stores.sqlite.left import descriptors, threads
 from tests.stores.sqlite.processes import finished, line_of, started, until
 
-PROMPTLY_S = 10.0
+PROMPTLY_S = 30.0  # half of the longest time limit that a program here could wait for
 
 
 async def _keys(path: str) -> set[str]:
@@ -91,7 +91,7 @@ async def test_closing_ends_writes_that_wait_with_an_error_and_loses_none_that_w
     tasks = [asyncio.ensure_future(write(number)) for number in range(200)]
     await until(lambda: bool(acknowledged), "the first group is written")
     await store.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await asyncio.gather(*tasks)
     assert acknowledged
     assert failed
@@ -177,7 +177,7 @@ async def test_a_read_under_way_while_the_store_is_closed_ends(path: str) -> Non
     reads = [asyncio.ensure_future(store.run([("LRANGE", "list", 0, -1)])) for _ in range(5)]
     await until(lambda: store._wide is not None, "the reads have begun")
     await store.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for outcome in await asyncio.gather(*reads, return_exceptions=True):
             assert isinstance(outcome, StoreClosed) or outcome == [[b"%d" % number for number in range(5_000)]]
 

@@ -355,7 +355,7 @@ async def test_closing_does_not_wait_for_a_lock_that_nobody_needs_any_more(path:
         holder.execute("BEGIN IMMEDIATE")
         call = asyncio.ensure_future(store.run([("SET", "a", "1")]))
         await until(lambda: store._lane.waiting == 1, "it waits")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await store.close()
         assert (await asyncio.gather(call, return_exceptions=True))[0].code == "store-closed"  # type: ignore[union-attr]
 
