@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import gc
+import logging
 import os
 import shutil
 import sys
@@ -113,6 +114,14 @@ def certificates_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
         yield
+
+
+@pytest.fixture(autouse=True)
+def logs_stay_as_they_were() -> Iterator[None]:
+    """Whoever leaves the log louder than it was has every test after it pay for each line."""
+    before = logging.root.level, list(logging.root.handlers)
+    yield
+    assert (logging.root.level, logging.root.handlers) == before
 
 
 # Of two lists of features the last one counts, so this has what Playwright switches off itself, and then what an
