@@ -11,6 +11,8 @@ SETUP := scripts/venv.sh pyproject.toml
 STORE ?=
 PORT ?=
 ARGS ?=
+# Tests wait for servers and time limits for a third of their time, so two cores are kept busy by four workers.
+WORKERS ?= 4
 
 .PHONY: help serve test check format bench lock clean
 
@@ -21,10 +23,10 @@ help: ## Show this list
 serve: $(RUN)/.ready ## Run Keystead on http://127.0.0.1:8700 (STORE=url PORT=number)
 	@$(if $(STORE),export KEYSTEAD_STORE='$(STORE)';) $(if $(PORT),export KEYSTEAD_PORT='$(PORT)';) exec $(RUN)/bin/keystead serve
 
-test: $(DEV)/.ready ## Run the whole suite on real servers and a real browser (ARGS=pytest options)
+test: $(DEV)/.ready ## Run the whole suite on real servers and a real browser (ARGS=pytest options WORKERS=number)
 	@scripts/servers.sh redis-server mariadbd memcached chromium
 	@scripts/node.sh $(DEV)/bin/python
-	@$(DEV)/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types
 	@$(DEV)/bin/ruff format --check .

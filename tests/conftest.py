@@ -1,10 +1,12 @@
 """What all tests share."""
 
+import gc
+import logging
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack
 from functools import cache
 from typing import Any
@@ -77,6 +79,17 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         return self._places[node]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collecting makes millions of objects that all stay: nobody looks for garbage among them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
     return Scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
@@ -101,6 +114,14 @@ def certificates_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
         yield
+
+
+@pytest.fixture(autouse=True)
+def logs_stay_as_they_were() -> Iterator[None]:
+    """Whoever leaves the log louder than it was has every test after it pay for each line."""
+    before = logging.root.level, list(logging.root.handlers)
+    yield
+    assert (logging.root.level, logging.root.handlers) == before
 
 
 # Of two lists of features the last one counts, so this has what Playwright switches off itself, and then what an

@@ -17,8 +17,8 @@ import pytest
 
 from tests import forking
 
-START_SECONDS = 20.0
-STOP_SECONDS = 10.0
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
 
 
 def program(name: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def bench(*arguments: str, seconds: int = 100) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, seconds: int = 200) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],

@@ -128,7 +128,7 @@ def test_a_store_that_hangs_is_503_soon_and_is_used_again_when_it_answers(tmp_pa
             note = {"id": "a", "text": "b"}
             assert httpx2.post(f"{server.url}/api/notes", json=note, timeout=20).status_code == 200
             assert ready(server) == 200
-            os.kill(valkey.pid, signal.SIGSTOP)
+            valkey.pause()
             try:
                 for path in ("/readyz", "/api/notes/by-id/a"):
                     answer = httpx2.get(f"{server.url}{path}", timeout=4)

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from keystead.testing import servers
-from keystead.testing.servers import MissingProgram, NotReady, Server
+from keystead.testing.servers import MissingProgram, NotReady
 from keystead.testing.wire import WireError
 
 
@@ -72,16 +73,9 @@ def test_a_killed_server_comes_back_on_its_port_with_its_files() -> None:
 def test_a_paused_server_answers_again_when_it_is_resumed() -> None:
     with servers.valkey() as server, server.wire() as wire:
         server.pause()
-        assert _state(server) == "T"
+        assert {task.read_text().split()[2] for task in Path(f"/proc/{server.pid}/task").glob("*/stat")} == {"T"}
         server.resume()
         assert wire.call("PING") == b"PONG"
-
-
-def _state(server: Server) -> str:
-    """T for a process that stands still. The kernel stops it in its own time."""
-    status = Path(f"/proc/{server.pid}/stat")
-    servers.wait_until(lambda: status.read_text().split()[2] == "T", "the server stands still")
-    return status.read_text().split()[2]
 
 
 def test_a_password_and_a_certificate_are_asked_for() -> None:
@@ -112,8 +106,10 @@ def test_a_server_that_speaks_s3_has_an_empty_bucket_and_leaves_nothing_behind()
         pid, folder, port = server.pid, server.folder, server.port
         assert server.names() == set()
         assert server.unfinished() == 0
+        obstore.put(server._client(), "a", b"1")
         server.restart()
-        assert (server.port, server.names()) == (port, set())
+        assert obstore.get(server._client(), "a").bytes() == b"1"
+        assert (server.port, server.names()) == (port, {"a"})
         server.kill()
         with pytest.raises(OSError, match="refused"):
             server.unfinished()

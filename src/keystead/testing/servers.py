@@ -53,7 +53,7 @@ __all__ = [
     "valkey",
 ]
 
-READY_S = 20.0
+READY_S = 60.0  # a busy machine has a dozen of them to start
 LOOK_EVERY_S = 0.005
 # Below the ports that the kernel hands out by itself, and with room for a cluster's bus 10,000 above.
 PORTS = range(20_000, 32_000)
@@ -81,6 +81,12 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = READY_
         if time.monotonic() > deadline:
             raise NotReady(f"waited {seconds:g} seconds in vain until {what}")
         time.sleep(LOOK_EVERY_S)
+
+
+def stand_still(pid: int) -> None:
+    """Stop a process that we have started, and wait until it stands: the kernel stops its threads in its own time."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 # --- one server --------------------------------------------------------------------------------------------
@@ -176,9 +182,9 @@ class Server:
         self.start()
 
     def pause(self) -> None:
-        """Let it stand still: connections stay open, nothing is answered."""
+        """Let it stand still: connections stay open, nothing is answered any more."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)
+            stand_still(self._process.pid)
 
     def resume(self) -> None:
         if self._process is not None:
@@ -517,6 +523,8 @@ class S3Server(Server):
     access_key_id = "tests"
     secret_access_key = "s3cret-of-the-tests"  # noqa: S105 - of a server that lives as long as a test
     filer_port = 0  # where its files can be looked at, past S3
+    _ready = "keystead-is-ready"  # a blob of our own, which is written and read to know that it serves
+    _is_written = False
 
     @property
     def endpoint(self) -> str:
@@ -531,10 +539,10 @@ class S3Server(Server):
         return {"AWS_ACCESS_KEY_ID": self.access_key_id, "AWS_SECRET_ACCESS_KEY": self.secret_access_key}
 
     def names(self) -> set[str]:
-        """The names of all objects in the bucket, past `open_blobs`."""
+        """The names of all objects that somebody put into the bucket, past `open_blobs`."""
         import obstore
 
-        return {one["path"] for page in obstore.list(self._client()) for one in page}
+        return {one["path"] for page in obstore.list(self._client()) for one in page} - {self._ready}
 
     def unfinished(self) -> int:
         """How many uploads in parts were begun, and neither finished nor taken back."""
@@ -563,13 +571,20 @@ class S3Server(Server):
         )
 
     def _answers_or_ended(self) -> bool:
+        """It lists its bucket seconds before it can read a blob that it held when it was killed: so that is tried."""
+        import obstore
         from obstore.exceptions import BaseError
 
         if self._process is None or self._process.poll() is not None:
             return True
+        client = self._client()
         try:
-            self.names()
-        except (BaseError, FileNotFoundError):  # it does not listen yet, or its bucket is not made yet
+            if self._is_written:
+                obstore.get(client, self._ready).bytes()
+            obstore.put(client, self._ready, b"written")
+            self._is_written = True
+            obstore.get(client, self._ready).bytes()
+        except (BaseError, OSError):  # it does not listen yet, its bucket is not made yet, or its blobs are not found
             return False
         return True
 

@@ -15,8 +15,9 @@ from fastapi import FastAPI
 
 from keystead import KeyRing, Store
 from keystead.kits.login import KIT
-from keystead.server import Settings, create_app
+from keystead.server import Settings
 from keystead.testing.oidc import OidcProvider, log_in
+from tests.kits.applications import application
 from tests.kits.login.front import Front
 
 BASE = "http://127.0.0.1:8712"
@@ -177,7 +178,7 @@ async def running(
     store: str, table: dict[str, Any], *, base: str = BASE, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
     clock = clock or Clock()
-    app = create_app(
+    app = application(
         Settings(
             store=store,
             public_url=base,
@@ -187,8 +188,8 @@ async def running(
             tables={"login": table},
             **settings,
         ),
-        [KIT],
-        now_ms=clock,
+        KIT,
+        clock,
     )
     async with app.router.lifespan_context(app):
         yield Running(app, base, clock)

@@ -1,6 +1,7 @@
 """What a login hands out is nowhere else: not in the store, not in a log, not in an answer (promises 4 and 5)."""
 
 import logging
+from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -26,16 +27,18 @@ class Heard(logging.Handler):
 
 
 @pytest.fixture
-def heard(caplog: pytest.LogCaptureFixture) -> Heard:
+def heard(caplog: pytest.LogCaptureFixture) -> Iterator[Heard]:
     caplog.set_level(logging.DEBUG)
     handler = Heard()
-    for name in ("", "keystead", "keystead.access", "keystead.server", "httpx2", "httpcore2"):
+    for name in ("keystead", "keystead.access", "keystead.server", "httpx2", "httpcore2"):
         caplog.set_level(logging.DEBUG, logger=name)
-    logging.getLogger().addHandler(handler)
-    for name in list(logging.root.manager.loggerDict):
-        if not logging.getLogger(name).propagate:
-            logging.getLogger(name).addHandler(handler)
-    return handler
+    loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+    heard = [logging.root, *(logger for logger in loggers if not logger.propagate)]
+    for logger in heard:
+        logger.addHandler(handler)
+    yield handler
+    for logger in heard:
+        logger.removeHandler(handler)
 
 
 def keep(browser: Browser, answers: list[str]) -> None:

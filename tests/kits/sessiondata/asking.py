@@ -11,7 +11,8 @@ import httpx2
 
 from keystead.kits.kit import Kit
 from keystead.kits.sessiondata import KIT, SessionData
-from keystead.server import Settings, create_app
+from keystead.server import Settings
+from tests.kits.applications import application
 from tests.kits.conftest import Raw
 from tests.kits.sharing.visiting import BASE, RING_TEXT, Clock
 
@@ -54,7 +55,7 @@ class Client:
 async def running(
     stores: Mapping[str, str] | None = None, kit: Kit = KIT, clock: Clock | None = None, **table: Any
 ) -> AsyncIterator[Client]:
-    app = create_app(
+    app = application(
         Settings(
             stores=dict(stores or {"default": "memory://"}),
             seal_keys=RING_TEXT,
@@ -63,8 +64,8 @@ async def running(
             tables={"sessiondata": table},
             public_url=BASE,
         ),
-        [kit],
-        now_ms=clock or Clock(),
+        kit,
+        clock or Clock(),
     )
     async with app.router.lifespan_context(app):
         data: SessionData = app.state.kits["sessiondata"].data

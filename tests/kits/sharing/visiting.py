@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,8 +20,9 @@ from keystead.kits.sharing import KIT, SharingKeys, SharingSettings
 from keystead.kits.sharing.service import SealedLinks, Sharing, SharingRefused
 from keystead.parts.blobs import open_blobs
 from keystead.schema.lifetime import duration_ms
-from keystead.server import Settings, create_app
+from keystead.server import Settings
 from keystead.stores import Command, Reply
+from tests.kits.applications import application
 
 BASE = "http://127.0.0.1:8713"
 RING = KeyRing({"test": b"k" * 32})
@@ -177,8 +179,8 @@ class Running(Kept):
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files, also those that are not whole yet."""
-    return [one for one in folder.rglob("*") if one.is_file()]
+    """All files, also those that are not whole yet. A server may delete folders while we look into them."""
+    return [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
 
 
 def table(folder: Path, **more: Any) -> dict[str, Any]:
@@ -196,7 +198,7 @@ async def running(
     store: str, folder: Path, *, clock: Clock | None = None, settings: dict[str, Any] | None = None, **more: Any
 ) -> AsyncIterator[Running]:
     clock = clock or Clock()
-    app = create_app(
+    app = application(
         Settings(
             store=store,
             seal_keys=RING_TEXT,
@@ -205,8 +207,8 @@ async def running(
             tables={"sharing": table(folder, **more)},
             **{"public_url": BASE, **(settings or {})},
         ),
-        [KIT],
-        now_ms=clock,
+        KIT,
+        clock,
     )
     async with app.router.lifespan_context(app):
         yield Running(app, folder, clock)

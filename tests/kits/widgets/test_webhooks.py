@@ -51,7 +51,7 @@ class Receiver:
         return [json.loads(body) for _, body in self.got]
 
     async def has(self, number: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.got) < number:
                 self._came.clear()
                 await self._came.wait()
@@ -250,7 +250,7 @@ async def test_a_receiver_that_fails_is_told_later(store: Store, receiver: Recei
         id = (await widgets.counters.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
         await widgets.counters.increment(id, somebody(1))
         await widgets.counters.increment(id, somebody(2))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await widgets.hooks.outbox.state("counter", id)).trouble is None:
                 pass
         assert await found_by_doctor(store) == []

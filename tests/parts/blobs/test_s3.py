@@ -112,7 +112,7 @@ async def test_a_server_that_is_away_is_said_soon_and_is_used_again_when_it_is_b
 
 async def test_a_server_that_is_silent_is_not_waited_for(own_server: S3Server) -> None:
     blobs = on_server(own_server, options="&timeout=500ms")
-    await put(blobs, "a", b"1")
+    await put(on_server(own_server), "a", b"1")
     own_server.pause()
     began = time.monotonic()
     for verb in (

@@ -140,7 +140,7 @@ async def let_it_run_out(key: Any) -> None:
 
 async def until(ask: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]) -> None:
     """Ask again and again, until the answer is as it should be."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if is_so(await ask()):
                 return

@@ -151,7 +151,7 @@ async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_
         await cache.get(keys.membership("8"), provider)
     await cache.put(keys.membership("7"), PRO)
     await let_it_run_out(keys.membership("7"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         found = await asyncio.gather(*(cache.answer(keys.membership("7"), provider) for _ in range(100)))
     assert found == [Answer(PRO, "stale")] * 100
     assert provider.calls <= 4  # on a busy machine a mark may end before the failure is written down

@@ -49,7 +49,7 @@ class Waits:
 
     async def end_next(self, first: Callable[[], object] = lambda: None) -> float:
         """End the wait that was asked for next, as soon as it is; how long it would have been."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             seconds, ended = await self.asked.get()
         first()
         ended.set_result(None)
@@ -84,7 +84,7 @@ async def let_it_run_out(keys: LockKeys, site: int = 7) -> None:
 
 async def until(ask: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]) -> None:
     """Ask again and again, until the answer is as it should be."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if is_so(await ask()):
                 return

@@ -164,7 +164,7 @@ async def in_order(
                 task.done() or (gated.waiting[actor] and not gated.under_way[actor]) for actor, task in tasks.items()
             ):
                 return [actor for actor, task in tasks.items() if not task.done()]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await gated.moved.wait()
 
     order: list[tuple[Actor, bool]] = []

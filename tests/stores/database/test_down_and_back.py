@@ -8,6 +8,7 @@ import pytest
 
 from keystead import Store, StoreUnavailable, connect
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests.stopwatch import Stopwatch
 from tests.stores.database.others import other, until_one_waits
 from tests.stores.redis.proxy import Proxy
 from tests.stores.sqlite.processes import until
@@ -73,10 +74,10 @@ async def test_calls_fail_at_once_while_the_server_is_away_and_work_when_it_is_b
         await proxy.refuse()
         with pytest.raises(StoreUnavailable):
             await store.run([("GET", "a")])
-        began = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(StoreUnavailable, match="cannot reach") as caught:
             await store.run([("SET", "a", 2)])
-        assert time.monotonic() - began < 0.2
+        assert watch.seconds < 0.2
         assert caught.value.outcome == "not-sent"
         await proxy.accept()
         await recovered(store)
@@ -115,9 +116,9 @@ async def test_a_server_that_says_nothing_holds_nobody_longer_than_the_timeout(s
     async with Proxy(server.port) as proxy, connect(through(proxy, server, "?timeout=400ms")) as store:
         await store.run([("SET", "a", 1)])
         proxy.black_hole()
-        began = time.monotonic()
+        watch = Stopwatch()
         results = await asyncio.gather(store.run([("GET", "a")]), store.run([("SET", "a", 2)]), return_exceptions=True)
-        assert time.monotonic() - began < 3
+        assert watch.seconds < 3
         assert [type(result) for result in results] == [StoreUnavailable] * 2
         await proxy.resume()
         await recovered(store)

@@ -1,13 +1,13 @@
 """Servers that hang, go away and come back, alone or one of several."""
 
 import asyncio
-import time
 
 import pytest
 
 from keystead import Store, StoreFull, StoreUnavailable, connect
 from keystead.testing import servers
 from keystead.testing.servers import MemcachedServer
+from tests.stopwatch import Stopwatch
 from tests.stores.redis.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -34,10 +34,10 @@ async def test_a_server_that_goes_is_said_at_once_and_used_again_when_it_is_back
             server.kill()
             with pytest.raises(StoreUnavailable, match="cannot reach"):
                 await store.run([("GET", "a")])
-            began = time.monotonic()
+            watch = Stopwatch()
             with pytest.raises(StoreUnavailable) as caught:
                 await store.run([("SET", "a", 2)])
-            assert time.monotonic() - began < 0.2
+            assert watch.seconds < 0.2
             assert caught.value.outcome == "not-sent"
             await asyncio.to_thread(server.restart)
             await recovered(store, "b")
@@ -48,12 +48,12 @@ async def test_a_server_that_goes_is_said_at_once_and_used_again_when_it_is_back
 async def test_a_server_that_hangs_is_said_within_the_timeout(server: MemcachedServer) -> None:
     async with Proxy(server.port) as proxy, connect(f"{through(proxy)}?timeout=300ms") as store:
         proxy.black_hole()
-        began = time.monotonic()
+        watch = Stopwatch()
         with pytest.raises(StoreUnavailable) as reading:
             await store.run([("GET", "a")])
         with pytest.raises(StoreUnavailable) as writing:
             await store.run([("SET", "a", 1)])
-        assert time.monotonic() - began < 2
+        assert watch.seconds < 2
         await proxy.resume()
         assert reading.value.outcome == "not-sent"
         assert writing.value.outcome in ("not-sent", "unknown")

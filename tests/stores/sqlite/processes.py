@@ -14,7 +14,7 @@ import pytest
 from tests import forking
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 # A mount namespace of its own: what the program mounts nobody else sees, and it is gone with the program.
 OWN_MOUNTS = ("unshare", "--map-root-user", "--mount")

@@ -16,6 +16,7 @@ from keystead.stores.sql.interpreter import HANDLERS
 from keystead.stores.sql.tables import Tables
 from keystead.stores.sqlite import SqliteStore
 from keystead.stores.sqlite.lane import GROUP_COMMANDS, Lane
+from tests.stores.sqlite.left import threads
 from tests.stores.sqlite.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +109,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
 async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
     monkeypatch.setattr(Lane, "_commit", lambda lane, results: (disk.wait(20), results)[1])
-    store = SqliteStore(path, timeout=0.2)
+    store, before = SqliteStore(path, timeout=0.2), threads()
     await store.open()
     writing = asyncio.ensure_future(store.run([("SET", "a", "1")]))
     await until(lambda: store._lane.busy and store._lane.waiting == 0, "the commit is under way")
@@ -119,7 +120,7 @@ async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, mon
         assert raised.value.outcome == "unknown"
     finally:
         disk.set()
-        await until(lambda: all(t.name != "keystead-commit" for t in threading.enumerate()), "its thread has ended")
+        await until(lambda: threads() <= before, "its thread has ended")
 
 
 # --- one's errors are one's own ----------------------------------------------------------------------------

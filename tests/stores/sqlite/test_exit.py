@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import signal
-import threading
 import warnings
 import weakref
 from collections.abc import Awaitable
@@ -16,29 +15,15 @@ import pytest
 from keystead import connect
 from keystead.errors import StoreClosed
 from keystead.stores.sqlite import SqliteStore
+from tests.stores.sqlite.left import descriptors, threads
 from tests.stores.sqlite.processes import finished, line_of, started, until
 
-PROMPTLY_S = 10.0
+PROMPTLY_S = 30.0  # half of the longest time limit that a program here could wait for
 
 
 async def _keys(path: str) -> set[str]:
     async with SqliteStore(path) as store:
         return {key.decode() async for page in store.scan() for key in page}
-
-
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("keystead")]
-
-
-def descriptors(path: str) -> int:
-    """How many of this process's open files are the store's."""
-    links = []
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            links.append(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:  # the one that listed them
-            continue
-    return sum(link.startswith(path) for link in links)
 
 
 # --- programs that end -------------------------------------------------------------------------------------
@@ -106,7 +91,7 @@ async def test_closing_ends_writes_that_wait_with_an_error_and_loses_none_that_w
     tasks = [asyncio.ensure_future(write(number)) for number in range(200)]
     await until(lambda: bool(acknowledged), "the first group is written")
     await store.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await asyncio.gather(*tasks)
     assert acknowledged
     assert failed
@@ -149,7 +134,7 @@ async def test_opening_twice_opens_once_and_a_closed_store_can_be_opened_again(p
     await store.open()
     before = threads()
     await store.open()
-    assert threads() == before
+    assert threads() <= before
     await store.run([("SET", "a", "1")])
     await store.close()
     async with store:
@@ -168,9 +153,9 @@ async def test_fifty_times_opened_and_closed_leaves_no_thread_and_no_file_open(
             await store.run([("DBSIZE",)])
             async with store.subscribe("channel"):
                 await store.run([("PUBLISH", "channel", "x")])
-            assert len(threads()) >= len(before) + 3
+            assert len(threads() - before) >= 3
     assert descriptors(path) == 0
-    await until(lambda: threads() == before, "the threads have ended")
+    await until(lambda: threads() <= before, "the threads have ended")
     assert await _keys(path) == {"n"}
 
 
@@ -192,7 +177,7 @@ async def test_a_read_under_way_while_the_store_is_closed_ends(path: str) -> Non
     reads = [asyncio.ensure_future(store.run([("LRANGE", "list", 0, -1)])) for _ in range(5)]
     await until(lambda: store._wide is not None, "the reads have begun")
     await store.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for outcome in await asyncio.gather(*reads, return_exceptions=True):
             assert isinstance(outcome, StoreClosed) or outcome == [[b"%d" % number for number in range(5_000)]]
 
@@ -211,7 +196,7 @@ def test_a_store_that_was_not_closed_warns_and_its_threads_end(path: str) -> Non
         return store() is None
 
     async def wait() -> None:
-        await until(lambda: threads() == before and descriptors(path) == 0, "its threads have ended")
+        await until(lambda: threads() <= before and descriptors(path) == 0, "its threads have ended")
 
     # Newer Pythons also warn of each connection that nobody closed, so all warnings are taken down.
     with warnings.catch_warnings(record=True) as warned:

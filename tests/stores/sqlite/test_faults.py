@@ -17,6 +17,7 @@ from keystead import connect
 from keystead.errors import BadUrl, StoreDamaged, StoreFull, StoreReadOnly, StoreUnavailable
 from keystead.stores.sqlite import SqliteStore
 from keystead.stores.sqlite.lane import Lane
+from tests.stores.sqlite.left import descriptors, threads
 from tests.stores.sqlite.processes import OWN_MOUNTS, finished, line_of, say, started, succeeded, until
 
 pytestmark = pytest.mark.anyio
@@ -244,10 +245,11 @@ async def test_a_missing_folder_is_said_and_not_made(tmp_path: Path) -> None:
 
 async def test_a_store_that_could_not_be_opened_leaves_nothing_open(path: str) -> None:
     _overwrite(path, b"no database" * 100)
-    before = set(os.listdir("/proc/self/fd"))
+    before = threads()
     for _ in range(5):
         await _refusal(path)
-    assert set(os.listdir("/proc/self/fd")) <= before
+    assert descriptors(path) == 0
+    await until(lambda: threads() <= before, "the threads have ended")
 
 
 async def test_no_error_of_the_driver_escapes_when_no_further_file_can_be_opened(
@@ -353,7 +355,7 @@ async def test_closing_does_not_wait_for_a_lock_that_nobody_needs_any_more(path:
         holder.execute("BEGIN IMMEDIATE")
         call = asyncio.ensure_future(store.run([("SET", "a", "1")]))
         await until(lambda: store._lane.waiting == 1, "it waits")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await store.close()
         assert (await asyncio.gather(call, return_exceptions=True))[0].code == "store-closed"  # type: ignore[union-attr]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from keystead.schema.lifetime import duration_ms
-from keystead.testing.servers import MissingProgram, NotReady, free_port, wait_until
+from keystead.testing.servers import MissingProgram, NotReady, free_port, stand_still, wait_until
 
 _HERE = Path(__file__).parent
 _CHECKOUT = _HERE.parents[3]
@@ -102,7 +102,7 @@ class OidcProvider:
 
     def pause(self) -> None:
         """Let it stand still: connections are taken, nothing is answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        stand_still(self.pid)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
