@@ -43,10 +43,12 @@ async def test_of_200_at_once_that_go_over_edges_of_aligned_windows_no_window_le
 
     keys = Keys(store)
     limit = AlignedWindow(keys.hits, "10 per 20ms")
-    let_through = sum([await passed(limit, "ann", 50) for _ in range(4)])
-    counts = {key.values["windowStart"]: await key.get() async for key in keys.hits.scan()}
+    let_through, asked, counts = 0, 0, {}
+    while asked < 200 or len(counts) < 2:  # a quick store answers all of them in one window
+        let_through += await passed(limit, "ann", 50)
+        asked += 50
+        counts = {key.values["windowStart"]: await key.get() async for key in keys.hits.scan()}
     assert max(counts.values()) == 10
-    assert len(counts) > 1
     # A hit that came too late for its window is counted again in the right one.
     assert 10 < let_through <= sum(counts.values())
     assert all(start % 20 == 0 for start in counts)
