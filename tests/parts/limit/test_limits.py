@@ -43,7 +43,8 @@ async def test_of_200_at_once_that_go_over_edges_of_aligned_windows_no_window_le
 
     keys = Keys(store)
     limit = AlignedWindow(keys.hits, "10 per 20ms")
-    let_through, asked, counts = 0, 0, {}
+    let_through, asked = 0, 0
+    counts: dict[int, int] = {}
     while asked < 200 or len(counts) < 2:  # a quick store answers all of them in one window
         let_through += await passed(limit, "ann", 50)
         asked += 50
