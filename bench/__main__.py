@@ -33,6 +33,7 @@ class Subject(StrEnum):
     widgets = "widgets"
     limits = "limits"
     cache = "cache"
+    membership = "membership"
     sessiondata = "sessiondata"
     all = "all"
 
@@ -109,6 +110,12 @@ async def _cache(folder: Path, progress: Progress, quick: bool, keys: int | None
     return await on_cache.run(QUICK if quick else FULL, progress, quick=quick)
 
 
+async def _membership(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_membership
+
+    return await on_membership.run(folder, QUICK if quick else FULL, progress, quick=quick)
+
+
 async def _sessiondata(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
     from bench import on_sessiondata
 
@@ -129,6 +136,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.widgets: _widgets,
     Subject.limits: _limits,
     Subject.cache: _cache,
+    Subject.membership: _membership,
     Subject.sessiondata: _sessiondata,
 }
 
@@ -169,6 +177,7 @@ def main(
     widgets: a million counters against few, and GET /api/visit beside routes written by hand.
     limits: hits of each kind of limit beside the limits library, and their round trips.
     cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
+    membership: validate of the membership kit beside the same by hand, and its round trips.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.

@@ -1,15 +1,20 @@
-"""Limits against the `limits` library on one Redis, with its storage for asyncio on redis-py, and on SQLite."""
+"""Limits against the `limits` library on one Redis, and on SQLite.
+
+Its storage for asyncio is measured with two of the clients that it takes, redis-py and valkey-py: each opens as many
+connections as there are tasks, and sends a script for each hit. Beside a sliding window stand its moving window, which
+keeps the time of each hit as ours does, and its sliding window counter, which keeps two numbers and is not exact.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from limits import RateLimitItemPerMinute
 from limits.aio.storage import RedisStorage
-from limits.aio.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter
+from limits.aio.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, SlidingWindowCounterRateLimiter
 
 from bench.measure import (
     TASKS,
@@ -34,6 +39,10 @@ from keystead.testing import servers
 CLIENTS = 10_000
 OFTEN = 100_000  # of one client: so much that nobody is refused while it is measured
 TWICE = Target("at least", 2)
+CLIENTS_OF_LIMITS: Final[dict[str, Literal["redispy", "valkey"]]] = {
+    "limits": "redispy",
+    "limits on valkey-py": "valkey",
+}
 
 Hit = Callable[[str], Awaitable[object]]
 
@@ -79,27 +88,43 @@ async def _round_trips(server: servers.Server) -> list[Row]:
 
 
 async def _beside_limits(server: servers.Server, effort: Effort, progress: Progress) -> list[Row]:
-    server.ask("FLUSHALL")
-    storage = RedisStorage(f"async+{server.url}", implementation="redispy")
-    item = RateLimitItemPerMinute(OFTEN)
-    theirs: dict[str, Any] = {
-        "fixed window": FixedWindowRateLimiter(storage),
-        "sliding window": MovingWindowRateLimiter(storage),
+    storages = {
+        called: RedisStorage(f"async+{server.url}", implementation=client)
+        for called, client in CLIENTS_OF_LIMITS.items()
     }
+    item = RateLimitItemPerMinute(OFTEN)
     rows: list[Row] = []
     async with connect(server.url) as store:
         for name, limit in kinds(LimitKeys(store), OFTEN).items():
-            peer = theirs.get(name) or theirs["fixed window"]
-            called = "limits" if name in theirs else "limits, a fixed window"
-            await _same(server, kinds(LimitKeys(store), 5)[name], peer)
+            peers = _peers(name, storages)
+            for peer in peers.values():
+                await _same(server, kinds(LimitKeys(store), 5)[name], peer)
             for tasks, playing in ((TASKS, together), (1, alone)):
-                contender = Contender(called, playing(_theirs(peer, item), random_keys(CLIENTS)))
                 ours = Contender("keystead", playing(_ours(limit), random_keys(CLIENTS)))
-                target = TWICE if tasks == TASKS and name in theirs else None
-                match = Match(f"{name}, {tasks} task{'s' * (tasks > 1)}", ours, [Peer(contender, target=target)])
+                target = TWICE if tasks == TASKS and name in ("fixed window", "sliding window") else None
+                contenders = [
+                    Peer(Contender(called, playing(_theirs(peer, item), random_keys(CLIENTS))), target=target)
+                    for called, peer in peers.items()
+                ]
+                match = Match(f"{name}, {tasks} task{'s' * (tasks > 1)}", ours, contenders)
                 rows += await compare("limits, redis", match, effort, progress)
-    await vars(storage.bridge)["storage"].aclose()  # it has no way to be closed of its own
+                server.ask("FLUSHALL")  # the next of them keep something else under the same keys
+    for storage in storages.values():
+        await vars(storage.bridge)["storage"].aclose()  # it has no way to be closed of its own
     return rows
+
+
+def _peers(name: str, storages: dict[str, RedisStorage]) -> dict[str, Any]:
+    """What that library has for this, by what it is called in the table."""
+    match name:
+        case "fixed window":
+            return {called: FixedWindowRateLimiter(storage) for called, storage in storages.items()}
+        case "sliding window":
+            moving = {called: MovingWindowRateLimiter(storage) for called, storage in storages.items()}
+            called, storage = list(storages.items())[-1]
+            return moving | {f"{called}, a counter": SlidingWindowCounterRateLimiter(storage)}
+        case _:
+            return {"limits, a fixed window": FixedWindowRateLimiter(storages["limits"])}
 
 
 async def _same(server: servers.Server, limit: Limits, peer: Any) -> None:

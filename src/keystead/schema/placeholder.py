@@ -136,7 +136,8 @@ class Place:
         self.name = name
         self.type = type_
         self._pattern = pattern
-        self._escapes = (ANY - type_.unescaped) | Characters.of("%:{}" + separator)
+        self._marks = "%:{}" + separator  # the first of these stands in what the others become
+        self._escapes = (ANY - type_.unescaped) | Characters.of(self._marks)
         self._escape = re.compile(self._escapes.regex())
         self.bound = bound if bound is not None and self._can_pass(bound) else None
         self.write: Callable[[object], str] = self._writer()
@@ -186,10 +187,20 @@ class Place:
         return self._write
 
     def _text_writer(self) -> Callable[[object], str]:
-        is_odd, careful, bound = self._oddness(), self._write, self.bound
+        is_odd, careful, bound = self._oddness(self._escapes), self._write, self.bound
+        is_odder = self._oddness(self._escapes - Characters.of(self._marks))
+        marks = [(mark, percent(mark)) for mark in dict.fromkeys(self._marks)]
 
         def write(value: object) -> str:
-            return value if type(value) is str and value and not is_odd(value) else careful(value)
+            if type(value) is not str or not value:
+                return careful(value)
+            if not is_odd(value):
+                return value
+            if bound is not None or is_odder(value):
+                return careful(value)
+            for mark, code in marks:  # as in most addresses of IPv6
+                value = value.replace(mark, code)
+            return value
 
         if bound is None:
             return write if is_odd(_PLAIN) else self._plain_first(write)
@@ -208,13 +219,13 @@ class Place:
 
         return write_plain
 
-    def _oddness(self) -> Callable[[str], object]:
-        """Finds something in a text that is not empty if it does not fit or needs an escape. One quick look."""
+    def _oddness(self, escapes: Characters) -> Callable[[str], object]:
+        """Finds something in a text that is not empty if it does not fit or is one of these. One quick look."""
         match self.type.language:
             case Repeat(Characters() as alphabet, _, None):
-                return re.compile((alphabet - self._escapes).regex_of_others()).search
+                return re.compile((alphabet - escapes).regex_of_others()).search
             case language:
-                return re.compile(rf"(?!{regex(language, without=self._escapes)}\Z)").match
+                return re.compile(rf"(?!{regex(language, without=escapes)}\Z)").match
 
     def _int_writer(self) -> Callable[[object], str]:
         careful = self._write

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,8 @@ from keystead.errors import StoreError, StoreUnavailable
 from keystead.schema.belonging import Belonging, name_of
 from keystead.schema.family import Bound
 from keystead.stores import Call, Message, Outcome, Reply, Store
-from keystead.stores.base import Planned
+from keystead.stores.base import Ask, Planned, Step, plan
+from keystead.stores.commands import TABLE
 
 if TYPE_CHECKING:
     from keystead.server.metrics import Metrics
@@ -68,6 +69,43 @@ class Measured(Store):
         self._note(calls, (), began)
         return outcome
 
+    def prepared(self, *forms: tuple[str, int]) -> Ask:
+        ask, place = self._store.prepared(*forms), _first_key_of(forms)
+
+        async def measured(*arguments: bytes) -> list[Reply]:
+            key = None if place is None else arguments[place]
+            began = time.perf_counter()
+            try:
+                replies = await ask(*arguments)
+            except StoreError as error:
+                self._say(key, _outcome_of(error.replies or [error]), began)
+                raise
+            self._say(key, "ok", began)
+            return replies
+
+        return measured
+
+    def prepared_steps(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        ask = self._store.prepared_steps(make, arguments)
+        places = [b"argument %d" % number for number in range(arguments)]
+        first = _first_key([step.call for step in plan(make(*places))])
+        place = places.index(first) if first in places else None
+
+        async def measured(*given: bytes) -> Outcome:
+            key = first if place is None else given[place]
+            began = time.perf_counter()
+            try:
+                outcome = await ask(*given)
+            except StoreError as error:
+                self._say(key, _outcome_of([error]), began)
+                raise
+            self._say(key, "ok", began)
+            return outcome
+
+        return measured
+
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         return self._store._scan(pattern, kind, page)
 
@@ -75,16 +113,35 @@ class Measured(Store):
         return self._store._subscribe(channels)
 
     def _note(self, calls: Sequence[Call], replies: Sequence[Reply], began: float) -> None:
-        outcome = "ok"
-        for reply in replies:
-            if isinstance(reply, StoreUnavailable):
-                outcome = "unavailable"
-                break
-            if isinstance(reply, StoreError):
-                outcome = "error"
-        self._metrics.called(self._family_of(calls), outcome, time.perf_counter() - began)
+        self._say(_first_key(calls), _outcome_of(replies), began)
 
-    def _family_of(self, calls: Sequence[Call]) -> str:
-        keys = calls[0].keys
-        member = self._families.of(keys[0]) if keys and self._families is not None else None
-        return NO_FAMILY if member is None else name_of(member.bound.family)
+    def _say(self, key: bytes | None, outcome: str, began: float) -> None:
+        took_s = time.perf_counter() - began
+        member = None if key is None or self._families is None else self._families.of(key)
+        self._metrics.called(NO_FAMILY if member is None else name_of(member.bound.family), outcome, took_s)
+
+
+def _outcome_of(replies: Sequence[Reply]) -> str:
+    outcome = "ok"
+    for reply in replies:
+        if isinstance(reply, StoreUnavailable):
+            return "unavailable"
+        if isinstance(reply, StoreError):
+            outcome = "error"
+    return outcome
+
+
+def _first_key(calls: Sequence[Call]) -> bytes | None:
+    """Of the first call that names one: TIME does not."""
+    return next((call.keys[0] for call in calls if call.keys), None)
+
+
+def _first_key_of(forms: Sequence[tuple[str, int]]) -> int | None:
+    """Its place among the arguments of prepared commands."""
+    place = 0
+    for name, count in forms:
+        spec = TABLE.get(name)
+        if spec is not None and spec.keys and count:
+            return place
+        place += count
+    return None

@@ -70,6 +70,7 @@ class Metrics:
         self._call_seconds = Histogram(
             *self._declared("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
         )
+        self._by_family: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._events = Counter(*self._declared("keystead_kit_events_total"), registry=self._registry)
         self._runs = Counter(*self._declared("keystead_job_runs_total"), registry=self._registry)
         info = Gauge(*self._declared("keystead_info"), registry=self._registry, multiprocess_mode="max")
@@ -92,8 +93,13 @@ class Metrics:
         self._seconds.labels(route, method).observe(seconds)
 
     def called(self, family: str, outcome: str, seconds: float) -> None:
-        self._calls.labels(family, outcome).inc()
-        self._call_seconds.labels(family).observe(seconds)
+        found = self._by_family.get((family, outcome))
+        if found is None:  # every call of a store comes by here, and to find them by their labels takes longest
+            found = self._calls.labels(family, outcome), self._call_seconds.labels(family)
+            self._by_family[family, outcome] = found
+        calls, call_seconds = found
+        calls.inc()
+        call_seconds.observe(seconds)
 
     def happened(self, kit: str, event: str, outcome: str) -> None:
         self._events.labels(kit, event, outcome).inc()

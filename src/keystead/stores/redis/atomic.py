@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from keystead.errors import BadArgument
-from keystead.stores.base import Outcome, Planned, Step, plan
+from keystead.stores.base import Outcome, Planned
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -18,30 +17,32 @@ from keystead.stores.redis.settings import Address
 SCRIPT = files(__package__).joinpath("atomic.lua").read_bytes()
 DIGEST = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()  # what Redis names scripts by
 
-_COUNTERS = frozenset({"INCRBY", "DECRBY", "HINCRBY"})
+COUNTERS = frozenset({"INCRBY", "DECRBY", "HINCRBY"})
 # Their reply may be nil or 0 although they wrote.
-_SILENT_WRITERS = _COUNTERS | {"SET", "HSET", "ZADD"}
+SILENT_WRITERS = COUNTERS | {"SET", "HSET", "ZADD"}
 
 
 class Script:
     """The steps, packed. `keys` are what they name, each once."""
 
+    otherwise = None  # there is nothing that could do more
+
     def __init__(self, steps: list[Planned]) -> None:
         self.steps = steps
         self.keys = list(dict.fromkeys(key for step in steps for key in step.call.keys))
         self.reads_only = not any(step.call.spec.writes for step in steps)
-        arguments: list[bytes] = [b"%d" % _last_that_may_stop(steps)]
+        arguments: list[bytes] = [b"%d" % last_that_may_stop(steps)]
         for step in steps:
             arguments += _packed(step)
-        self._rest = (b"%d" % len(self.keys), *self.keys, *arguments)
+        self.rest = (b"%d" % len(self.keys), *self.keys, *arguments)
 
     @property
     def by_digest(self) -> bytes:
-        return pack_command((b"EVALSHA", DIGEST, *self._rest))
+        return pack_command((b"EVALSHA", DIGEST, *self.rest))
 
     @property
     def by_text(self) -> bytes:
-        return pack_command((b"EVAL", SCRIPT, *self._rest))
+        return pack_command((b"EVAL", SCRIPT, *self.rest))
 
     def failure(self, reply: Any) -> ReplyError | None:
         """The reason why the whole may be asked for again: a step that the server could not serve now.
@@ -60,73 +61,12 @@ class Script:
             raise error_of(self.steps[stopped - 1].call, replies[-1], address)
         shaped = []
         for step, raw in zip(self.steps, replies, strict=False):
-            if step.call.spec.name in _COUNTERS:
+            if step.call.spec.name in COUNTERS:
                 shaped.append(int(raw))  # large ones come as text
                 continue
             shape = None if step.guard else SHAPES.get(step.call.spec.name)
             shaped.append(raw if shape is None else shape(step.call, raw))
         return Outcome(shaped, stopped_at=stopped - 1 if stopped else None)
-
-
-class Template:
-    """A script of which all but some arguments is packed ahead."""
-
-    def __init__(self, make: Callable[..., Sequence[Step]], arguments: int) -> None:
-        self.make = make
-        places = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
-        self.script = Script(plan(make(*places)))
-        # In the digest of a reply an argument does not stand as it is: such steps cannot be packed ahead.
-        self.has_digests = any(step.still is not None for step in self.script.steps)
-        words = (b"EVALSHA", DIGEST, *self.script._rest)
-        self._order: list[int] = []  # which argument stands in which place
-        pieces = [b"*%d\r\n" % len(words)]
-        for word in words:
-            if word in places:
-                self._order.append(places.index(word))
-                pieces.append(b"$%d\r\n%b\r\n")
-                continue
-            if b"\x00keystead argument" in word:
-                raise BadArgument("each argument of prepared steps stands there as it is, alone")
-            pieces.append(b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%")))
-        self._format = b"".join(pieces)
-
-    def packed(self, given: Sequence[bytes]) -> bytes:
-        sized: list[int | bytes] = []
-        for number in self._order:
-            sized += (len(given[number]), given[number])
-        return self._format % tuple(sized)
-
-
-class Filled:
-    """A template with its arguments: a script. What it is made of is looked at only where something went wrong."""
-
-    def __init__(self, template: Template, given: Sequence[bytes]) -> None:
-        self._template = template
-        self._given = given
-        self.reads_only = template.script.reads_only
-
-    @property
-    def by_digest(self) -> bytes:
-        return self._template.packed(self._given)
-
-    @property
-    def by_text(self) -> bytes:
-        return self._own.by_text
-
-    @property
-    def steps(self) -> list[Planned]:
-        return self._own.steps
-
-    @property
-    def _own(self) -> Script:
-        return Script(plan(self._template.make(*self._given)))
-
-    def failure(self, reply: Any) -> ReplyError | None:
-        return self._template.script.failure(reply)
-
-    def outcome(self, reply: list[Any], address: Address) -> Outcome:
-        failed = reply[0] and isinstance(reply[1][-1], ReplyError)
-        return (self._own if failed else self._template.script).outcome(reply, address)
 
 
 def _packed(step: Planned) -> list[bytes]:
@@ -137,7 +77,7 @@ def _packed(step: Planned) -> list[bytes]:
         flags, extra = b"d", [_digest(call, step.still.reply)]
     elif step.at_most is not None:
         limit = step.at_most.limit
-        flags, extra = b"<", _limits(0 if isinstance(limit, StoreMs) else limit)
+        flags, extra = b"<", limits_of(0 if isinstance(limit, StoreMs) else limit)
         if isinstance(limit, StoreMs):
             place = len(call.args) + 2
             times += [(place, math.floor(limit.plus)), (place + 1, limit.plus)]
@@ -148,14 +88,14 @@ def _packed(step: Planned) -> list[bytes]:
         flags = b"p"
     else:
         flags = (b"w" if call.spec.writes else b"") + (b"!" if step.required else b"")
-        flags += b"k" if step.required and call.spec.name in _SILENT_WRITERS and not _only_if(call) else b""
-        flags += b"#" if call.spec.name in _COUNTERS else b""
+        flags += b"k" if step.required and call.spec.name in SILENT_WRITERS and not is_only_if(call) else b""
+        flags += b"#" if call.spec.name in COUNTERS else b""
     arguments = [call.spec.name.encode(), *call.args, *extra]
     if times:
         flags += b"t"
         arguments += [encode(number) for time in times for number in time]
         arguments.append(b"%d" % len(times))
-    return [flags, _kind(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
+    return [flags, kind_of(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
 
 
 def _digest(call: Call, reply: Any) -> bytes:
@@ -188,7 +128,7 @@ def _sha1(text: bytes) -> bytes:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
-def _limits(limit: int | float) -> list[bytes]:
+def limits_of(limit: int | float) -> list[bytes]:
     """The largest whole number of 64 bits and the largest float within a limit: what Lua can compare without rounding.
 
     Where there is no such whole number, it is the one before all of them.
@@ -198,19 +138,19 @@ def _limits(limit: int | float) -> list[bytes]:
     return [b"%d" % whole, repr(math.nextafter(near, -math.inf) if near > limit else near).encode()]
 
 
-def _only_if(call: Call) -> bool:
+def is_only_if(call: Call) -> bool:
     """A SET whose nil says that it did not write: NX or XX, without GET."""
     return call.spec.name == "SET" and bool(call.options.only_if) and not call.options.get
 
 
-def _kind(call: Call) -> str:
+def kind_of(call: Call) -> str:
     """The only kind of key this command takes, or nothing where it takes any."""
     if call.spec.name == "SET":
         return "string" if call.options.get else ""
     return call.spec.kind or ""
 
 
-def _last_that_may_stop(steps: Sequence[Planned]) -> int:
+def last_that_may_stop(steps: Sequence[Planned]) -> int:
     """The last step, counted from 1, that may stop or fail for a reason that the script cannot see beforehand."""
     last = 0
     kinds: dict[bytes, str] = {}
@@ -224,12 +164,12 @@ def _last_that_may_stop(steps: Sequence[Planned]) -> int:
             or step.guard
             or mixed
             or name == "LSET"
-            or (name in _COUNTERS and call.args[0] in written)
+            or (name in COUNTERS and call.args[0] in written)
             or (name == "XADD" and call.options.entry_id != (None, None))
             # Only two infinities have no sum, so a finite number can be added to whatever is there.
             or (name == "ZADD" and b"INCR" in call.options.flags and math.isinf(call.options.pairs[0][1]))
         ):
             last = place
-        if call.spec.writes and name not in _COUNTERS:
+        if call.spec.writes and name not in COUNTERS:
             written.update(call.keys)
     return last

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from keystead.errors import (
     StoreClosed,
@@ -17,9 +17,10 @@ from keystead.errors import (
 )
 from keystead.stores.base import Ask, Guarantees, Message, Outcome, Planned, Step, Store, filled, without_errors
 from keystead.stores.commands import TABLE, Call, Reply, read
-from keystead.stores.redis.atomic import Filled, Script, Template
+from keystead.stores.redis.atomic import Script
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
+from keystead.stores.redis.prepared import Filled, Template
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address, Settings
 from keystead.stores.redis.subscription import Listener, subscription
@@ -145,10 +146,27 @@ class RedisStore(Store):
         if template.has_digests:
             return super().prepared_steps(make, arguments)
 
+        packed, outcome_of = template.packed, template.outcome
+
         async def ask(*given: bytes) -> Outcome:
-            if self._link is None:
+            link = self._link
+            if link is None:
                 raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-            return await run_script(self._link, Filled(template, given), timeout)
+            if not template.fits(given):
+                return await self.atomically(make(*given))
+            now, connection = self._loop.time(), link.connection
+            answer: _Answer | None = None
+            if connection is not None and connection.lost is None and connection.congested is None:
+                try:
+                    [reply] = await connection.send(packed(given), 1, now)
+                except ConnectionLost as lost:
+                    answer = connection, lost.with_traceback(None)
+                else:
+                    outcome = outcome_of(reply)
+                    if outcome is not None:
+                        return outcome
+                    answer = connection, reply
+            return await run_script(link, Filled(template, given), now + timeout, answer)
 
         return ask
 
@@ -207,7 +225,7 @@ class RedisStore(Store):
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-        return await run_script(self._link, Script(steps), self._settings.timeout)
+        return await run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"
@@ -265,32 +283,48 @@ def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
         raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
 
 
-async def run_script(link: Link, script: Script | Filled, within: float) -> Outcome:
-    """Run it where the link leads, again only if it did not run there."""
+# What came back, and from where; or that nothing will.
+_Answer: TypeAlias = tuple[Connection, Any]
+
+
+async def run_script(link: Link, script: Script | Filled, deadline: float, answer: _Answer | None = None) -> Outcome:
+    """Run it where the link leads, again only if it did not run there. `answer`: of one who has sent it already."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
-    payload = script.by_digest
+    payload = b"" if answer else script.by_digest
     while True:
-        connection = await link.connected(deadline)
-        try:
-            [reply] = await connection.send_until(deadline, payload, 1)
-        except ConnectionLost as lost:
-            if lost.sent and not script.reads_only:
-                raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
+        connection, reply = answer or await _sent(link, payload, deadline)
+        answer = None
+        if isinstance(reply, ConnectionLost):
+            if reply.sent and not script.reads_only:
+                raise StoreUnavailable(f"{reply}; what was being written may or may not have been", "unknown")
             if loop.time() >= deadline:
-                raise StoreUnavailable(str(lost)) from None
+                raise StoreUnavailable(str(reply))
+            payload = payload or script.by_digest
             continue
         reply = script.failure(reply) or reply
-        if not isinstance(reply, ReplyError):
+        if isinstance(reply, list):
             return script.outcome(reply, connection.address)
-        if str(reply).startswith("NOSCRIPT"):
+        if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
             payload = script.by_text  # a new server, or one that was restarted: this also makes it known there
         elif is_transient(reply) and loop.time() + PAUSE_S < deadline:
             if str(reply).startswith("READONLY"):
                 link.drop(connection, "it is no longer the master")
+            payload = payload or script.by_digest
             await asyncio.sleep(PAUSE_S)
+        elif script.otherwise is not None:
+            script = script.otherwise
+            payload = script.by_digest
         else:
             raise error_of(script.steps[0].call, reply, connection.address)
+
+
+async def _sent(link: Link, payload: bytes, deadline: float) -> _Answer:
+    connection = await link.connected(deadline)
+    try:
+        [reply] = await connection.send_until(deadline, payload, 1)
+    except ConnectionLost as lost:
+        return connection, lost.with_traceback(None)
+    return connection, reply
 
 
 async def require_writable(connection: Connection, key: bytes) -> None:

@@ -1,0 +1,85 @@
+"""What a store is asked is counted by family, and asked as it would be without that."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from keystead import Counter, Keyspace, SortedSet, Value, after, connect, sliding
+from keystead.errors import NotANumber
+from keystead.parts.limit import FixedWindow, SlidingWindow
+from keystead.server.measured import Measured
+from keystead.server.metrics import Metrics
+from keystead.stores.redis.atomic import DIGEST
+from keystead.testing import servers
+
+
+class Keys(Keyspace):
+    hits = Counter("hits:{client}", lifetime=after("1m"))
+    log = SortedSet("log:{client}", str, lifetime=sliding("2m", touch_every="1s"))
+    note = Value("note:{id}", str, lifetime=after("1m"))
+
+
+@asynccontextmanager
+async def measured(url: str) -> AsyncIterator[tuple[Keys, Metrics]]:
+    metrics = Metrics("test")
+    async with Measured(connect(url), metrics) as store:
+        keys = Keys(store)
+        store.knows(keys.bounds())
+        yield keys, metrics
+
+
+def calls(metrics: Metrics) -> dict[tuple[str, str], float]:
+    return {
+        (sample.labels["family"], sample.labels["outcome"]): sample.value
+        for family in metrics._calls.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+
+
+@pytest.mark.parametrize("engine", ["memory", "redis"])
+async def test_prepared_steps_are_counted_by_the_family_of_their_first_key(engine: str) -> None:
+    with servers.redis() as server:
+        async with measured("memory://" if engine == "memory" else server.url) as (keys, metrics):
+            fixed, window = FixedWindow(keys.hits, "2/minute"), SlidingWindow(keys.log, "2/minute")
+            assert [bool(await fixed.hit("ann")) for _ in range(3)] == [True, True, False]
+            assert await window.hit("ann")  # which asks for the time first
+            await keys.hits.store.run([("SET", "hits:bea", "a text")])
+            with pytest.raises(NotANumber):
+                await fixed.hit("bea")
+            assert calls(metrics) == {
+                ("Keys.hits", "ok"): 4,
+                ("Keys.log", "ok"): 1,
+                ("Keys.hits", "error"): 1,
+            }
+
+
+async def test_prepared_commands_are_counted_by_the_family_of_their_first_key() -> None:
+    async with measured("memory://") as (keys, metrics):
+        await keys.note("1").set("a text")
+        ask = keys.hits.store.prepared(("TIME", 0), ("GET", 1), ("INCRBY", 2))
+        [_, held, _] = await ask(b"note:1", b"hits:ann", b"1")
+        assert held == b"a text"
+        with pytest.raises(NotANumber):
+            await ask(b"note:1", b"note:1", b"1")
+        elsewhere = keys.hits.store.prepared(("GET", 1))
+        await elsewhere(b"nobody's")
+        assert calls(metrics) == {("Keys.note", "ok"): 2, ("Keys.note", "error"): 1, ("(none)", "ok"): 1}
+
+
+async def test_a_store_that_does_not_answer_is_counted_too() -> None:
+    with servers.redis() as server:
+        async with measured(f"{server.url}?timeout=300ms&connect_timeout=200ms") as (keys, metrics):
+            limit = FixedWindow(keys.hits, "2/minute")
+            assert await limit.hit("ann")
+            server.kill()
+            assert (await limit.hit("ann")).store_is_down
+            assert calls(metrics) == {("Keys.hits", "ok"): 1, ("Keys.hits", "unavailable"): 1}
+
+
+async def test_a_limit_is_sent_prepared_whether_it_is_measured_or_not() -> None:
+    with servers.redis() as server:
+        async with measured(server.url) as (keys, _):
+            assert await FixedWindow(keys.hits, "2/minute").hit("ann")
+        assert server.ask("SCRIPT", "EXISTS", DIGEST) == [0]

@@ -1,0 +1,202 @@
+"""Prepared steps have a script of their own, and do what the same steps do without it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from keystead import Counter, Keyspace, Store, absent, after, at_most, connect, holds, required, store_ms
+from keystead.errors import NotANumber, StoreError, StoreRefused, WrongKind
+from keystead.parts.limit import FixedWindow
+from keystead.stores import Step
+from keystead.stores.base import field_holds
+from keystead.stores.redis.atomic import DIGEST
+from keystead.testing import servers
+from keystead.testing.servers import Server
+from tests.stores.redis.test_access import signed_in
+from tests.stores.redis.waits import works_again
+
+FAST = "?timeout=300ms&connect_timeout=200ms"
+FAR_MS = 4_102_444_800_000  # 2100
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with servers.valkey() if request.param == "valkey" else servers.redis() as running:
+        yield running
+
+
+@pytest.fixture
+async def store(engine: Server) -> AsyncIterator[Store]:
+    async with connect(engine.url + FAST) as store:
+        yield store
+
+
+def counting(key: bytes) -> list[Step]:
+    return [("GET", key), at_most(("GET", key), 9), ("INCRBY", key, 1), ("PEXPIRE", key, 60_000, "NX")]
+
+
+def scripts_kept(server: Server) -> int:
+    found = dict(line.split(":", 1) for line in server.ask("INFO", "memory").decode().splitlines() if ":" in line)
+    return int(found["number_of_cached_scripts"])
+
+
+async def test_they_never_need_the_script_for_whatever_steps(engine: Server, store: Store) -> None:
+    count = store.prepared_steps(counting, 1)
+    outcomes = [await count(b"n") for _ in range(11)]
+    assert [outcome.stopped_at for outcome in outcomes] == [*[None] * 10, 1]
+    assert outcomes[0].replies == [None, 1, 1, 1]
+    assert outcomes[-1].replies == [b"10", 0]
+    assert engine.ask("SCRIPT", "EXISTS", DIGEST) == [0]
+
+
+async def test_a_hundred_limits_of_one_kind_are_one_script_for_the_server(engine: Server, store: Store) -> None:
+    for number in range(100):
+        window_s = 60 + number
+        keys = type("Keys", (Keyspace,), {"n": Counter(f"hits:{number}:{{client}}", lifetime=after(f"{window_s}s"))})
+        assert await FixedWindow(keys(store).n, f"{2 * number + 10}/{window_s}s").hit("ann")
+    assert scripts_kept(engine) == 1
+
+
+async def test_a_server_that_forgot_its_scripts_is_told_them_again(engine: Server, store: Store) -> None:
+    count = store.prepared_steps(lambda key: [("INCRBY", key, 1)], 1)
+    assert (await count(b"n")).replies == [1]
+    engine.ask("SCRIPT", "FLUSH")
+    outcomes = await asyncio.gather(*(count(b"n") for _ in range(20)))
+    assert sorted(outcome.replies[0] for outcome in outcomes) == list(range(2, 22))
+    engine.restart()
+    await works_again(lambda: count(b"n"))
+    assert engine.ask("GET", "n") == b"1"
+
+
+async def test_what_their_own_script_leaves_is_decided_exactly_and_blamed_on_the_right_key(store: Store) -> None:
+    count = store.prepared_steps(lambda key: [("TIME",), at_most(("GET", key), 2**62), ("INCRBY", key, 1)], 1)
+    for held, result in ((2**62, 2**62 + 1), (2**53, 2**53 + 1), (-5, -4), (-(2**62), -(2**62) + 1)):
+        await store.run([("SET", "n", held)])
+        assert (await count(b"n")).replies[1:] == [1, result]
+    await store.run([("SET", "n", 2**62 + 1)])
+    assert (await count(b"n")).stopped_at == 1
+    for text in ("", " 7", "abc", "1e3x"):
+        await store.run([("SET", "n", text)])
+        with pytest.raises(NotANumber) as no_number:
+            await count(b"n")
+        assert no_number.value.key == b"n"
+    await store.run([("DEL", "n"), ("RPUSH", "n", "x")])
+    with pytest.raises(WrongKind) as wrong:
+        await count(b"n")
+    assert wrong.value.key == b"n"
+    assert await store.run([("LRANGE", "n", 0, -1)]) == [[b"x"]]
+
+
+async def test_a_key_of_another_kind_behind_the_first_write_takes_back_what_was_written(store: Store) -> None:
+    both = store.prepared_steps(lambda a, b: [("SET", a, "1"), ("ZADD", b, 1, "m"), ("INCRBY", a, 1)], 2)
+    with pytest.raises(WrongKind):
+        await both(b"same", b"same")
+    await store.run([("SET", "b", "a text")])
+    with pytest.raises(WrongKind) as wrong:
+        await both(b"a", b"b")
+    assert wrong.value.key == b"b"
+    assert await store.run([("EXISTS", "a", "same")]) == [0]
+
+
+async def test_a_user_who_may_not_do_all_of_it_does_none_of_it(engine: Server) -> None:
+    async with connect(signed_in(engine, "app", "~*", "+@all", "-pexpire")) as store:
+        count = store.prepared_steps(counting, 1)
+        with pytest.raises(StoreRefused, match="PEXPIRE"):
+            await count(b"n")
+        assert await store.run([("EXISTS", "n")]) == [0]
+
+
+# --- whatever the steps are -------------------------------------------------------------------------------------
+
+# Made of a text and of a sorted set. Behind the names stands what each test of a kind finds there.
+READS: list[Callable[[bytes, bytes], Step]] = [
+    lambda a, z: ("GET", a),
+    lambda a, z: ("PTTL", "nothing"),
+    lambda a, z: ("ZSCORE", z, "m"),
+    lambda a, z: ("ZRANGE", z, 0, -1, "WITHSCORES"),
+    lambda a, z: ("ZCOUNT", z, store_ms(-60_000), "+inf"),
+    lambda a, z: required(("EXISTS", a)),
+    lambda a, z: required(("ZSCORE", z, "m")),
+    lambda a, z: at_most(("GET", a), 3),
+    lambda a, z: at_most(("GET", a), 3.5),
+    lambda a, z: at_most(("ZSCORE", z, "m"), 7.25),
+    lambda a, z: at_most(("ZSCORE", z, "m"), store_ms(-1000.5)),
+    lambda a, z: at_most(("ZCARD", z), 1),
+    lambda a, z: at_most(("ZCOUNT", z, 0, "inf"), float("-inf")),
+    lambda a, z: holds(a, "3"),
+    lambda a, z: holds(a, None),
+    lambda a, z: absent(z),
+    lambda a, z: field_holds("h", "f", None),
+]
+WRITES: list[Callable[[bytes, bytes], Step]] = [
+    lambda a, z: ("INCRBY", a, 1),
+    lambda a, z: ("DECRBY", a, 2**53),
+    lambda a, z: ("HINCRBY", "h", "f", 5),
+    lambda a, z: ("SET", a, "7"),
+    lambda a, z: ("SET", a, "7", "NX", "PX", 600_000),
+    lambda a, z: ("SET", a, "8", "PXAT", FAR_MS, "GET"),
+    lambda a, z: required(("SET", a, "7", "NX")),
+    lambda a, z: required(("SET", a, "9", "XX")),
+    lambda a, z: required(("ZADD", z, "XX", 2, "m")),
+    lambda a, z: required(("INCRBY", a, 0)),
+    lambda a, z: ("ZADD", z, 2.5, "m", 3, "other"),
+    lambda a, z: ("ZADD", z, "INCR", 0.5, "m"),
+    lambda a, z: ("ZADD", z, "XX", "INCR", 0.5, "none"),
+    lambda a, z: ("ZREMRANGEBYSCORE", z, "-inf", 2),
+    lambda a, z: ("ZREM", z, "m"),
+    lambda a, z: ("PEXPIREAT", z, FAR_MS),
+    lambda a, z: ("DEL", a, z),
+    lambda a, z: ("ZADD", a, 1, "m"),
+]
+BEFORE: list[tuple[str, Callable[[bytes, bytes], Sequence[Any]]]] = [
+    ("nothing", lambda a, z: []),
+    ("numbers", lambda a, z: [("SET", a, "3"), ("ZADD", z, 7.25, "m", 1, "other")]),
+    ("large", lambda a, z: [("SET", a, 2**62), ("ZADD", z, FAR_MS, "m")]),
+    ("texts", lambda a, z: [("SET", a, "3.5"), ("ZADD", z, 2, "m")]),
+    ("other kinds", lambda a, z: [("RPUSH", a, "x"), ("SET", z, "x")]),
+]
+
+
+@pytest.fixture(scope="module")
+def one_server() -> Iterator[Server]:
+    with servers.redis() as running:
+        yield running
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(st.sampled_from(READS), max_size=4).flatmap(
+        lambda reads: st.lists(st.sampled_from([*READS, *WRITES]), min_size=1, max_size=4).map(
+            lambda all_: reads + all_
+        )
+    ),
+    before=st.sampled_from(BEFORE),
+)
+def test_prepared_or_not_they_do_the_same(
+    one_server: Server, steps: list[Callable[[bytes, bytes], Step]], before: tuple[str, Callable[..., Sequence[Any]]]
+) -> None:
+    async def done(prepared: bool) -> tuple[Any, Any]:
+        one_server.ask("FLUSHALL")
+        async with connect(one_server.url) as store:
+            if commands := before[1](b"a", b"z"):
+                await store.run(commands)
+
+            def make(a: bytes, z: bytes) -> list[Step]:
+                return [step(a, z) for step in steps]
+
+            try:
+                outcome = await (
+                    store.prepared_steps(make, 2)(b"a", b"z") if prepared else store.atomically(make(b"a", b"z"))
+                )
+                said: Any = (outcome.stopped_at, outcome.replies)
+            except StoreError as error:
+                said = (type(error), str(error), getattr(error, "key", None))
+            held = [one_server.ask("DUMP", key) for key in ("a", "z", "h")]
+            held += [one_server.ask("PEXPIRETIME", key) if key == "z" else None for key in ("a", "z")]
+            return said, held
+
+    assert asyncio.run(done(prepared=True)) == asyncio.run(done(prepared=False))
