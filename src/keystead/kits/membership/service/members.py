@@ -349,8 +349,10 @@ class Members:
         before, _ = (await self.keys.atomically(row.get(), row.set(begun.id))).values
         if before is not None:
             await self.refresh.revoke_chain(before)
-        # A logout that came between has not seen the new chain: it leads nowhere, and is not left behind.
+        # A logout that came between may not have seen the new chain, or only the row that named it: it leads nowhere,
+        # and is not left behind.
         if not await self._counts(named):
+            await self.refresh.revoke_chain(begun.id)
             await self.devices.drop(named.session)
             raise session_invalid()
         return self._pair(named, member.membership.plan, profile, begun.token, app_session)
