@@ -39,6 +39,7 @@ class StandIn:
         self.answers: dict[str, bytes | Callable[[], bytes]] = {}
         self.asked: list[tuple[str, str]] = []  # path, and all that was sent
         self._gates: dict[str, asyncio.Event] = {}
+        self.stops_listening: Callable[[], None] = lambda: None
         self._was_asked = asyncio.Condition()
         self.key = _first_key()
 
@@ -129,6 +130,7 @@ async def stand_in() -> AsyncIterator[StandIn]:
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     server = StandIn(listening.sockets[0].getsockname()[1])
+    server.stops_listening = listening.close
     try:
         yield server
     finally:

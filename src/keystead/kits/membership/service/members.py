@@ -40,7 +40,7 @@ from keystead.kits.membership.service.outcomes import (
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected
 from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
 from keystead.kits.membership.service.webhook import told_in
-from keystead.parts.cache import Cache, LoadFailed
+from keystead.parts.cache import Cache, LoadFailed, TryLater
 from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
 from keystead.parts.limit import AlignedWindow, FixedWindow, Rate
@@ -57,6 +57,7 @@ _security = logging.getLogger("keystead.security")
 _MINUTE_MS: Final = 60_000
 _APP_SESSION_MOST: Final = 128
 _PORTION: Final = 1_000
+_TRY_AGAIN_S: Final = 5
 
 
 class _Profile(NamedTuple):
@@ -546,8 +547,9 @@ def _failing(reason: str, sentence: str) -> Iterator[None]:
         if isinstance(error, StoreError):
             raise
         _log.warning("membership: the provider could not be asked: %s", error.code)
+        wait_s = -(-error.after_ms // 1000) if isinstance(error, TryLater) else _TRY_AGAIN_S
         raise MembershipRefused(
-            "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=5
+            "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=wait_s
         ) from None
 
 
