@@ -159,18 +159,18 @@ def keys(store: Store, clock: Clock) -> MembershipKeys:
 
 
 @pytest.fixture
-def timeout() -> str:
+def patience() -> str:
     """How long the provider may take."""
     return "10s"
 
 
 @pytest.fixture
 async def members(
-    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: Books, timeout: str
+    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: Books, patience: str
 ) -> AsyncIterator[Members]:
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
     async with httpx2.AsyncClient(trust_env=False) as http:
-        provider = Patreon(settings.provider, http, clock, development=True, timeout=timeout)
+        provider = Patreon(settings.provider, http, clock, development=True, timeout=patience)
         made = Members(keys, settings, site, provider, ledger)
         yield made
         await made.close()

@@ -14,14 +14,11 @@ from tests.kits.membership.conftest import (
     FakePatreon,
     everywhere,
     here,
-    on_redis,
     rows,
     signed_in,
     works,
 )
 from tests.parts.oauth.stand_in import answer
-
-MONTH_S, HOUR_S, DAY_S = 30 * 86_400, 3_600, 86_400
 
 
 @everywhere
@@ -58,28 +55,6 @@ async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, stor
     assert await members.logout(token) is True
     assert await rows(store) == set()
     assert await members.logout(token) is False
-
-
-@on_redis
-async def test_each_row_of_the_document_exists_with_its_lifetime(members: Members, store: Store) -> None:
-    token = await signed_in(members)
-    await members.tokens(token)
-    await members.entitled(token)
-    named = members.devices.named(token)
-    assert named is not None
-    expected = {
-        str(named.session): MONTH_S,
-        "usertoken:123": MONTH_S + DAY_S,
-        "membership:123": HOUR_S,
-        f"auth:{named.session}": 60,
-    }
-    for key, seconds in expected.items():
-        left_ms, kind = await store.run([("PTTL", key), ("TYPE", key)])
-        assert seconds - 20 < left_ms / 1000 <= seconds, key
-        assert kind in (b"string", "string")
-    [chain] = [key for key in await rows(store) if key.startswith("refresh:")]
-    [left_ms] = await store.run([("PTTL", chain)])
-    assert MONTH_S - 20 < left_ms / 1000 <= MONTH_S
 
 
 @everywhere

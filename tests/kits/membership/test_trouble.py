@@ -56,7 +56,7 @@ NOT_SAID = {
 
 
 @pytest.fixture
-def timeout() -> str:
+def patience() -> str:
     return "500ms"
 
 
