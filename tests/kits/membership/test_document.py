@@ -11,7 +11,7 @@ import pytest
 from keystead import Store
 from keystead.errors import StoreUnavailable
 from keystead.kits.membership import Members
-from keystead.kits.membership.service.ledger import Usage
+from keystead.kits.membership.service.ledger import Usage, month_of
 from keystead.parts.cache import LoadFailed
 from tests.kits.membership.conftest import Books, FakePatreon, on_redis, refusal, rows, signed_in
 from tests.parts.sessions.conftest import Clock
@@ -62,7 +62,7 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
     await members.crash_reports.hit("203.0.113.7")
     await members.webhooks.hit("webhook:203.0.113.7")
     session = str(who.named.session)
-    month = f"{members._month():%Y-%m}"
+    month = month_of(members.keys.now_ms())
     [chain] = [key for key in await rows(store) if key.startswith("refresh:")]
     [window] = [key for key in await rows(store) if key.startswith("ratelimit:")]
     assert window.startswith("ratelimit:webhook%3A203.0.113.7:")

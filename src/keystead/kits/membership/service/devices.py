@@ -69,8 +69,9 @@ class Devices:
         token = new_token(secrets.token_bytes(SECRET_BYTES), user)
         named = Named(user, session_uuid(token))
         refresh_token, expires = tokens.refresh_token or "", moment(tokens.expires_at_ms)
+        now = moment(self._keys.now_ms())
         record = SessionData(
-            accessToken=tokens.access_token, refreshToken=refresh_token, expiresAt=expires, userId=user
+            accessToken=tokens.access_token, refreshToken=refresh_token, expiresAt=expires, userId=user, createdAt=now
         )
         held = UserTokenData(
             accessToken=tokens.access_token,
@@ -79,7 +80,7 @@ class Devices:
             email=email,
             fullName=name,
             sessionTokens=[named.session],
-            updatedAt=moment(self._keys.now_ms()),
+            updatedAt=now,
         )
         for before in await self._swapped(named, record, held):
             await self.drop(before)
@@ -117,6 +118,11 @@ class Devices:
             try:
                 seen = await row.see()
             except Unreadable:
+                if only is not None:
+                    # Whether this session is the one that counts cannot be known, and anybody can make up a token of a
+                    # user: so its own row goes, and that of the user stays.
+                    await self.drop(only)
+                    return False
                 await row.delete()
                 seen = None
             if seen is None:

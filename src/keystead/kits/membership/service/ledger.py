@@ -121,6 +121,7 @@ class PlanChange:
     is_new: bool  # False: the event had been noted before, and nothing was changed now
     old_plan: Plan
     new_plan: Plan
+    at_ms: int  # when it was noted first
 
     @property
     def is_change(self) -> bool:
@@ -327,9 +328,9 @@ class Ledger:
 
         def work(connection: Connection) -> PlanChange:
             profile = _locked(connection, user, at_ms)["id"]
-            own = select(history.old_plan, history.new_plan, history.place).where(history.profile_id == profile)
+            own = select(history).where(history.profile_id == profile)
             if (before := connection.execute(own.where(history.event_id == event_id)).first()) is not None:
-                return PlanChange(False, before.old_plan, before.new_plan)
+                return PlanChange(False, before.old_plan, before.new_plan, before.at_ms)
             last = connection.execute(own.order_by(history.place.desc()).limit(1)).first()
             old: Plan = "Free" if last is None else last.new_plan
             connection.execute(
@@ -343,7 +344,7 @@ class Ledger:
                     at_ms=at_ms,
                 )
             )
-            return PlanChange(True, old, plan)
+            return PlanChange(True, old, plan, at_ms)
 
         return await self._tables.write(work)
 

@@ -127,7 +127,7 @@ class Members:
 
         Two questions to the provider tell who it is; a third, after the swap, what they pay for: so what is remembered
         was never asked before a webhook that has dropped it. Where that one fails, the answer of the second is told,
-        and nothing is remembered.
+        and nothing is remembered. Where a cache is away that would have to be emptied, nothing has changed.
         """
         if not self._may_return_to(redirect_uri):
             raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
@@ -139,6 +139,8 @@ class Members:
             tokens = await self._patreon.tokens_for(code, redirect_uri, verifier)
         with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
             told = await self._patreon.membership(tokens.access_token, self.settings.campaign)
+        # Before the swap, too: where this fails, the session on the other device is still good.
+        await self.memberships.invalidate(self.keys.membership(told.userId))
         token, named = await self.devices.admit(told.userId, tokens, told.email, told.fullName)
         await self._forget(named)
         try:
@@ -266,10 +268,14 @@ class Members:
         """
         row = self.keys.user_token(user)
         for _ in range(2):
+            before = await row.get()
             fresh = await self._renewal.fresh(row)
-            if isinstance(fresh, Over):
-                if fresh.reason == "refused":
-                    await self._withdrawn(user)
+            if before is None or isinstance(fresh, Over):
+                if before is not None and isinstance(fresh, Over) and fresh.reason == "refused":
+                    again = await row.get()
+                    if again is not None and again.sessionTokens != before.sessionTokens:
+                        continue  # they have just signed in again, with tokens that nobody refused
+                    await self._withdrawn(user, before)
                 return None
             if not isinstance(fresh, Fresh):
                 raise ProviderUnavailable(
@@ -280,7 +286,7 @@ class Members:
             except TokenRejected:
                 again = await row.get()
                 if again is None or again.accessToken == fresh.value.accessToken:
-                    await self._withdrawn(user)
+                    await self._withdrawn(user, fresh.value)
                     return None
                 continue  # it was renewed meanwhile, and the provider takes only the new one
             if fresh.was_renewed:
@@ -296,11 +302,15 @@ class Members:
         for session in held.sessionTokens:
             await self.keys.session(session).change(lambda record: record.model_copy(update=renewed))
 
-    async def _withdrawn(self, user: str) -> None:
-        """The user took back at the provider what they had allowed us: the session ends."""
+    async def _withdrawn(self, user: str, held: UserTokenData) -> None:
+        """The user took back at the provider what they had allowed us: the session ends that had these tokens.
+
+        Who may interleave: a new sign-in. Its session is another one, and stays.
+        """
         _security.info("membership: the provider does not take a user's tokens any more", extra={"event": "withdrawn"})
         self.site.count("membership", "session", "withdrawn")
-        await self.devices.end_all(user)
+        for session in held.sessionTokens:
+            await self.devices.end(Named(user, session))
 
     async def _entitlement(self, named: Named) -> CachedAuth | None:
         left, held = await self.keys.run(
@@ -317,7 +327,7 @@ class Members:
         return (await self.ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
 
     def _member(self, named: Named, left: timedelta, found: CachedMembership) -> Member:
-        return Member(named, found.membership, self.keys.now_ms() + round(left.total_seconds() * 1000))
+        return Member(named, found.membership, self.keys.now_ms() + left // timedelta(milliseconds=1))
 
     # --- signing out ---------------------------------------------------------------------------------------
 
@@ -330,12 +340,13 @@ class Members:
         return await self.devices.end(named)
 
     async def logout_all(self, bearer: str) -> int:
-        """End every session of the user. There is at most one. Raises MembershipRefused for one that has ended."""
-        named = self._bearer(bearer)
-        held = await self.keys.user_token(named.user).get()
-        if held is None or named.session not in held.sessionTokens:
+        """End every session of the user, of which there is one, and say how many that were.
+
+        Raises MembershipRefused for a session that has ended: the one on a newer device is not ended by an older one.
+        """
+        if not await self.devices.end(self._bearer(bearer)):
             raise session_invalid()
-        return int(await self.devices.end_all(named.user))
+        return 1
 
     # --- tokens --------------------------------------------------------------------------------------------
 
@@ -421,7 +432,7 @@ class Members:
     async def tokens_used(self, who: Entitled) -> int:
         """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
         use that was recorded here."""
-        user, month = who.named.user, self._month()
+        user, month = who.named.user, _month(self.keys.now_ms())
 
         async def asked() -> CachedQuota | None:
             if not await self._counts(who.named):  # signed out meanwhile: nothing is left behind
@@ -436,12 +447,9 @@ class Members:
         """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
         user, now_ms = who.named.user, self.keys.now_ms()
         recorded = await self.ledger.record_usage(user, who.plan, event_id, tokens, now_ms)
-        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+        await self.quotas.invalidate(self.keys.quota(user, _month(now_ms)))
         await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
         return recorded
-
-    def _month(self) -> date:
-        return moment(self.keys.now_ms()).date().replace(day=1)
 
     def month_ends_s(self) -> int:
         """When the quota begins anew: the first of the next month, UTC, in seconds since 1970."""
@@ -452,7 +460,7 @@ class Members:
     # --- what the provider and applications tell -----------------------------------------------------------
 
     async def webhook(self, body: bytes, signature: str | None, event: str) -> Heard:
-        """What the provider tells of a user. The same event again does the same again, which changes nothing.
+        """What the provider tells of a user. The same event again changes nothing, whenever it comes.
 
         Every event drops what is remembered of the membership. One that says that the user does not pay any more ends
         their session, but for the end of a pledge: the time that was paid for goes on.
@@ -463,12 +471,25 @@ class Members:
             return Heard(event, None, False)
         # First what has changed, then the drop of what was remembered of it.
         noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
-        if told.ends_session:
+        if told.ends_session and noted.is_new:
             await self.devices.end_all(user)
         else:
             await self.changed(user)
+        if told.ends_session and not noted.is_new:
+            await self._end_those_before(user, noted.at_ms)
         self.site.count("membership", "webhook", event.rpartition(":")[2])
         return Heard(event, user, noted.is_new and noted.is_change)
+
+    async def _end_those_before(self, user: str, at_ms: int) -> None:
+        """End what an event should have ended when it first came, and did not because a process died over it.
+
+        A session that began later stays: an old event, sent again by whomever, signs nobody out.
+        """
+        held = await self.keys.user_token(user).get()
+        for session in [] if held is None else held.sessionTokens:
+            record = await self.keys.session(session).get()
+            if record is None or record.createdAt is None or deadline_ms(record.createdAt) <= at_ms:
+                await self.devices.end(Named(user, session))
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
@@ -480,7 +501,10 @@ class Members:
     async def _forget_user(self, user: str) -> None:
         """Whoever is signed out leaves nothing behind in a cache."""
         await self.memberships.invalidate(self.keys.membership(user))
-        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+        now_ms = self.keys.now_ms()
+        quota_ms = self.keys.quota.family.lifetime.longest_ms or 0
+        for month in {_month(now_ms), _month(now_ms - quota_ms)}:  # at the beginning of one, that of the last is there
+            await self.quotas.invalidate(self.keys.quota(user, month))
 
     async def _forget(self, named: Named) -> None:
         await self.memberships.invalidate(self.keys.membership(named.user))
@@ -559,6 +583,10 @@ async def _all(forget: Callable[..., Awaitable[int]], before_ms: int) -> int:
     while count := await forget(before_ms, most=_PORTION):
         total += count
     return total
+
+
+def _month(at_ms: int) -> date:
+    return moment(at_ms).date().replace(day=1)
 
 
 def _unavailable(error: LoadFailed) -> MembershipRefused:
