@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from uuid import UUID
 
-from keystead.errors import BadKey, Contended, Unreadable
+from keystead.errors import Contended, Unreadable
 from keystead.kits.membership.keys import MembershipKeys, session_uuid
 from keystead.kits.membership.models import SessionData, UserTokenData
 from keystead.kits.membership.service.outcomes import Named
+from keystead.kits.membership.service.tables import is_user
 from keystead.parts.oauth import Tokens
 from keystead.parts.refresh import RefreshTokens
 from keystead.parts.sessions.token import SECRET_BYTES, named_by, new_token
@@ -40,22 +41,7 @@ class Devices:
     def named(self, token: str) -> Named | None:
         """What a session token names; None: this was never one. It asks nobody."""
         found = named_by(token)
-        if found is None:
-            return None
-        named = Named(found[1], session_uuid(token))
-        try:
-            self._keys.user_token(named.user)
-        except BadKey:
-            return None
-        return named
-
-    def user_of(self, told: object) -> str | None:
-        """The id of a user that a stranger names; None: it cannot be one."""
-        try:
-            self._keys.user_token(told)
-        except BadKey:
-            return None
-        return told if isinstance(told, str) else None
+        return None if found is None or not is_user(found[1]) else Named(found[1], session_uuid(token))
 
     async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, Named]:
         """A new session, and the end of the one before. The new token, and what it names.

@@ -39,6 +39,7 @@ from keystead.kits.membership.service.outcomes import (
 )
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected
 from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
+from keystead.kits.membership.service.tables import is_user
 from keystead.kits.membership.service.webhook import told_in
 from keystead.parts.cache import Cache, LoadFailed, TryLater
 from keystead.parts.digest import digest
@@ -466,8 +467,8 @@ class Members:
         their session, but for the end of a pledge: the time that was paid for goes on.
         """
         told = told_in(body, signature, event, self.settings.webhook_secret)
-        user = None if told is None else self.devices.user_of(told.user)
-        if told is None or user is None:
+        user = None if told is None else told.user
+        if told is None or not is_user(user):
             return Heard(event, None, False)
         # First what has changed, then the drop of what was remembered of it.
         noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())

@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx2
 
 from keystead.kits.membership.models import ParsedMembership, Plan
-from keystead.kits.membership.service.tables import USER_MAX_BYTES
+from keystead.kits.membership.service.tables import is_user
 from keystead.parts.cache import TryLater
 from keystead.parts.oauth import BadAnswer, Client, Provider, ProviderRefused, Tokens
 from keystead.parts.oauth.fetch import Endpoints
@@ -102,7 +102,7 @@ def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> Pars
     data = _object(told.get("data"))
     attributes = _object(data.get("attributes"))
     user = data.get("id")
-    if not isinstance(user, str) or not user.isprintable() or not 0 < len(user.encode()) <= USER_MAX_BYTES:
+    if not is_user(user):
         raise BadAnswer(provider, "its identity endpoint does not say who this is")
     included = told.get("included", [])
     if not isinstance(included, list):

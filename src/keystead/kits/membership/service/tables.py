@@ -6,7 +6,7 @@ milliseconds since 1970, months are in UTC. In the database each name has `keyst
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, MetaData, Uuid, select
 
@@ -96,6 +96,12 @@ LICENSE_HISTORY = table(
     Column("place", BigInteger, nullable=False),  # 1 is the member's first
     Column("at_ms", BigInteger, nullable=False),
 )
+
+
+def is_user(told: object) -> TypeGuard[str]:
+    """Whether this can be the id of a user at the provider: in a key, in a row, and in a line of a log."""
+    return isinstance(told, str) and told.isprintable() and 0 < len(told.encode()) <= USER_MAX_BYTES
+
 
 ALL = (PROFILES, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE_HISTORY)
 
