@@ -108,6 +108,8 @@ ALL = (PROFILES, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE
 
 def rows_of_user(user: str) -> Belongings:
     """All that is kept of a user, by their id at the provider. Crash reports name nobody."""
+    if not is_user(user):  # somebody else's kind of id, in a command that asks all kits
+        return []
     profile = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user).scalar_subquery()
     rows = [(one, one.c.profile_id == profile) for one in (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY)]
     return [*rows, (PROFILES, PROFILES.c.patreon_user_id == user)]
