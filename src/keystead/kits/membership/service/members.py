@@ -198,7 +198,9 @@ class Members:
             try:
                 found = await self.entitlements.get(key, lambda: self._entitlement(named))
             except LoadFailed as error:
-                if isinstance(error.__cause__, MembershipRefused):
+                if isinstance(
+                    error.__cause__, MembershipRefused | StoreError
+                ):  # the database is away, not the provider
                     raise error.__cause__ from None
                 raise _unavailable(error) from None
         if found is None:
