@@ -17,7 +17,7 @@ from keystead.kits.membership.service import Ledger, Patreon
 from keystead.kits.membership.service.ledger import Usage
 from keystead.kits.membership.service.tables import LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
 from keystead.parts.tables import Tables, open_tables
-from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.kits.membership.asking import BASE, REDIRECT, RING, SECRET, table
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
 from tests.parts.sessions.conftest import Clock
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 everywhere = on("memory", "sqlite", "redis", "cluster")
+on_all = on(*EVERY, "cluster")  # for the few promises that each store keeps in a way of its own
 on_redis = on("redis")
 here = on("memory")
 

@@ -19,7 +19,7 @@ from keystead.server import Settings, create_app
 from tests import forking
 from tests.kits.membership.asking import BASE
 from tests.kits.membership.conftest import FakePatreon
-from tests.kits.membership.visiting import SEAL_KEYS, Visit, bearer, visiting
+from tests.kits.membership.visiting import SEAL_KEYS, Visit, bearer, signature, visiting
 from tests.parts.sessions.conftest import Clock
 from tests.serving import environment
 
@@ -98,6 +98,24 @@ async def test_while_the_database_is_away_sessions_go_on_and_the_rest_is_503(
     # Nobody was signed out, and the refresh token was not used up.
     assert (await visit.refresh(pair["refreshToken"])).status_code == 200
     assert await visit.works(token)
+
+
+async def test_a_webhook_while_the_database_is_away_drops_what_is_remembered_and_is_to_be_sent_again(
+    visit: Visit, patreon: FakePatreon, request: pytest.FixtureRequest
+) -> None:
+    token = await visit.sign_in()
+    request.getfixturevalue("away")
+    patreon.cents = 900
+    body = b'{"data": {"attributes": {"currently_entitled_amount_cents": 900}, "relationships": {"user": {"data": '
+    body += b'{"id": "123"}}}}}'
+    headers = {"x-patreon-event": "members:pledge:update", **signature(body)}
+    told = await visit.http.post("/webhook", content=body, headers=headers)
+    assert (told.status_code, told.json()["code"]) == (503, "STORE_UNAVAILABLE")
+    valid = await visit.http.post("/api/session/validate", json={"session_token": token})
+    assert valid.json()["plan"] == "Ultimate"
+    request.getfixturevalue("monkeypatch").undo()
+    again = await visit.http.post("/webhook", content=body, headers=headers)
+    assert again.json()["planChangeRecorded"] is True
 
 
 async def test_uses_and_crash_reports_are_forgotten_when_their_time_is_over_and_sums_stay(

@@ -14,6 +14,7 @@ from tests.kits.membership.conftest import (
     FakePatreon,
     everywhere,
     here,
+    on_all,
     rows,
     signed_in,
     works,
@@ -35,7 +36,7 @@ async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Memb
     assert [key.key for key in sessions] == [members.keys.session(named.session).key]
 
 
-@everywhere
+@on_all
 async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: Members) -> None:
     """No provider spreads them apart, and nobody comes along who would clean up after them."""
     tokens = Tokens("access-123-1", "refresh-123", None, "", "Bearer", members.keys.now_ms() + 3_600_000)
@@ -46,7 +47,7 @@ async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: 
     assert left == held.sessionTokens
 
 
-@everywhere
+@on_all
 async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, store: Store) -> None:
     token = await signed_in(members)
     await members.tokens(token)

@@ -17,9 +17,9 @@ from tests.kits.membership.conftest import (
     SECRET,
     Books,
     FakePatreon,
-    everywhere,
     here,
     identity,
+    on_all,
     on_redis,
     refusal,
     rows,
@@ -134,7 +134,7 @@ def told(cents: int = 0, status: str = "active_patron", user: object = "123") ->
     return json.dumps({"data": data}).encode()
 
 
-@everywhere
+@on_all
 async def test_a_changed_membership_is_out_of_every_cache_at_once(
     members: Members, patreon: FakePatreon, ledger: Books
 ) -> None:

@@ -17,6 +17,7 @@ from tests.kits.membership.conftest import (
     FakePatreon,
     everywhere,
     here,
+    on_all,
     refusal,
     rows,
     signed_in,
@@ -68,7 +69,7 @@ async def test_a_refresh_token_that_the_provider_refuses_does_not_end_a_sign_in_
     assert await works(members, new)
 
 
-@everywhere
+@on_all
 async def test_who_signs_out_while_tokens_are_renewed_stays_out_and_leaves_nothing(
     members: Members, patreon: FakePatreon, store: Store, clock: Clock
 ) -> None:

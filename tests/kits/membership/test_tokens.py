@@ -9,12 +9,12 @@ import pytest
 from keystead import Store
 from keystead.kits.membership import Members
 from keystead.kits.membership.service import Named
-from tests.kits.membership.conftest import Books, FakePatreon, everywhere, here, refusal, rows, signed_in
+from tests.kits.membership.conftest import Books, FakePatreon, here, on_all, refusal, rows, signed_in
 from tests.parts.oauth.stand_in import answer
 from tests.parts.sessions.conftest import Clock
 
 
-@everywhere
+@on_all
 async def test_twenty_uses_of_one_refresh_token_get_one_successor(members: Members) -> None:
     pair = await members.tokens(await signed_in(members))
     found = await asyncio.gather(*(members.refreshed(pair.refresh_token) for _ in range(20)))
@@ -31,7 +31,7 @@ async def test_an_old_refresh_token_ends_them_all(members: Members) -> None:
     assert await refusal(members.refreshed(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
 
 
-@everywhere
+@on_all
 async def test_a_new_sign_in_ends_the_tokens_of_the_old_one(members: Members, store: Store) -> None:
     pair = await members.tokens(await signed_in(members))
     assert (await members.entitled(pair.access_token)).plan == "Pro"

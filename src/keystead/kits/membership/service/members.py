@@ -473,7 +473,11 @@ class Members:
         if told is None or not is_user(user):
             return Heard(event, None, False)
         # First what has changed, then the drop of what was remembered of it.
-        noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
+        try:
+            noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
+        except StoreError:
+            await self.changed(user)  # the database is away, and the caches are not; the provider sends it again
+            raise
         if told.ends_session and noted.is_new:
             await self.devices.end_all(user)
         else:
