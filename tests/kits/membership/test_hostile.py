@@ -220,7 +220,8 @@ async def test_with_a_cookie_and_a_bearer_token_it_is_the_bearer_that_ends(visit
 
 
 async def test_a_webhook_of_a_user_that_cannot_be_one_does_nothing(visit: Visit) -> None:
-    for user in ("é" * 33, "x" * 200, "1" * 10_240, "a\0b", "\ud800", "", 7, None, [], {}, True):
+    strange: list[object] = ["é" * 33, "x" * 200, "1" * 10_240, "a\0b", "\ud800", "", 7, None, [], {}, True]
+    for user in strange:
         body = json.dumps({"data": {"relationships": {"user": {"data": {"id": user}}}, "attributes": {}}}).encode()
         headers = {"x-patreon-event": "members:pledge:update", **signature(body)}
         told = await visit.http.post("/webhook", content=body, headers=headers)
@@ -321,8 +322,9 @@ async def test_a_crash_report_is_checked_cut_and_kept_once(visit: Visit) -> None
     assert 102_400 < len(kept.logs) < 102_450
     assert len(kept.app_version) <= 256
     assert len(kept.error_message) <= 16_500
+    strange: list[object] = [None, 7, [], {}]
     for name in ("report_id", "crash_timestamp", "error_message", "app_version", "os_version"):
-        for wrong in (None, 7, [], {}):
+        for wrong in strange:
             told = await visit.http.post("/api/crash-report", json=report(**{name: wrong}))
             assert (told.status_code, told.json()["error_code"]) == (400, "VALIDATION_ERROR"), (name, wrong)
             assert name in told.json()["error"]

@@ -32,7 +32,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def main(what: str, store_url: str, provider_url: str, database_url: str, count: int, token: str = "") -> None:
+async def main(what: str, store_url: str, provider_url: str, database_url: str, count: str, token: str = "") -> None:
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=now_ms, render=lambda *_, **__: "")
     settings = MembershipSettings(**table(provider_url))
     async with (
@@ -68,7 +68,7 @@ async def main(what: str, store_url: str, provider_url: str, database_url: str, 
         }
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        found = await asyncio.gather(*(does[what]() for _ in range(count)), return_exceptions=True)
+        found = await asyncio.gather(*(does[what]() for _ in range(int(count))), return_exceptions=True)
         await members.close()
     for one in found:
         if isinstance(one, BaseException) and not isinstance(one, MembershipRefused):
@@ -77,4 +77,4 @@ async def main(what: str, store_url: str, provider_url: str, database_url: str, 
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:5], int(sys.argv[5]), *sys.argv[6:]))
+    asyncio.run(main(*sys.argv[1:]))

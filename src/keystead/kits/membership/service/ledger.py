@@ -331,7 +331,7 @@ class Ledger:
 
         def work(connection: Connection) -> PlanChange:
             profile = _locked(connection, user, at_ms)["id"]
-            own = select(history).where(history.profile_id == profile)
+            own = select(LICENSE_HISTORY).where(history.profile_id == profile)
             if (before := connection.execute(own.where(history.event_id == event_id)).first()) is not None:
                 return PlanChange(False, before.old_plan, before.new_plan, before.at_ms)
             last = connection.execute(own.order_by(history.place.desc()).limit(1)).first()
