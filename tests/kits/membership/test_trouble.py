@@ -225,3 +225,39 @@ async def test_a_token_endpoint_in_trouble_refuses_sign_ins_and_signs_nobody_out
     patreon.server.answers["/token"] = answer({"error": "invalid_grant"}, 400)
     assert await refusal(members.sign_in("code-123", REDIRECT)) == "TOKEN_EXCHANGE_FAILED"
     assert await works(members, token)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"expires_in": 10**30},
+        {"expires_in": -5},
+        {"expires_in": 0},
+        {"expires_in": True},
+        {"expires_in": "soon"},
+        {"expires_in": None},
+        {"expires_in": 1e300},
+        {"access_token": "a\r\nx-evil: 1"},
+        {"access_token": "é"},
+        {"access_token": "\ud800"},
+        {"access_token": ""},
+        {"access_token": "x" * 100_000},
+        {"refresh_token": "\ud800"},
+        {"refresh_token": 7},
+        {"token_type": "mac"},
+        {"scope": ["a"]},
+    ],
+    ids=repr,
+)
+@here
+async def test_tokens_that_are_strange_are_a_refusal_or_a_session_and_no_error_of_ours(
+    members: Members, patreon: FakePatreon, more: dict[str, Any]
+) -> None:
+    usual = {"access_token": "access-123-1", "refresh_token": "refresh-123", "token_type": "Bearer", "expires_in": 3600}
+    patreon.server.answers["/token"] = answer(usual | more)
+    found = await refusal(members.sign_in("code-123", REDIRECT))
+    assert found in (None, "PROVIDER_UNAVAILABLE", "IDENTITY_FETCH_FAILED", "TOKEN_EXCHANGE_FAILED")
+    if found is None:
+        held = await members.keys.user_token("123").get()
+        assert held is not None
+        assert held.accessToken == "access-123-1"

@@ -63,7 +63,7 @@ def told_in(body: bytes, signature: str | None, event: str, secret: SecretStr | 
 
 
 def _refuse_unsigned(body: bytes, signature: str | None, secret: SecretStr | None) -> None:
-    if secret is None:
+    if not secret:  # an empty one is none, too: anybody could sign with it
         raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not taken: no webhook_secret is set")
     if not signature:
         raise MembershipRefused("MISSING_SIGNATURE", "a webhook is signed in X-Patreon-Signature")
