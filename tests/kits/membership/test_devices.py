@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64decode
 
 import pytest
 
 from keystead import Store
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused
+from keystead.kits.membership.service.devices import Devices
 from keystead.parts.oauth import Tokens
 from tests.kits.membership.conftest import (
     REDIRECT,
@@ -132,3 +134,32 @@ async def test_a_key_that_is_missing_on_the_ring_signs_nobody_out_for_good(membe
     assert not await works(members, token)
     await store.run([("SET", row, held, "KEEPTTL")])
     assert await works(members, token)
+
+
+@everywhere
+async def test_a_session_token_that_comes_up_twice_is_made_anew_and_the_first_session_stays_as_it_is(
+    members: Members, keys: MembershipKeys
+) -> None:
+    numbers = iter((b"1" * 32, b"1" * 32, b"1" * 32, b"2" * 32))
+    devices = Devices(keys, members.refresh, members._forget_user, new_secret=lambda: next(numbers))
+    expires_ms = keys.now_ms() + 3_600_000
+
+    def tokens(number: int) -> Tokens:
+        return Tokens(f"access-123-{number}", "refresh-123", None, "", "Bearer", expires_ms)
+
+    _, first = await devices.admit("123", tokens(1), "ann@example.com", "Ann")
+    record = await keys.session(first.session).get()
+    assert record is not None
+    assert record.accessToken == "access-123-1"
+    _, second = await devices.admit("123", tokens(2), "ann@example.com", "Ann")
+    assert second.session != first.session
+    held = await keys.user_token("123").get()
+    assert held is not None
+    assert held.sessionTokens == [second.session]
+
+
+@here
+async def test_a_session_token_has_256_random_bits_and_is_new_each_time(members: Members) -> None:
+    secrets = {(await signed_in(members)).partition(".")[0] for _ in range(5)}
+    assert len(secrets) == 5
+    assert {len(urlsafe_b64decode(one + "=")) for one in secrets} == {32}

@@ -91,6 +91,11 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
     assert set(remembered["membership"]) >= MEMBERSHIP_FIELDS
     _, user, _ = await held(store, "usertoken:123")
     assert user["sessionTokens"] == [session]
+    secrets = (token, token.partition(".")[0], pair.access_token, pair.refresh_token, "access-123-1", "refresh-123")
+    for key in expected:
+        _, found, _ = await held(store, key)
+        for secret in secrets:
+            assert secret not in f"{key} {found}"
 
     assert await members.logout(token) is True
     assert await rows(store) == {key for key in expected if "ratelimit" in key}

@@ -296,6 +296,53 @@ async def test_a_redirect_that_is_not_on_the_list_is_refused_before_the_provider
     assert patreon.server.asked == []
 
 
+async def test_a_row_that_cannot_be_read_is_a_refusal_and_no_error_of_ours(
+    visit: Visit, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a key went missing on the ring, or another program wrote there."""
+    store = visit.app.state.stores["default"]
+    junk = (b"{", b"[]", b'{"accessToken": "sealed.gone.x", "sessionTokens": 7}', b"\xff\xfe")
+    for at in range(6):  # the rows of a session, of its user, of its tokens, and three caches
+        token = await visit.sign_in()
+        pair = await visit.pair(token)
+        await visit.quota(token)
+        key = sorted(one for one in await left(visit) if one.count(":") <= 1 or one.endswith(":stale"))[at]
+        for text in junk:
+            await store.run([("SET", key, text, "KEEPTTL", "XX")])
+            body = b'{"data": {"relationships": {"user": {"data": {"id": "123"}}}}}'
+            event = {"x-patreon-event": "members:pledge:update", **signature(body)}
+            answers = [
+                await visit.http.post("/api/session/validate", json={"session_token": token}),
+                await visit.http.get("/api/patreon/license-status", headers=bearer(token)),
+                await visit.quota(pair["accessToken"]),
+                await visit.refresh(pair["refreshToken"]),
+                await visit.http.post("/api/auth/token", headers=bearer(token)),
+                await visit.http.post("/webhook", content=body, headers=event),
+                await visit.http.post("/api/patreon/revoke-all", headers=bearer(token)),
+                await visit.http.post("/api/auth/logout", headers=bearer(token)),
+            ]
+            assert {one.status_code for one in answers} <= {200, 401, 503}, (key, text, [one.text for one in answers])
+        assert await visit.works(await visit.sign_in()), key  # whoever signs in again is well
+    assert "Traceback" not in caplog.text
+
+
+async def test_no_answer_that_tells_of_a_session_may_be_kept_by_others(visit: Visit) -> None:
+    token = await visit.sign_in()
+    pair = await visit.http.post("/api/auth/token", headers=bearer(token))
+    for told in (
+        pair,
+        await visit.refresh(pair.json()["refreshToken"]),
+        await visit.refresh("x"),
+        await visit.http.post("/api/session/validate", json={"session_token": token}),
+        await visit.http.post("/api/session/validate", json={"session_token": "x"}),
+        await visit.http.get("/api/patreon/license-status", headers=bearer(token)),
+        await visit.quota(token),
+        await visit.http.post("/api/auth/callback", json={"code": "code-123", "redirect_uri": REDIRECT}),
+        await visit.http.post("/api/auth/logout", headers=bearer(token)),
+    ):
+        assert told.headers["cache-control"] == "no-store", told.url
+
+
 # --- crash reports ---------------------------------------------------------------------------------------------
 
 

@@ -28,11 +28,19 @@ class Devices:
 
     refresh   the refresh tokens that end with a session
     forget    drops what is remembered of a user's membership
+
+    `new_secret` is for tests.
     """
 
     def __init__(
-        self, keys: MembershipKeys, refresh: RefreshTokens[Any], forget: Callable[[str], Awaitable[Any]]
+        self,
+        keys: MembershipKeys,
+        refresh: RefreshTokens[Any],
+        forget: Callable[[str], Awaitable[Any]],
+        *,
+        new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
     ) -> None:
+        self._new_secret = new_secret
         self._keys = keys
         self._refresh = refresh
         self._forget = forget
@@ -52,8 +60,6 @@ class Devices:
         two slots: then the session is written first, whose token nobody has yet, and the swap makes it count. Where the
         process dies in between, what remains is a row that nothing names and nobody can use.
         """
-        token = new_token(secrets.token_bytes(SECRET_BYTES), user)
-        named = Named(user, session_uuid(token))
         refresh_token, expires = tokens.refresh_token or "", moment(tokens.expires_at_ms)
         now = moment(self._keys.now_ms())
         record = SessionData(
@@ -65,26 +71,36 @@ class Devices:
             expiresAt=expires,
             email=email,
             fullName=name,
-            sessionTokens=[named.session],
+            sessionTokens=[],
             updatedAt=now,
         )
-        for before in await self._swapped(named, record, held):
-            await self.drop(before)
-        return token, named
+        for _ in range(_ATTEMPTS):
+            token = new_token(self._new_secret(), user)
+            named = Named(user, session_uuid(token))
+            ended = await self._swapped(named, record, held.model_copy(update={"sessionTokens": [named.session]}))
+            if ended is not None:
+                for before in ended:
+                    await self.drop(before)
+                return token, named
+        raise Contended("there is a session for each token that was made; is the source of random numbers broken?")
 
-    async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID]:
-        """The sessions that were named until now."""
+    async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID] | None:
+        """The sessions that were named until now. None: there is such a session already, and nothing was written."""
         session, row = self._keys.session(named.session), self._keys.user_token(named.user)
+        before: Seen[UserTokenData] | None
         try:
-            before: Seen[UserTokenData] | None
             if self._one_step:
-                _, before, _ = (await self._keys.atomically(session.add(record), row.see(), row.set(held))).values
+                done = await self._keys.atomically(session.add(record).required(), row.see(), row.set(held))
+                if not done:
+                    return None
+                _, before, _ = done.values
             else:
-                await session.add(record)
+                if not await session.add(record):
+                    return None
                 before, _ = (await self._keys.atomically(row.see(), row.set(held))).values
         except Unreadable:  # it has taken effect: what cannot be read named nobody who could be let in
             return []
-        return [] if before is None else [one for one in before.value.sessionTokens if one != named.session]
+        return [] if before is None else before.value.sessionTokens
 
     async def end(self, named: Named) -> bool:
         """End a session, if it is still the one that counts. A newer one of the same user stays. False: it is not.

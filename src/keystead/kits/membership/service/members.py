@@ -366,9 +366,11 @@ class Members:
             await self.refresh.revoke_chain(before)
         # A logout that came between may not have seen the new chain, or only the row that named it: it leads nowhere,
         # and is not left behind.
-        if not await self._counts(named):
+        counts = await self._counts(named)
+        if not counts:
             await self.refresh.revoke_chain(begun.id)
-            await self.devices.drop(named.session)
+            if counts is not None:
+                await self.devices.drop(named.session)
             raise session_invalid()
         return self._pair(named, member.membership.plan, profile, begun.token, app_session)
 
@@ -382,9 +384,11 @@ class Members:
         if record is None:
             raise _bad_refresh_token()
         named = Named(record.userId, record.sessionToken)
-        if not await self._counts(named):
-            await self.devices.drop(named.session)
-            await self.refresh.revoke(refresh_token)
+        counts = await self._counts(named)
+        if not counts:
+            if counts is not None:
+                await self.devices.drop(named.session)
+                await self.refresh.revoke(refresh_token)
             raise _session_expired()
         membership = (await self._membership(named)).membership
         profile = await self._profile(membership)
@@ -400,9 +404,19 @@ class Members:
         except Unreadable:
             return None
 
-    async def _counts(self, named: Named) -> bool:
-        held = await self.keys.user_token(named.user).get()
-        return held is not None and named.session in held.sessionTokens
+    async def _counts(self, named: Named) -> bool | None:
+        """Whether a session is the one of its user. None: their row cannot be read, which says nothing: as where a key
+        is missing on the ring by mistake. Then nobody is let in, and nothing is ended."""
+        sessions = await self._sessions(named.user)
+        return None if sessions is None else named.session in sessions
+
+    async def _sessions(self, user: str) -> list[UUID] | None:
+        """The sessions of a user that count, of which there is one at most. None: their row cannot be read."""
+        try:
+            held = await self.keys.user_token(user).get()
+        except Unreadable:
+            return None
+        return [] if held is None else held.sessionTokens
 
     async def _profile(self, membership: ParsedMembership) -> _Profile:
         """Whom an access token is for. The database learns here how the provider calls them."""
@@ -492,17 +506,21 @@ class Members:
 
         A session that began later stays: an old event, sent again by whomever, signs nobody out.
         """
-        held = await self.keys.user_token(user).get()
-        for session in [] if held is None else held.sessionTokens:
-            record = await self.keys.session(session).get()
-            if record is None or record.createdAt is None or deadline_ms(record.createdAt) <= at_ms:
+        for session in await self._sessions(user) or ():
+            if await self._began_before(session, at_ms):
                 await self.devices.end(Named(user, session))
+
+    async def _began_before(self, session: UUID, at_ms: int) -> bool:
+        try:
+            record = await self.keys.session(session).get()
+        except Unreadable:
+            return False
+        return record is None or record.createdAt is None or deadline_ms(record.createdAt) <= at_ms
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
         await self.memberships.invalidate(self.keys.membership(user))
-        held = await self.keys.user_token(user).get()
-        for session in [] if held is None else held.sessionTokens:
+        for session in await self._sessions(user) or ():
             await self.entitlements.invalidate(self.keys.auth(session))
 
     async def _forget_user(self, user: str) -> None:
