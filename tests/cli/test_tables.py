@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.cli.program import Program, output
+from tests.cli.program import Program, assert_one_sentence, output
 
 
 def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Program) -> None:
@@ -20,7 +20,28 @@ def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Progr
     assert (told["tables"], told["found"], told["version"], told["changes"]) == ("membership", 1, 1, [])
 
 
-def test_a_store_without_a_place_for_tables_needs_one_to_be_named(program: Program) -> None:
-    asked = program.keystead("tables", "upgrade", KEYSTEAD_STORE="redis://127.0.0.1:1/0")
+def test_a_store_without_a_place_for_tables_needs_one_to_be_named_in_production(program: Program) -> None:
+    settings = {"KEYSTEAD_STORE": "redis://127.0.0.1:1/0", "KEYSTEAD_MODE": "production"}
+    asked = program.keystead("tables", "upgrade", **settings)
     assert (asked.returncode, asked.stdout) == (2, "")
     assert "name one with --database URL" in asked.stderr
+    named = program.keystead("tables", "upgrade", "--database", f"sqlite:///{program.folder}/named.db", **settings)
+    assert named.returncode == 0, named.stderr
+    assert (program.folder / "named.db").exists()
+
+
+def test_in_development_such_a_store_has_a_file_in_the_working_directory(program: Program) -> None:
+    done = program.keystead("tables", "upgrade", KEYSTEAD_STORE="redis://127.0.0.1:1/0")
+    assert done.returncode == 0, done.stderr
+    assert (program.folder / "keystead.tables.db").exists()
+
+
+def test_the_setting_says_where_they_are_and_a_flag_wins(program: Program) -> None:
+    setting = {"KEYSTEAD_DATABASE": f"sqlite:///{program.folder}/setting.db"}
+    assert program.keystead("tables", "upgrade", **setting).returncode == 0
+    flag = ("--database", f"sqlite:///{program.folder}/flag.db")
+    assert program.keystead("tables", "upgrade", *flag, **setting).returncode == 0
+    assert {file.name for file in program.folder.glob("*.db")} == {"app.db", "setting.db", "flag.db"}
+    wrong = program.keystead("tables", "upgrade", KEYSTEAD_DATABASE="redis://ann:secret@127.0.0.1/0")
+    assert_one_sentence(wrong, 2)
+    assert "secret" not in wrong.stderr

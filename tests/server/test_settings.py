@@ -12,7 +12,7 @@ from keystead.parts.sizes import size_bytes
 from keystead.server import MissingSettings, Settings, WrongSettings
 from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
 from keystead.server.secrets import new_seal_key
-from keystead.server.settings import SECRETS_FILE
+from keystead.server.settings import SECRETS_FILE, TABLES_FILE
 from tests.server.notes import KIT, NotesSettings
 
 SECRET = "correct-horse-battery"
@@ -423,3 +423,53 @@ def test_a_variable_of_a_kit_that_is_no_setting_is_refused(monkeypatch: pytest.M
     monkeypatch.setenv("KEYSTEAD_LOGIN__CAPP", "1")
     with pytest.raises(WrongSettings, match=r"KEYSTEAD_LOGIN__CAPP: .*KEYSTEAD_LOGIN__CAP\?"):
         Settings().of(LOGIN)
+
+
+# --- where relational tables are -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("store", "database"),
+    [
+        ("sqlite:///keystead.db", "sqlite:///keystead.tables.db"),
+        ("sqlite:////var/lib/app/my.db", "sqlite:////var/lib/app/my.tables.db"),
+        ("postgresql://ann:secret@host/app", "postgresql://ann:secret@host/app"),
+        ("mysql://ann:secret@host/app", "mysql://ann:secret@host/app"),
+        ("memory://", "memory://"),
+        ("redis://localhost", TABLES_FILE),
+        ("redis+cluster://a:1,b:2", TABLES_FILE),
+    ],
+)
+def test_tables_are_beside_the_store_and_in_development_always_somewhere(store: str, database: str) -> None:
+    assert Settings(store=store).database_url == database
+
+
+def test_where_tables_are_can_be_said_as_every_setting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "keystead.toml").write_text('database = "sqlite:///of-the-file.db"\n')
+    assert Settings().database_url == "sqlite:///of-the-file.db"
+    monkeypatch.setenv("KEYSTEAD_DATABASE", "postgresql://ann:secret@host/app")
+    assert Settings().database_url == "postgresql://ann:secret@host/app"
+    assert Settings(database="memory://").database_url == "memory://"
+    assert "secret@" not in repr(Settings())
+
+
+def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_for_them() -> None:
+    from keystead.kits.membership import KIT as MEMBERSHIP
+
+    def lacking(**given: str) -> list[str]:
+        with pytest.raises(MissingSettings) as raised:
+            refuse_missing(Settings(mode="production", **given), [MEMBERSHIP])
+        return [one for one in raised.value.sentences if one.startswith("database")]
+
+    [said] = lacking(store="redis://localhost")
+    assert "where the tables of membership are" in said
+    assert lacking(store="redis://localhost", database="postgresql://ann@host/app") == []
+    assert lacking(store="postgresql://ann@host/app") == []
+    with pytest.raises(MissingSettings) as raised:
+        refuse_missing(Settings(mode="production", store="redis://localhost"), [KIT])
+    assert "database" not in str(raised.value)  # of a kit that has no tables
+
+
+def test_several_workers_cannot_share_tables_in_memory() -> None:
+    with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a database memory://"):
+        refuse_split_memory(Settings(database="memory://", workers=2))

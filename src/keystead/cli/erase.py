@@ -42,8 +42,8 @@ def erase(
 
     Every family whose member_of names the kind of the subject is looked through, each key goes with what it owns, and
     it is looked again until nothing is found; then the rows of the subject in the relational tables go. The plan is
-    shown first, and you are asked. The exit code is 1 when something may be left. KEYSTEAD_SEAL_KEYS opens sealed
-    values.
+    shown first, and you are asked. The exit code is 1 when something may be left, as in tables that cannot be found.
+    KEYSTEAD_SEAL_KEYS opens sealed values.
 
     [bold]Examples[/bold]
 
@@ -58,8 +58,10 @@ def erase(
 
     async def work() -> int:
         with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
-            async with bound(classes, store) as bound_keys, _opened(classes, store, database) as tables:
+            async with bound(classes, store) as bound_keys, _opened(classes, store, database) as (tables, note):
                 plan = await _plan(bound_keys, subject)
+                if note is not None:
+                    plan.notes.append(note)
                 rows = {} if tables is None else await tables.count_of(subject)
                 if not as_json:
                     _print(plan, rows, dry_run)
@@ -84,14 +86,17 @@ def erase(
 @asynccontextmanager
 async def _opened(
     classes: Sequence[type[Keyspace]], stores: Sequence[str] | None, database: str | None
-) -> AsyncIterator[Tables | None]:
-    """The tables of the kits whose keyspaces these are; None: they have none, or none has been made yet."""
-    found = open_tables_of({cls.__module__ for cls in classes}, stores, database)
-    if found is None:
-        yield None
+) -> AsyncIterator[tuple[Tables | None, str | None]]:
+    """The tables of the kits whose keyspaces these are; None: they have none, or none has been made yet.
+
+    And what is to be said of tables that cannot be looked through. It makes none: to erase is to look first.
+    """
+    found, note = open_tables_of({cls.__module__ for cls in classes}, stores, database)
+    if found is None or all(plan.found == 0 for plan in await found.upgrade(dry_run=True)):
+        yield None, note
         return
     async with found:
-        yield found
+        yield found, note
 
 
 async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:

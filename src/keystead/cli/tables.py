@@ -61,24 +61,28 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
     run(work)
 
 
-def open_tables_of(modules: Set[str], stores: Sequence[str] | None, database: str | None) -> Tables | None:
+def open_tables_of(
+    modules: Set[str], stores: Sequence[str] | None, database: str | None
+) -> tuple[Tables | None, str | None]:
     """The tables of the kits that declare their keys in these modules, not open yet; None: there are none to look at.
 
-    Where a kit has tables and nobody says where they are, that is said.
+    And a sentence where a kit has tables and nobody says where they are, so that something may be left in them. Leaves
+    with exit code 2 where a file is named by hand that is not there.
     """
     kits = [kit for kit in TABLES if KITS[kit] in modules]
     if not kits:
-        return None
+        return None, None
     settings = Settings(store=store_urls(stores)["default"], database=database)
     url = settings.database_url
     file = unquote((url or "").removeprefix("sqlite:///").partition("?")[0])
-    if url is None or (url.startswith("sqlite:///") and not Path(file).exists()):
-        if database is not None or (settings.database is None and url_beside(settings.store) is None):
-            where = f"there is no database {file}" if database is not None else "nobody says where they are"
-            said = f"the tables of {', '.join(kits)} are not looked through: {where}; name it with --database URL"
-            typer.echo(f"keystead: {said}", err=True)
-        return None
-    return open_tables(url, *_sets(kits))
+    if url is not None and (not url.startswith("sqlite:///") or Path(file).exists()):
+        return open_tables(url, *_sets(kits)), None
+    if database is not None:
+        leave(f"there is no database {file}; name another with --database URL", ASKED_WRONGLY)
+    if settings.database is None and url_beside(settings.store) is not None:
+        return None, None  # beside the store, where the server would have made them
+    where = "nobody says where they are" if settings.database is None else f"there is no database {file}"
+    return None, f"the tables of {', '.join(kits)} are not looked through: {where}; name it with --database URL"
 
 
 def _sets(kits: Iterable[str]) -> list[TableSet]:

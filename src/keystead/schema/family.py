@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
@@ -25,7 +25,7 @@ from keystead.schema.codec import Codec
 from keystead.schema.lifetime import Lifetime, Until
 from keystead.schema.pattern import Pattern
 from keystead.schema.relation import Link, Relation, Source, Subject, as_links
-from keystead.stores import Command, Store
+from keystead.stores import Command, Guarantees, Store
 
 if TYPE_CHECKING:
     from keystead.schema.key import Named
@@ -80,6 +80,10 @@ class Family(Generic[K]):
         for name in dir(getattr(cls, "verbs", None)):
             if not hasattr(Bound, name):
                 setattr(Bound, name, _VerbOfKey(name))
+
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        """Why it cannot live in a store with these guarantees, beyond what is so for every family: see `misfits`."""
+        yield from ()
 
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
         given: Any = options

@@ -35,6 +35,7 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
             f"it lives {in_words(shortest_ms)}, and the shortest lifetime of the store is "
             f"{in_words(guarantees.shortest_lifetime_ms)}"
         )
+    yield from family.further_misfits(guarantees)
 
 
 def _shortest_ms(lifetime: Lifetime) -> int | None:

@@ -10,27 +10,36 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
-from keystead import KeyRing, Store
+from keystead import Store
 from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings
 from keystead.kits.membership.service import Ledger, Patreon
 from keystead.kits.membership.service.ledger import Usage
 from keystead.kits.membership.service.tables import LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
 from keystead.parts.tables import Tables, open_tables
-from tests.every_store import mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from tests.kits.membership.asking import BASE, REDIRECT, RING, SECRET, table
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
 from tests.parts.sessions.conftest import Clock
 
-__all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
+__all__ = [
+    "BASE",
+    "REDIRECT",
+    "RING",
+    "SECRET",
+    "mariadb_server",
+    "postgres_server",
+    "redis_server",
+    "store",
+    "stores",
+    "table",
+    "valkey_cluster",
+]
 
 everywhere = on("memory", "sqlite", "redis", "cluster")
+on_all = on(*EVERY, "cluster")  # for the few promises that each store keeps in a way of its own
 on_redis = on("redis")
 here = on("memory")
-
-REDIRECT = "http://localhost:8080/done"
-SECRET = "webhook secret"
-RING = KeyRing({"test": b"k" * 32})
-BASE = "http://127.0.0.1:8712"
 
 
 def identity(
@@ -94,6 +103,10 @@ class FakePatreon:
         """From now on it answers so; None: as before."""
         self.server.answers["/identity"] = self._identity if given is None else given
 
+    def holds(self) -> Callable[[], None]:
+        """It takes questions and answers none, until what is returned here is called."""
+        return self.server.holds("/identity")
+
     def is_silent(self) -> None:
         del self.server.answers["/identity"]
 
@@ -138,22 +151,7 @@ async def ledger() -> AsyncIterator[Books]:
 
 @pytest.fixture
 def settings(patreon: FakePatreon) -> MembershipSettings:
-    return MembershipSettings(**table(patreon))
-
-
-def table(patreon: FakePatreon, **more: Any) -> dict[str, Any]:
-    """`[membership]`, with a stand-in for the provider."""
-    url = patreon.server.url
-    return {
-        "client_id": "keystead",
-        "client_secret": "client secret",
-        "authorize_url": f"{url}/authorize",
-        "token_url": f"{url}/token",
-        "identity_url": f"{url}/identity",
-        "redirect_uris": (REDIRECT,),
-        "webhook_secret": SECRET,
-        **more,
-    }
+    return MembershipSettings(**table(patreon.server.url))
 
 
 @pytest.fixture
@@ -162,12 +160,19 @@ def keys(store: Store, clock: Clock) -> MembershipKeys:
 
 
 @pytest.fixture
+def patience() -> str:
+    """How long the provider may take."""
+    return "10s"
+
+
+@pytest.fixture
 async def members(
-    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: Books
+    keys: MembershipKeys, settings: MembershipSettings, clock: Clock, ledger: Books, patience: str
 ) -> AsyncIterator[Members]:
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
     async with httpx2.AsyncClient(trust_env=False) as http:
-        made = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True), ledger)
+        provider = Patreon(settings.provider, http, clock, development=True, timeout=patience)
+        made = Members(keys, settings, site, provider, ledger)
         yield made
         await made.close()
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from keystead.kits.membership import Members, MembershipRefused
-from keystead.kits.membership.service.crash_reports import LOGS_CUT, LOGS_MOST, crash_report_of
+from keystead.kits.membership.service.crash_reports import CUT, LOGS_MOST, crash_report_of
 from tests.kits.membership.conftest import Books, here
 
 
@@ -35,7 +35,7 @@ def test_long_logs_are_cut_and_say_so() -> None:
     just = crash_report_of(report(include_logs=True, logs="x" * LOGS_MOST))
     assert just.logs == "x" * LOGS_MOST
     over = crash_report_of(report(include_logs=True, logs="x" * (LOGS_MOST + 1)))
-    assert over.logs == "x" * LOGS_MOST + LOGS_CUT
+    assert over.logs == "x" * LOGS_MOST + CUT
 
 
 @pytest.mark.parametrize("name", ["report_id", "crash_timestamp", "error_message", "app_version", "os_version"])

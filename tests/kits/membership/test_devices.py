@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64decode
 
 import pytest
 
 from keystead import Store
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused
+from keystead.kits.membership.service.devices import Devices
 from keystead.parts.oauth import Tokens
 from tests.kits.membership.conftest import (
     REDIRECT,
     FakePatreon,
     everywhere,
     here,
-    on_redis,
+    on_all,
     rows,
     signed_in,
     works,
 )
 from tests.parts.oauth.stand_in import answer
-
-MONTH_S, HOUR_S, DAY_S = 30 * 86_400, 3_600, 86_400
 
 
 @everywhere
@@ -38,7 +38,7 @@ async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Memb
     assert [key.key for key in sessions] == [members.keys.session(named.session).key]
 
 
-@everywhere
+@on_all
 async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: Members) -> None:
     """No provider spreads them apart, and nobody comes along who would clean up after them."""
     tokens = Tokens("access-123-1", "refresh-123", None, "", "Bearer", members.keys.now_ms() + 3_600_000)
@@ -49,7 +49,7 @@ async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: 
     assert left == held.sessionTokens
 
 
-@everywhere
+@on_all
 async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, store: Store) -> None:
     token = await signed_in(members)
     await members.tokens(token)
@@ -58,28 +58,6 @@ async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, stor
     assert await members.logout(token) is True
     assert await rows(store) == set()
     assert await members.logout(token) is False
-
-
-@on_redis
-async def test_each_row_of_the_document_exists_with_its_lifetime(members: Members, store: Store) -> None:
-    token = await signed_in(members)
-    await members.tokens(token)
-    await members.entitled(token)
-    named = members.devices.named(token)
-    assert named is not None
-    expected = {
-        str(named.session): MONTH_S,
-        "usertoken:123": MONTH_S + DAY_S,
-        "membership:123": HOUR_S,
-        f"auth:{named.session}": 60,
-    }
-    for key, seconds in expected.items():
-        left_ms, kind = await store.run([("PTTL", key), ("TYPE", key)])
-        assert seconds - 20 < left_ms / 1000 <= seconds, key
-        assert kind in (b"string", "string")
-    [chain] = [key for key in await rows(store) if key.startswith("refresh:")]
-    [left_ms] = await store.run([("PTTL", chain)])
-    assert MONTH_S - 20 < left_ms / 1000 <= MONTH_S
 
 
 @everywhere
@@ -156,3 +134,32 @@ async def test_a_key_that_is_missing_on_the_ring_signs_nobody_out_for_good(membe
     assert not await works(members, token)
     await store.run([("SET", row, held, "KEEPTTL")])
     assert await works(members, token)
+
+
+@everywhere
+async def test_a_session_token_that_comes_up_twice_is_made_anew_and_the_first_session_stays_as_it_is(
+    members: Members, keys: MembershipKeys
+) -> None:
+    numbers = iter((b"1" * 32, b"1" * 32, b"1" * 32, b"2" * 32))
+    devices = Devices(keys, members.refresh, members._forget_user, new_secret=lambda: next(numbers))
+    expires_ms = keys.now_ms() + 3_600_000
+
+    def tokens(number: int) -> Tokens:
+        return Tokens(f"access-123-{number}", "refresh-123", None, "", "Bearer", expires_ms)
+
+    _, first = await devices.admit("123", tokens(1), "ann@example.com", "Ann")
+    record = await keys.session(first.session).get()
+    assert record is not None
+    assert record.accessToken == "access-123-1"
+    _, second = await devices.admit("123", tokens(2), "ann@example.com", "Ann")
+    assert second.session != first.session
+    held = await keys.user_token("123").get()
+    assert held is not None
+    assert held.sessionTokens == [second.session]
+
+
+@here
+async def test_a_session_token_has_256_random_bits_and_is_new_each_time(members: Members) -> None:
+    secrets = {(await signed_in(members)).partition(".")[0] for _ in range(5)}
+    assert len(secrets) == 5
+    assert {len(urlsafe_b64decode(one + "=")) for one in secrets} == {32}

@@ -9,17 +9,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from keystead import Store
 from keystead.kits.membership import Members, MembershipRefused
+from keystead.kits.membership.service.patreon import parsed
+from keystead.kits.membership.service.webhook import told_in
 from tests.kits.membership.conftest import (
     REDIRECT,
     SECRET,
     Books,
     FakePatreon,
-    everywhere,
     here,
     identity,
+    on_all,
     on_redis,
     refusal,
     rows,
@@ -134,7 +137,7 @@ def told(cents: int = 0, status: str = "active_patron", user: object = "123") ->
     return json.dumps({"data": data}).encode()
 
 
-@everywhere
+@on_all
 async def test_a_changed_membership_is_out_of_every_cache_at_once(
     members: Members, patreon: FakePatreon, ledger: Books
 ) -> None:
@@ -207,10 +210,17 @@ async def test_a_webhook_is_believed_only_with_its_signature(members: Members, p
     assert (await members.webhook(nobody, signed(nobody), event)).user is None
 
 
+@pytest.mark.parametrize("secret", [None, SecretStr("")])
+def test_without_a_secret_no_webhook_is_believed(secret: SecretStr | None) -> None:
+    body = told(500)
+    for signature in (None, hmac.new(b"", body, "md5").hexdigest()):
+        with pytest.raises(MembershipRefused) as caught:
+            told_in(body, signature, "members:pledge:update", secret)
+        assert caught.value.reason == "WEBHOOK_NOT_CONFIGURED"
+
+
 @here
 async def test_tiers_of_other_campaigns_count_only_where_no_campaign_is_named(members: Members) -> None:
-    from keystead.kits.membership.service.patreon import parsed
-
     other = identity(cents=900, campaign="c2")
     assert parsed(other, None, "patreon").plan == "Ultimate"
     assert parsed(other, "c1", "patreon").plan == "Free"

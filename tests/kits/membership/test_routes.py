@@ -23,7 +23,7 @@ RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 
 @pytest.fixture
 async def http(patreon: FakePatreon) -> AsyncIterator[httpx2.AsyncClient]:
-    own = table(patreon, jwt_keys=f"2026a:{SigningKeys.new_key('EdDSA')}", limits={"crash_report": 2})
+    own = table(patreon.server.url, jwt_keys=f"2026a:{SigningKeys.new_key('EdDSA')}", limits={"crash_report": 2})
     settings = Settings(store="memory://", public_url=BASE, seal_keys=RING, tables={"membership": own})
     app = create_app(settings, [LOGIN, KIT])  # in this order the login kit would take every logout
     async with app.router.lifespan_context(app):

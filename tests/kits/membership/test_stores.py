@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -14,9 +15,12 @@ from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipSettings
 from keystead.kits.membership.service import Patreon
 from keystead.schema.fit import misfits
+from keystead.stores import Guarantees
+from tests import forking
 from tests.kits.membership.conftest import BASE, RING, Books, FakePatreon, here, refusal, rows, signed_in, works
 from tests.parts.sessions.conftest import Clock
 from tests.parts.sessions.relays import Relay
+from tests.serving import environment
 
 
 class Cutting(Relay):
@@ -84,24 +88,103 @@ async def test_a_logout_that_a_cache_did_not_hear_of_is_final_and_can_be_finishe
     assert await rows(cache) == await rows(store) == set()
 
 
+FORGETS = "a read may miss a write that was acknowledged, which only the role cache can bear"
+NO_STEP = "the store has no atomic step, so add, replace and consume would not be safe"
+UNDONE = (
+    "without an atomic step that every read sees, a load that began before an entry was dropped could write it again"
+)
+# Why a store with the guarantees of a serverless KV cannot keep each family. The caches could live there, and nothing
+# that decides who is signed in; what says who loads an entry cannot, so they do not either.
+REASONS = {
+    "session": [FORGETS, NO_STEP],
+    "user_token": [FORGETS, NO_STEP],
+    "membership": [],
+    "membership_mark": [UNDONE, "it has marks of 5 seconds, and the shortest lifetime of the store is 1 minute"],
+    "membership_stale": [],
+    "renewing": [FORGETS, NO_STEP, "it lives 20 seconds, and the shortest lifetime of the store is 1 minute"],
+    "refresh": [FORGETS, NO_STEP],
+    "refresh_chain": [FORGETS, NO_STEP],
+    "crash_report_limit": ["the store keeps no Hash", FORGETS, NO_STEP],
+    "rate_limit": [FORGETS, NO_STEP],
+    "quota": [],
+    "quota_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
+    "auth": [],
+    "auth_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
+}
+SLOW = Guarantees(
+    kinds=frozenset({"string"}), consistency="eventual", atomic="nothing", shortest_lifetime_ms=60_000
+)  # and keys of 512 bytes, which `check` warns of
+
+
+def test_a_store_that_forgets_slowly_is_refused_family_by_family_with_the_reason() -> None:
+    assert {name: list(misfits(family, SLOW)) for name, family in MembershipKeys.families.items()} == REASONS
+
+
 @here
-async def test_a_store_that_forgets_slowly_is_refused_family_by_family(store: Store) -> None:
-    slow = replace(store.guarantees, consistency="eventual", atomic="nothing", shortest_lifetime_ms=60_000)
-    reasons = {name: list(misfits(family, slow)) for name, family in MembershipKeys.families.items()}
-    refused = {name for name, why in reasons.items() if why}
-    assert refused == {
-        "session",
-        "user_token",
-        "renewing",
-        "refresh",
-        "refresh_chain",
-        "crash_report_limit",
-        "rate_limit",
-    }
-    assert "a read may miss a write" in " ".join(reasons["user_token"])
-    assert "no atomic step" in " ".join(reasons["refresh"])
-    store.guarantees = slow
+async def test_such_a_store_is_refused_before_anything_is_asked_of_it(store: Store) -> None:
+    store.guarantees = SLOW
     with pytest.raises(DoesNotFit) as caught:
         MembershipKeys(store, seal=RING)
-    for name in refused:
-        assert name in str(caught.value)
+    assert sentences(str(caught.value), store.url) == {name: why for name, why in REASONS.items() if why}
+
+
+@here
+async def test_such_a_store_is_not_for_the_caches_either(store: Store) -> None:
+    async with connect("memory://") as slow:
+        slow.guarantees = SLOW
+        with pytest.raises(DoesNotFit) as caught:
+            MembershipKeys(store, cache=slow, seal=RING)
+    marks = {name: why for name, why in REASONS.items() if name.endswith("_mark")}
+    assert sentences(str(caught.value), "memory://") == marks
+
+
+def sentences(said: str, url: str) -> dict[str, list[str]]:
+    """The reasons by family, as a person reads them line by line."""
+    found: dict[str, list[str]] = {}
+    for line in said.splitlines():
+        if " does not fit " in line:
+            place, _, why = line.partition(f" does not fit {url}: ")
+            found.setdefault(place.partition("MembershipKeys.")[2].partition(" ")[0], []).append(why)
+    return found
+
+
+CLOUDLIKE = """
+from dataclasses import replace
+from keystead import connect
+
+def store(url):
+    made = connect("memory://")
+    made.url = url
+    made.guarantees = replace(
+        made.guarantees, kinds=frozenset({"string"}), consistency="eventual", atomic="nothing",
+        shortest_lifetime_ms=60_000,
+    )
+    return made
+"""
+
+
+@pytest.fixture
+def cloudlike(tmp_path: Path) -> Path:
+    """A folder with a package that brings such a store."""
+    (tmp_path / "cloudlike.py").write_text(CLOUDLIKE)
+    told = tmp_path / "cloudlike-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: cloudlike\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text("[keystead.stores]\ncloudlike = cloudlike:store\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("role", ["", "cache="])
+def test_the_commands_say_so_in_sentences(cloudlike: Path, role: str) -> None:
+    expected = {name: why for name, why in REASONS.items() if why and (not role or name.endswith("_mark"))}
+    url, env = "cloudlike://kv", environment({"PYTHONPATH": str(cloudlike)})
+    stores = ("--store", "memory://", "--store", f"cache={url}") if role else ("--store", url)
+    checked = forking.run(("check", "keystead.kits.membership.keys", *stores, "--json"), cloudlike, env)
+    assert checked.returncode == 1, checked.stderr
+    told = [one for one in json.loads(checked.stdout)["findings"] if one["code"] == "role-unfit"]
+    assert {one["family"] for one in told} == {f"MembershipKeys.{name}" for name in expected}, told
+    settings = {"KEYSTEAD_STORE": "memory://", "KEYSTEAD_STORES__CACHE": url} if role else {"KEYSTEAD_STORE": url}
+    served = forking.run(("serve",), cloudlike, {**env, **settings, "KEYSTEAD_KITS": "membership"})
+    assert served.returncode != 0
+    assert "Traceback" not in served.stderr
+    assert sentences(served.stderr, url) == expected

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from keystead import Store
 from keystead.kits.membership import Members
-from tests.kits.membership.conftest import Books, FakePatreon, everywhere, here, refusal, rows, signed_in
+from keystead.kits.membership.service import Named
+from tests.kits.membership.conftest import Books, FakePatreon, here, on_all, refusal, rows, signed_in
 from tests.parts.oauth.stand_in import answer
 from tests.parts.sessions.conftest import Clock
 
 
-@everywhere
+@on_all
 async def test_twenty_uses_of_one_refresh_token_get_one_successor(members: Members) -> None:
     pair = await members.tokens(await signed_in(members))
     found = await asyncio.gather(*(members.refreshed(pair.refresh_token) for _ in range(20)))
@@ -28,7 +31,7 @@ async def test_an_old_refresh_token_ends_them_all(members: Members) -> None:
     assert await refusal(members.refreshed(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
 
 
-@everywhere
+@on_all
 async def test_a_new_sign_in_ends_the_tokens_of_the_old_one(members: Members, store: Store) -> None:
     pair = await members.tokens(await signed_in(members))
     assert (await members.entitled(pair.access_token)).plan == "Pro"
@@ -95,3 +98,23 @@ async def test_a_refresh_token_that_was_made_up_is_told_nothing(members: Members
     for made_up in ("", "x", f"{secret}.0.{'A' * 43}", f"{secret}.7.{'A' * 43}"):
         assert await refusal(members.refreshed(made_up)) == "INVALID_REFRESH_TOKEN"
     assert await refusal(members.refreshed(pair.refresh_token)) is None
+
+
+@here
+async def test_tokens_that_are_made_while_a_logout_deletes_the_session_are_not_left_behind(
+    members: Members, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logout has looked which tokens the session has; then it gets others; then its row goes."""
+    token = await signed_in(members)
+    named = members.devices.named(token)
+    assert named is not None
+    counts = members._counts
+
+    async def meanwhile(asked: Named) -> bool:
+        await members.keys.user_token("123").delete()
+        await members.keys.session(named.session).delete()
+        return await counts(asked)
+
+    monkeypatch.setattr(members, "_counts", meanwhile)
+    assert await refusal(members.tokens(token)) == "SESSION_INVALID"
+    assert await rows(store) == set()

@@ -38,6 +38,8 @@ class StandIn:
         self.url = f"http://127.0.0.1:{port}"
         self.answers: dict[str, bytes | Callable[[], bytes]] = {}
         self.asked: list[tuple[str, str]] = []  # path, and all that was sent
+        self._gates: dict[str, asyncio.Event] = {}
+        self.stops_listening: Callable[[], None] = lambda: None
         self._was_asked = asyncio.Condition()
         self.key = _first_key()
 
@@ -52,6 +54,19 @@ class StandIn:
     async def until_asked(self, path: str, times: int) -> None:
         async with asyncio.timeout(8), self._was_asked:
             await self._was_asked.wait_for(lambda: self.count(path) >= times)
+
+    def holds(self, path: str) -> Callable[[], None]:
+        """From now on nothing is answered to a path, until what is returned here is called."""
+        gate = self._gates[path] = asyncio.Event()
+        return gate.set
+
+    async def passed(self, path: str) -> None:
+        if path in self._gates:
+            await self._gates[path].wait()
+
+    def lets_go(self) -> None:
+        for gate in self._gates.values():
+            gate.set()
 
     def provider(self, **settings: Any) -> Provider:
         """It, as plain OAuth 2."""
@@ -100,6 +115,7 @@ async def stand_in() -> AsyncIterator[StandIn]:
             body = (await reader.readexactly(length)).decode()
             path = head.split(" ", 2)[1]
             await server.note(path, head + body)
+            await server.passed(path)
             scripted = server.answers.get(path.partition("?")[0])
             if scripted is None:
                 await reader.read()  # until the client gives up
@@ -114,10 +130,12 @@ async def stand_in() -> AsyncIterator[StandIn]:
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     server = StandIn(listening.sockets[0].getsockname()[1])
+    server.stops_listening = listening.close
     try:
         yield server
     finally:
         listening.close()
+        server.lets_go()
         for writer in open_writers:
             writer.transport.abort()
         await listening.wait_closed()

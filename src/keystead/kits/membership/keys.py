@@ -51,7 +51,8 @@ class MembershipKeys(Keyspace):
         "names it.",
         used_by=(_CALLBACK, _EACH_REQUEST, _REFRESH, _LOGOUT),
         changed="The UUID is made from the digest of the session token. `accessToken` and `refreshToken` are "
-        "sealed. `supabaseUuid`, which the running system also keeps, is left out unless it is set. What the user's "
+        "sealed. `supabaseUuid`, which the running system also keeps, is left out unless it is set. `createdAt` is "
+        "new: an event of the provider that comes again does not end a session that began after it. What the user's "
         "row does not name is no session: so a new login ends the old one in one step on one key, and a logout is "
         "final, whatever is under way.",
     )

@@ -27,6 +27,8 @@ class SessionData(BaseModel):
     """the user's id at the provider, a text of digits"""
     supabaseUuid: OmittedIfNone[UUID] = None
     """the user's id in the database"""
+    createdAt: OmittedIfNone[EpochMs] = None
+    """when the session began"""
 
 
 class UserTokenData(BaseModel):

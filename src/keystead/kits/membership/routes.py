@@ -168,10 +168,14 @@ async def _refusals(**more: object) -> AsyncIterator[None]:
         raise Refusal(STATUS[refused.reason], refused.reason, str(refused), headers=headers, more=told) from None
 
 
+def _is_bearer(authorization: str | None) -> bool:
+    return (authorization or "").strip().partition(" ")[0].lower() == "bearer"
+
+
 def _bearer(authorization: str | None) -> str:
     """The token of the header. Raises MembershipRefused where there is none."""
-    scheme, _, token = (authorization or "").strip().partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    token = (authorization or "").strip().partition(" ")[2].strip()
+    if not _is_bearer(authorization) or not token:
         raise MembershipRefused("MISSING_AUTH", "send the header Authorization: Bearer, and the token")
     return token.strip()
 
@@ -299,9 +303,13 @@ async def _revoke_all(members: Serving, authorization: Authorization = None) -> 
 
 
 async def _logout(request: Request, members: Serving, authorization: Authorization = None) -> Response:
-    """Ends whichever credential it is given: the bearer token here, or the cookie of the login kit."""
+    """Ends whichever credential it is given: the bearer token here, or the cookie of the login kit.
+
+    Where both are given, it is the bearer token: a page of another site can make a browser send the cookie, and not it.
+    What a proxy puts into the header (`Basic …`) is no token.
+    """
     login = request.app.state.kits.get("login")
-    if authorization is None and login is not None:
+    if login is not None and not _is_bearer(authorization):
         return await _login_logout(request, login)
     async with _refusals():
         await members.logout(_bearer(authorization))

@@ -18,7 +18,7 @@ from keystead.parts.cache.marks import Marks
 from keystead.parts.cache.places import Beside, Inside, Place, is_mark
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
-from keystead.schema.lifetime import After, Sliding, Spread, in_words
+from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.stores import Command, Reply
 
 _log = logging.getLogger("keystead.cache")
@@ -411,17 +411,8 @@ def _place_in(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) 
     if marks.store is not store or (stale is not None and stale.store is not store):
         raise DoesNotFit(f"the cache of {place} is written in one atomic step; give all its families one role")
     guarantees = store.guarantees
-    if guarantees.consistency == "eventual" or guarantees.atomic == "nothing":
-        raise DoesNotFit(
-            f"the cache of {place} does not fit {store.url}: without an atomic step a load that began before an entry "
-            "was dropped could write it again"
-        )
-    shortest_ms: int = marks.family.marked.shortest_ms
-    if shortest_ms < guarantees.shortest_lifetime_ms:
-        raise DoesNotFit(
-            f"{marks.family.place} has marks of {in_words(shortest_ms)}, and the shortest lifetime of {store.url} is "
-            f"{in_words(guarantees.shortest_lifetime_ms)}"
-        )
+    for why in marks.family.further_misfits(guarantees):
+        raise DoesNotFit(f"{marks.family.place} does not fit {store.url}: {why}")
     if guarantees.atomic == "one key":
         if isinstance(entries.family.lifetime, Sliding):
             raise DoesNotFit(

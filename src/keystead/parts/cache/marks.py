@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from keystead.errors import BadDeclaration
 from keystead.schema import OmittedIfNone, Value
 from keystead.schema.lifetime import Lifetime, duration_ms, in_words
-from keystead.stores import Command
+from keystead.stores import Command, Guarantees
 
 
 class Mark(BaseModel):
@@ -123,3 +123,16 @@ class Marks(Value[Mark]):
             changed=changed,
             **exempt,
         )
+
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        if guarantees.consistency == "eventual" or guarantees.atomic == "nothing":
+            yield (
+                "without an atomic step that every read sees, a load that began before an entry was dropped could "
+                "write it again"
+            )
+        shortest_ms = self.marked.shortest_ms
+        if shortest_ms < guarantees.shortest_lifetime_ms:
+            yield (
+                f"it has marks of {in_words(shortest_ms)}, and the shortest lifetime of the store is "
+                f"{in_words(guarantees.shortest_lifetime_ms)}"
+            )

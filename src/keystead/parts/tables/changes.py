@@ -65,7 +65,8 @@ class TableSet:
     """The tables of one owner, such as a kit, by the steps that make them.
 
     member_of   what of them belongs to whom, for `keystead erase user:42`: a function from the id for each kind of
-                subject, `{"user": rows_of_user}`
+                subject, `{"user": rows_of_user}`. The table that the others hang on comes last; nothing at all for an
+                id that nobody can have
     """
 
     name: str

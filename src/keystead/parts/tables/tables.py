@@ -139,10 +139,12 @@ class Tables:
 
         def work(connection: Connection) -> dict[str, int]:
             counts: dict[str, int] = {}
-            for rows in belongings:
-                # What the others hang on is held first: so nobody adds to them while they go.
+            for rows in filter(None, belongings):
+                # What the others hang on is held first: so nobody adds to them while they go. Where there is none,
+                # there are no others either, and whatever is added from now on comes after this.
                 last, where = rows[-1]
-                connection.execute(select(*last.primary_key).where(where).with_for_update())
+                if connection.execute(select(*last.primary_key).where(where).with_for_update()).first() is None:
+                    continue
                 for one, where in rows:
                     counts[one.name] = connection.execute(delete(one).where(where)).rowcount
             return {name: count for name, count in counts.items() if count}

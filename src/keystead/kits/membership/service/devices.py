@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from uuid import UUID
 
-from keystead.errors import BadKey, Contended, Unreadable
+from keystead.errors import Contended, Unreadable
 from keystead.kits.membership.keys import MembershipKeys, session_uuid
 from keystead.kits.membership.models import SessionData, UserTokenData
 from keystead.kits.membership.service.outcomes import Named
+from keystead.kits.membership.service.tables import is_user
 from keystead.parts.oauth import Tokens
 from keystead.parts.refresh import RefreshTokens
 from keystead.parts.sessions.token import SECRET_BYTES, named_by, new_token
@@ -27,11 +28,19 @@ class Devices:
 
     refresh   the refresh tokens that end with a session
     forget    drops what is remembered of a user's membership
+
+    `new_secret` is for tests.
     """
 
     def __init__(
-        self, keys: MembershipKeys, refresh: RefreshTokens[Any], forget: Callable[[str], Awaitable[Any]]
+        self,
+        keys: MembershipKeys,
+        refresh: RefreshTokens[Any],
+        forget: Callable[[str], Awaitable[Any]],
+        *,
+        new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
     ) -> None:
+        self._new_secret = new_secret
         self._keys = keys
         self._refresh = refresh
         self._forget = forget
@@ -40,22 +49,7 @@ class Devices:
     def named(self, token: str) -> Named | None:
         """What a session token names; None: this was never one. It asks nobody."""
         found = named_by(token)
-        if found is None:
-            return None
-        named = Named(found[1], session_uuid(token))
-        try:
-            self._keys.user_token(named.user)
-        except BadKey:
-            return None
-        return named
-
-    def user_of(self, told: object) -> str | None:
-        """The id of a user that a stranger names; None: it cannot be one."""
-        try:
-            self._keys.user_token(told)
-        except BadKey:
-            return None
-        return told if isinstance(told, str) else None
+        return None if found is None or not is_user(found[1]) else Named(found[1], session_uuid(token))
 
     async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, Named]:
         """A new session, and the end of the one before. The new token, and what it names.
@@ -66,11 +60,10 @@ class Devices:
         two slots: then the session is written first, whose token nobody has yet, and the swap makes it count. Where the
         process dies in between, what remains is a row that nothing names and nobody can use.
         """
-        token = new_token(secrets.token_bytes(SECRET_BYTES), user)
-        named = Named(user, session_uuid(token))
         refresh_token, expires = tokens.refresh_token or "", moment(tokens.expires_at_ms)
+        now = moment(self._keys.now_ms())
         record = SessionData(
-            accessToken=tokens.access_token, refreshToken=refresh_token, expiresAt=expires, userId=user
+            accessToken=tokens.access_token, refreshToken=refresh_token, expiresAt=expires, userId=user, createdAt=now
         )
         held = UserTokenData(
             accessToken=tokens.access_token,
@@ -78,26 +71,36 @@ class Devices:
             expiresAt=expires,
             email=email,
             fullName=name,
-            sessionTokens=[named.session],
-            updatedAt=moment(self._keys.now_ms()),
+            sessionTokens=[],
+            updatedAt=now,
         )
-        for before in await self._swapped(named, record, held):
-            await self.drop(before)
-        return token, named
+        for _ in range(_ATTEMPTS):
+            token = new_token(self._new_secret(), user)
+            named = Named(user, session_uuid(token))
+            ended = await self._swapped(named, record, held.model_copy(update={"sessionTokens": [named.session]}))
+            if ended is not None:
+                for before in ended:
+                    await self.drop(before)
+                return token, named
+        raise Contended("there is a session for each token that was made; is the source of random numbers broken?")
 
-    async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID]:
-        """The sessions that were named until now."""
+    async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID] | None:
+        """The sessions that were named until now. None: there is such a session already, and nothing was written."""
         session, row = self._keys.session(named.session), self._keys.user_token(named.user)
+        before: Seen[UserTokenData] | None
         try:
-            before: Seen[UserTokenData] | None
             if self._one_step:
-                _, before, _ = (await self._keys.atomically(session.add(record), row.see(), row.set(held))).values
+                done = await self._keys.atomically(session.add(record).required(), row.see(), row.set(held))
+                if not done:
+                    return None
+                _, before, _ = done.values
             else:
-                await session.add(record)
+                if not await session.add(record):
+                    return None
                 before, _ = (await self._keys.atomically(row.see(), row.set(held))).values
         except Unreadable:  # it has taken effect: what cannot be read named nobody who could be let in
             return []
-        return [] if before is None else [one for one in before.value.sessionTokens if one != named.session]
+        return [] if before is None else before.value.sessionTokens
 
     async def end(self, named: Named) -> bool:
         """End a session, if it is still the one that counts. A newer one of the same user stays. False: it is not.
@@ -117,6 +120,11 @@ class Devices:
             try:
                 seen = await row.see()
             except Unreadable:
+                if only is not None:
+                    # Whether this session is the one that counts cannot be known, and anybody can make up a token of a
+                    # user: so its own row goes, and that of the user stays.
+                    await self.drop(only)
+                    return False
                 await row.delete()
                 seen = None
             if seen is None:

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, select, update
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, Contended
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.service.tables import (
     BONUS_TOKENS,
@@ -25,6 +25,7 @@ from keystead.kits.membership.service.tables import (
     TOKEN_USAGE,
     USAGE_EVENTS,
     USER_MAX_BYTES,
+    is_user,
     rows_of_user,
 )
 from keystead.parts.tables import Tables, insert_new
@@ -33,6 +34,7 @@ from keystead.schema.times import moment
 MONTHLY_TOKENS: Final[Mapping[Plan, int]] = MappingProxyType(
     {"Free": 0, "Pro": 10_000_000, "Premium": 20_000_000, "Ultimate": 50_000_000}
 )
+_ATTEMPTS: Final = 8
 MOST_TOKENS: Final = 10**12  # at once: a sum of millions of these still fits a column
 
 
@@ -121,6 +123,7 @@ class PlanChange:
     is_new: bool  # False: the event had been noted before, and nothing was changed now
     old_plan: Plan
     new_plan: Plan
+    at_ms: int  # when it was noted first
 
     @property
     def is_change(self) -> bool:
@@ -168,10 +171,11 @@ class Ledger:
         """Delete all that is kept of a user. False: there was nothing. Crash reports name nobody, and stay."""
 
         def work(connection: Connection) -> bool:
-            profile = _id_of(connection, user, lock=True)
+            if not is_user(user) or _id_of(connection, user, lock=True) is None:
+                return False
             for table, where in rows_of_user(user):
                 connection.execute(delete(table).where(where))
-            return profile is not None
+            return True
 
         return await self._tables.write(work)
 
@@ -327,9 +331,9 @@ class Ledger:
 
         def work(connection: Connection) -> PlanChange:
             profile = _locked(connection, user, at_ms)["id"]
-            own = select(history.old_plan, history.new_plan, history.place).where(history.profile_id == profile)
+            own = select(LICENSE_HISTORY).where(history.profile_id == profile)
             if (before := connection.execute(own.where(history.event_id == event_id)).first()) is not None:
-                return PlanChange(False, before.old_plan, before.new_plan)
+                return PlanChange(False, before.old_plan, before.new_plan, before.at_ms)
             last = connection.execute(own.order_by(history.place.desc()).limit(1)).first()
             old: Plan = "Free" if last is None else last.new_plan
             connection.execute(
@@ -343,7 +347,7 @@ class Ledger:
                     at_ms=at_ms,
                 )
             )
-            return PlanChange(True, old, plan)
+            return PlanChange(True, old, plan, at_ms)
 
         return await self._tables.write(work)
 
@@ -359,13 +363,14 @@ def month_of(at_ms: int) -> str:
 def _locked(connection: Connection, user: str, at_ms: int) -> dict[str, Any]:
     """The profile of a user, made if there is none, and locked until the end of the transaction."""
     found = select(PROFILES).where(PROFILES.c.patreon_user_id == user).with_for_update()
-    row = connection.execute(found).mappings().first()
-    if row is None:
-        # Of two at once, one inserts, and the other waits for it and finds its row.
+    for _ in range(_ATTEMPTS):
+        row = connection.execute(found).mappings().first()
+        if row is not None:
+            return dict(row)
+        # Of two at once, one inserts, and the other waits for it and finds its row, unless that was erased meanwhile.
         fresh = {"id": uuid4(), "patreon_user_id": user, "created_at_ms": at_ms, "updated_at_ms": at_ms}
         insert_new(connection, PROFILES, fresh)
-        row = connection.execute(found).mappings().one()
-    return dict(row)
+    raise Contended("the profile of a user was erased again and again; try again")
 
 
 def _id_of(connection: Connection, user: str, *, lock: bool = False) -> UUID | None:

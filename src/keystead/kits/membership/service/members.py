@@ -40,8 +40,9 @@ from keystead.kits.membership.service.outcomes import (
 )
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected
 from keystead.kits.membership.service.settings import LIMITS, PATREON, MembershipSettings
+from keystead.kits.membership.service.tables import is_user
 from keystead.kits.membership.service.webhook import told_in
-from keystead.parts.cache import Cache, LoadFailed
+from keystead.parts.cache import Cache, LoadFailed, TryLater
 from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
 from keystead.parts.limit import AlignedWindow, FixedWindow, Limits, Rate, WhenDown
@@ -59,6 +60,7 @@ _security = logging.getLogger("keystead.security")
 _MINUTE_MS: Final = 60_000
 _APP_SESSION_MOST: Final = 128
 _PORTION: Final = 1_000
+_TRY_AGAIN_S: Final = 5
 
 TRY_PATH: Final = "/membership/try"
 
@@ -135,7 +137,7 @@ class Members:
 
         Two questions to the provider tell who it is; a third, after the swap, what they pay for: so what is remembered
         was never asked before a webhook that has dropped it. Where that one fails, the answer of the second is told,
-        and nothing is remembered.
+        and nothing is remembered. Where a cache is away that would have to be emptied, nothing has changed.
         """
         if not self._may_return_to(redirect_uri):
             raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
@@ -147,6 +149,8 @@ class Members:
             tokens = await self._patreon.tokens_for(code, redirect_uri, verifier)
         with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
             told = await self._patreon.membership(tokens.access_token, self.settings.campaign)
+        # Before the swap, too: where this fails, the session on the other device is still good.
+        await self.memberships.invalidate(self.keys.membership(told.userId))
         token, named = await self.devices.admit(told.userId, tokens, told.email, told.fullName)
         await self._forget(named)
         try:
@@ -208,7 +212,9 @@ class Members:
             try:
                 found = await self.entitlements.get(key, lambda: self._entitlement(named))
             except LoadFailed as error:
-                if isinstance(error.__cause__, MembershipRefused):
+                if isinstance(
+                    error.__cause__, MembershipRefused | StoreError
+                ):  # the database is away, not the provider
                     raise error.__cause__ from None
                 raise _unavailable(error) from None
         if found is None:
@@ -279,10 +285,14 @@ class Members:
         """
         row = self.keys.user_token(user)
         for _ in range(2):
+            before = await row.get()
             fresh = await self._renewal.fresh(row)
-            if isinstance(fresh, Over):
-                if fresh.reason == "refused":
-                    await self._withdrawn(user)
+            if before is None or isinstance(fresh, Over):
+                if before is not None and isinstance(fresh, Over) and fresh.reason == "refused":
+                    again = await row.get()
+                    if again is not None and again.sessionTokens != before.sessionTokens:
+                        continue  # they have just signed in again, with tokens that nobody refused
+                    await self._withdrawn(user, before)
                 return None
             if not isinstance(fresh, Fresh):
                 raise ProviderUnavailable(
@@ -293,7 +303,7 @@ class Members:
             except TokenRejected:
                 again = await row.get()
                 if again is None or again.accessToken == fresh.value.accessToken:
-                    await self._withdrawn(user)
+                    await self._withdrawn(user, fresh.value)
                     return None
                 continue  # it was renewed meanwhile, and the provider takes only the new one
             if fresh.was_renewed:
@@ -309,11 +319,15 @@ class Members:
         for session in held.sessionTokens:
             await self.keys.session(session).change(lambda record: record.model_copy(update=renewed))
 
-    async def _withdrawn(self, user: str) -> None:
-        """The user took back at the provider what they had allowed us: the session ends."""
+    async def _withdrawn(self, user: str, held: UserTokenData) -> None:
+        """The user took back at the provider what they had allowed us: the session ends that had these tokens.
+
+        Who may interleave: a new sign-in. Its session is another one, and stays.
+        """
         _security.info("membership: the provider does not take a user's tokens any more", extra={"event": "withdrawn"})
         self.site.count("membership", "session", "withdrawn")
-        await self.devices.end_all(user)
+        for session in held.sessionTokens:
+            await self.devices.end(Named(user, session))
 
     async def _entitlement(self, named: Named) -> CachedAuth | None:
         left, held = await self.keys.run(
@@ -330,7 +344,7 @@ class Members:
         return (await self.ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
 
     def _member(self, named: Named, left: timedelta, found: CachedMembership) -> Member:
-        return Member(named, found.membership, self.keys.now_ms() + round(left.total_seconds() * 1000))
+        return Member(named, found.membership, self.keys.now_ms() + left // timedelta(milliseconds=1))
 
     # --- signing out ---------------------------------------------------------------------------------------
 
@@ -343,12 +357,13 @@ class Members:
         return await self.devices.end(named)
 
     async def logout_all(self, bearer: str) -> int:
-        """End every session of the user. There is at most one. Raises MembershipRefused for one that has ended."""
-        named = self._bearer(bearer)
-        held = await self.keys.user_token(named.user).get()
-        if held is None or named.session not in held.sessionTokens:
+        """End every session of the user, of which there is one, and say how many that were.
+
+        Raises MembershipRefused for a session that has ended: the one on a newer device is not ended by an older one.
+        """
+        if not await self.devices.end(self._bearer(bearer)):
             raise session_invalid()
-        return int(await self.devices.end_all(named.user))
+        return 1
 
     # --- tokens --------------------------------------------------------------------------------------------
 
@@ -363,9 +378,13 @@ class Members:
         before, _ = (await self.keys.atomically(row.get(), row.set(begun.id))).values
         if before is not None:
             await self.refresh.revoke_chain(before)
-        # A logout that came between has not seen the new chain: it leads nowhere, and is not left behind.
-        if not await self._counts(named):
-            await self.devices.drop(named.session)
+        # A logout that came between may not have seen the new chain, or only the row that named it: it leads nowhere,
+        # and is not left behind.
+        counts = await self._counts(named)
+        if not counts:
+            await self.refresh.revoke_chain(begun.id)
+            if counts is not None:
+                await self.devices.drop(named.session)
             raise session_invalid()
         return self._pair(named, member.membership.plan, profile, begun.token, app_session)
 
@@ -379,9 +398,11 @@ class Members:
         if record is None:
             raise _bad_refresh_token()
         named = Named(record.userId, record.sessionToken)
-        if not await self._counts(named):
-            await self.devices.drop(named.session)
-            await self.refresh.revoke(refresh_token)
+        counts = await self._counts(named)
+        if not counts:
+            if counts is not None:
+                await self.devices.drop(named.session)
+                await self.refresh.revoke(refresh_token)
             raise _session_expired()
         membership = (await self._membership(named)).membership
         profile = await self._profile(membership)
@@ -397,9 +418,19 @@ class Members:
         except Unreadable:
             return None
 
-    async def _counts(self, named: Named) -> bool:
-        held = await self.keys.user_token(named.user).get()
-        return held is not None and named.session in held.sessionTokens
+    async def _counts(self, named: Named) -> bool | None:
+        """Whether a session is the one of its user. None: their row cannot be read, which says nothing: as where a key
+        is missing on the ring by mistake. Then nobody is let in, and nothing is ended."""
+        sessions = await self._sessions(named.user)
+        return None if sessions is None else named.session in sessions
+
+    async def _sessions(self, user: str) -> list[UUID] | None:
+        """The sessions of a user that count, of which there is one at most. None: their row cannot be read."""
+        try:
+            held = await self.keys.user_token(user).get()
+        except Unreadable:
+            return None
+        return [] if held is None else held.sessionTokens
 
     async def _profile(self, membership: ParsedMembership) -> _Profile:
         """Whom an access token is for. The database learns here how the provider calls them."""
@@ -432,7 +463,7 @@ class Members:
     async def tokens_used(self, who: Entitled) -> int:
         """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
         use that was recorded here."""
-        user, month = who.named.user, self._month()
+        user, month = who.named.user, _month(self.keys.now_ms())
 
         async def asked() -> CachedQuota | None:
             if not await self._counts(who.named):  # signed out meanwhile: nothing is left behind
@@ -447,12 +478,9 @@ class Members:
         """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
         user, now_ms = who.named.user, self.keys.now_ms()
         recorded = await self.ledger.record_usage(user, who.plan, event_id, tokens, now_ms)
-        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+        await self.quotas.invalidate(self.keys.quota(user, _month(now_ms)))
         await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
         return recorded
-
-    def _month(self) -> date:
-        return moment(self.keys.now_ms()).date().replace(day=1)
 
     def month_ends_s(self) -> int:
         """When the quota begins anew: the first of the next month, UTC, in seconds since 1970."""
@@ -463,39 +491,63 @@ class Members:
     # --- what the provider and applications tell -----------------------------------------------------------
 
     async def webhook(self, body: bytes, signature: str | None, event: str) -> Heard:
-        """What the provider tells of a user. The same event again does the same again, which changes nothing.
+        """What the provider tells of a user. The same event again changes nothing, whenever it comes.
 
         Every event drops what is remembered of the membership. One that says that the user does not pay any more ends
         their session, but for the end of a pledge: the time that was paid for goes on.
         """
         told = told_in(body, signature, event, self._webhook_secrets())
-        user = None if told is None else self.devices.user_of(told.user)
-        if told is None or user is None:
+        user = None if told is None else told.user
+        if told is None or not is_user(user):
             return Heard(event, None, False)
         # First what has changed, then the drop of what was remembered of it.
-        noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
-        if told.ends_session:
+        try:
+            noted = await self.ledger.note_plan_change(user, told.id, told.plan, event, self.keys.now_ms())
+        except StoreError:
+            await self.changed(user)  # the database is away, and the caches are not; the provider sends it again
+            raise
+        if told.ends_session and noted.is_new:
             await self.devices.end_all(user)
         else:
             await self.changed(user)
+        if told.ends_session and not noted.is_new:
+            await self._end_those_before(user, noted.at_ms)
         self.site.count("membership", "webhook", event.rpartition(":")[2])
         return Heard(event, user, noted.is_new and noted.is_change)
 
     def _webhook_secrets(self) -> list[SecretStr]:
         own = None if self.stand_in is None else self.stand_in.webhook_secret
-        return [secret for secret in (self.settings.webhook_secret, own) if secret is not None]
+        return [secret for secret in (self.settings.webhook_secret, own) if secret]  # an empty one is none
+
+    async def _end_those_before(self, user: str, at_ms: int) -> None:
+        """End what an event should have ended when it first came, and did not because a process died over it.
+
+        A session that began later stays: an old event, sent again by whomever, signs nobody out.
+        """
+        for session in await self._sessions(user) or ():
+            if await self._began_before(session, at_ms):
+                await self.devices.end(Named(user, session))
+
+    async def _began_before(self, session: UUID, at_ms: int) -> bool:
+        try:
+            record = await self.keys.session(session).get()
+        except Unreadable:
+            return False
+        return record is None or record.createdAt is None or deadline_ms(record.createdAt) <= at_ms
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
         await self.memberships.invalidate(self.keys.membership(user))
-        held = await self.keys.user_token(user).get()
-        for session in [] if held is None else held.sessionTokens:
+        for session in await self._sessions(user) or ():
             await self.entitlements.invalidate(self.keys.auth(session))
 
     async def _forget_user(self, user: str) -> None:
         """Whoever is signed out leaves nothing behind in a cache."""
         await self.memberships.invalidate(self.keys.membership(user))
-        await self.quotas.invalidate(self.keys.quota(user, self._month()))
+        now_ms = self.keys.now_ms()
+        quota_ms = self.keys.quota.family.lifetime.longest_ms or 0
+        for month in {_month(now_ms), _month(now_ms - quota_ms)}:  # at the beginning of one, that of the last is there
+            await self.quotas.invalidate(self.keys.quota(user, month))
 
     async def _forget(self, named: Named) -> None:
         await self.memberships.invalidate(self.keys.membership(named.user))
@@ -573,8 +625,9 @@ def _failing(reason: str, sentence: str) -> Iterator[None]:
         if isinstance(error, StoreError):
             raise
         _log.warning("membership: the provider could not be asked: %s", error.code)
+        wait_s = -(-error.after_ms // 1000) if isinstance(error, TryLater) else _TRY_AGAIN_S
         raise MembershipRefused(
-            "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=5
+            "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=wait_s
         ) from None
 
 
@@ -584,6 +637,10 @@ async def _all(forget: Callable[..., Awaitable[int]], before_ms: int) -> int:
     while count := await forget(before_ms, most=_PORTION):
         total += count
     return total
+
+
+def _month(at_ms: int) -> date:
+    return moment(at_ms).date().replace(day=1)
 
 
 def _unavailable(error: LoadFailed) -> MembershipRefused:

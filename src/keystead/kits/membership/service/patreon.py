@@ -9,20 +9,22 @@ from typing import Any, Final
 import httpx2
 
 from keystead.kits.membership.models import ParsedMembership, Plan
+from keystead.kits.membership.service.tables import is_user
 from keystead.parts.cache import TryLater
 from keystead.parts.oauth import BadAnswer, Client, Provider, ProviderRefused, Tokens
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.tokens import tokens_from
+from keystead.parts.visible import visible
+from keystead.schema.lifetime import duration_ms
 
 # The amount from which on a plan is what somebody pays for, the highest first.
 PLANS: Final[tuple[tuple[int, Plan], ...]] = ((900, "Ultimate"), (500, "Premium"), (300, "Pro"))
 
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT: Final = "10s"
 _UNAUTHORIZED, _TOO_MANY = 401, 429
 _LONGEST_PAUSE_S: Final = 3600
 _DIGITS_MOST: Final = 10
 _LONGEST_TEXT: Final = 320  # an address of mail has no more
-_LONGEST_ID: Final = 64
 
 
 class TokenRejected(ProviderRefused):
@@ -40,10 +42,16 @@ class Patreon(Client):
     """A client of Patreon, or of another provider with the same answers."""
 
     def __init__(
-        self, provider: Provider, http: httpx2.AsyncClient, now_ms: Callable[[], int], *, development: bool = False
+        self,
+        provider: Provider,
+        http: httpx2.AsyncClient,
+        now_ms: Callable[[], int],
+        *,
+        development: bool = False,
+        timeout: str | timedelta = _TIMEOUT,
     ) -> None:
-        super().__init__(provider, http, now_ms, development=development, timeout="10s")
-        self._members = _Members(provider.name, http, _TIMEOUT_S)
+        super().__init__(provider, http, now_ms, development=development, timeout=timeout)
+        self._members = _Members(provider.name, http, duration_ms(timeout, "a timeout") / 1000)
 
     async def tokens_for(self, code: str, redirect_uri: str, verifier: str | None) -> Tokens:
         """The tokens for a code. Only an application that began with PKCE has a verifier. One round trip."""
@@ -94,14 +102,15 @@ def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> Pars
     data = _object(told.get("data"))
     attributes = _object(data.get("attributes"))
     user = data.get("id")
-    if not isinstance(user, str) or not 0 < len(user) <= _LONGEST_ID or not user.isprintable():
+    if not is_user(user):
         raise BadAnswer(provider, "its identity endpoint does not say who this is")
     included = told.get("included", [])
     if not isinstance(included, list):
         raise BadAnswer(provider, "its identity endpoint answered with something else than a membership")
     things = [one for one in map(_object, included) if one]
     members = [one for one in things if one.get("type") == "member" and _is_of(one, campaign)]
-    amounts = {one.get("id"): _cents(one, "amount_cents") for one in things if one.get("type") == "tier"}
+    tiers_told = [one for one in things if one.get("type") == "tier" and isinstance(one.get("id"), str)]
+    amounts: dict[str, int] = {one["id"]: _cents(one, "amount_cents") for one in tiers_told}
     tiers = [tier for one in members for tier in _named(one, "currently_entitled_tiers") if tier in amounts]
     tier = max(tiers, key=lambda one: amounts[one], default=None)
     first = max(members, key=lambda one: _cents(one, "currently_entitled_amount_cents"), default={})
@@ -117,7 +126,7 @@ def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> Pars
         campaignLifetimeSupportCents=_cents(first, "campaign_lifetime_support_cents"),
         nextChargeDate=charge,
         isActive=status == "active_patron",
-        tierId=tier,
+        tierId=_readable(tier),
         patronStatus=status or "not_patron",
         entitledAmountCents=_cents(first, "currently_entitled_amount_cents"),
     )
@@ -146,5 +155,9 @@ def _cents(thing: Mapping[str, Any], name: str) -> int:
 
 
 def _text(thing: Mapping[str, Any], name: str) -> str | None:
-    value = _object(thing.get("attributes")).get(name)
-    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
+    return _readable(_object(thing.get("attributes")).get(name))
+
+
+def _readable(value: object) -> str | None:
+    """A text as it can be kept and shown: JSON can hold halves of characters, and whatever a terminal obeys."""
+    return visible(value, _LONGEST_TEXT) if isinstance(value, str) and value else None

@@ -6,7 +6,7 @@ milliseconds since 1970, months are in UTC. In the database each name has `keyst
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, MetaData, Uuid, select
 
@@ -97,11 +97,19 @@ LICENSE_HISTORY = table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
+
+def is_user(told: object) -> TypeGuard[str]:
+    """Whether this can be the id of a user at the provider: in a key, in a row, and in a line of a log."""
+    return isinstance(told, str) and told.isprintable() and 0 < len(told.encode()) <= USER_MAX_BYTES
+
+
 ALL = (PROFILES, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE_HISTORY)
 
 
 def rows_of_user(user: str) -> Belongings:
     """All that is kept of a user, by their id at the provider. Crash reports name nobody."""
+    if not is_user(user):  # somebody else's kind of id, in a command that asks all kits
+        return []
     profile = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user).scalar_subquery()
     rows = [(one, one.c.profile_id == profile) for one in (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY)]
     return [*rows, (PROFILES, PROFILES.c.patreon_user_id == user)]

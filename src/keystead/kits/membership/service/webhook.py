@@ -64,7 +64,7 @@ def told_in(body: bytes, signature: str | None, event: str, secrets: Sequence[Se
 
 
 def _refuse_unsigned(body: bytes, signature: str | None, secrets: Sequence[SecretStr]) -> None:
-    if not secrets:
+    if not secrets:  # an empty one is none, too: anybody could sign with it
         raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not taken: no webhook_secret is set")
     if not signature:
         raise MembershipRefused("MISSING_SIGNATURE", "a webhook is signed in X-Patreon-Signature")

@@ -1,0 +1,243 @@
+"""What happens at the same moment: nothing that has ended comes back, and nobody else's end is one's own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from keystead import Store
+from keystead.errors import StoreUnavailable
+from keystead.kits.membership import Members, MembershipKeys
+from keystead.parts.oauth import Tokens
+from tests.kits.membership.conftest import (
+    REDIRECT,
+    Books,
+    FakePatreon,
+    everywhere,
+    here,
+    on_all,
+    refusal,
+    rows,
+    signed_in,
+    works,
+)
+from tests.kits.membership.test_provider import signed, told
+from tests.kits.membership.test_stores import Cutting, apart, cache
+from tests.parts.oauth.stand_in import answer
+from tests.parts.sessions.conftest import Clock
+
+__all__ = ["apart", "cache"]
+
+MONTH_MS = 2_592_000_000
+
+
+@here
+async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_came_meanwhile(
+    members: Members, patreon: FakePatreon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await signed_in(members)
+    withdrawn, new = members._withdrawn, ""
+
+    async def later(*given: Any) -> None:
+        nonlocal new
+        patreon.says(None)
+        new = await signed_in(members)
+        await withdrawn(*given)
+
+    monkeypatch.setattr(members, "_withdrawn", later)
+    patreon.says(answer({}, 401))
+    assert await refusal(members.sync(old)) == "PATREON_TOKEN_EXPIRED"
+    assert await works(members, new)
+
+
+@here
+async def test_a_refresh_token_that_the_provider_refuses_does_not_end_a_sign_in_that_came_meanwhile(
+    members: Members, patreon: FakePatreon, clock: Clock
+) -> None:
+    old = await signed_in(members)
+    clock.pass_ms(MONTH_MS + 1)
+    patreon.server.answers["/token"] = answer({"error": "invalid_grant"}, 400)
+    tell = patreon.server.holds("/token")
+    asking = asyncio.create_task(refusal(members.sync(old)))
+    await patreon.server.until_asked("/token", 2)
+    fresh = Tokens("access-123-9", "refresh-123", None, "", "Bearer", clock() + MONTH_MS)
+    new, _ = await members.devices.admit("123", fresh, "ann@example.com", "Ann")
+    tell()
+    assert await asking in (None, "SESSION_INVALID", "PATREON_TOKEN_EXPIRED")
+    assert await works(members, new)
+
+
+@on_all
+async def test_who_signs_out_while_tokens_are_renewed_stays_out_and_leaves_nothing(
+    members: Members, patreon: FakePatreon, store: Store, clock: Clock
+) -> None:
+    token = await signed_in(members)
+    clock.pass_ms(MONTH_MS + 1)
+    tell = patreon.server.holds("/token")
+    asking = asyncio.create_task(refusal(members.sync(token)))
+    await patreon.server.until_asked("/token", 2)
+    assert await members.logout(token) is True
+    tell()
+    assert await asking in ("SESSION_INVALID", "PATREON_TOKEN_EXPIRED")
+    await members.close()
+    assert await rows(store) == set()
+
+
+@everywhere
+async def test_a_refresh_under_way_does_not_survive_the_end_of_all_sessions(
+    members: Members, patreon: FakePatreon, store: Store
+) -> None:
+    token = await signed_in(members)
+    pair = await members.tokens(token)
+    await members.changed("123")
+    tell = patreon.holds()
+    asked = patreon.questions
+    refreshing = asyncio.create_task(refusal(members.refreshed(pair.refresh_token)))
+    await patreon.server.until_asked("/identity", asked + 1)
+    assert await members.logout_all(token) == 1
+    tell()
+    assert await refreshing is not None
+    await members.close()
+    assert await rows(store) == set()
+    assert await refusal(members.refreshed(pair.refresh_token)) == "INVALID_REFRESH_TOKEN"
+
+
+@everywhere
+async def test_a_webhook_during_a_load_is_not_undone_by_it(members: Members, patreon: FakePatreon) -> None:
+    """The provider was asked before the change, and answers after it with what was so before."""
+    token = await signed_in(members)
+    await members.changed("123")
+    tell = patreon.holds()
+    asked = patreon.questions
+    waiting = asyncio.create_task(members.validate(token))
+    await patreon.server.until_asked("/identity", asked + 1)
+    body = told(900)
+    await members.webhook(body, signed(body), "members:pledge:update")
+    patreon.cents = 900
+    tell()
+    assert (await waiting).membership.plan == "Ultimate"
+    assert (await members.validate(token)).membership.plan == "Ultimate"
+
+
+@here
+async def test_twenty_validations_beside_a_sign_in_end_nothing_but_the_old_session(members: Members) -> None:
+    old = await signed_in(members)
+    asking = [asyncio.create_task(refusal(members.validate(old))) for _ in range(20)]
+    new = await signed_in(members)
+    assert set(await asyncio.gather(*asking)) <= {None, "SESSION_INVALID"}
+    assert await works(members, new)
+    assert not await works(members, old)
+
+
+@here
+async def test_the_end_of_all_sessions_by_an_old_token_leaves_a_new_sign_in_alone(members: Members) -> None:
+    old, new = await signed_in(members), await signed_in(members)
+    assert await refusal(members.logout_all(old)) == "SESSION_INVALID"
+    assert await works(members, new)
+
+
+@here
+async def test_an_old_event_that_comes_again_signs_nobody_out_who_came_after_it(
+    members: Members, ledger: Books, clock: Clock
+) -> None:
+    await signed_in(members)
+    body, event = told(0, "former_patron"), "members:pledge:update"
+    await members.webhook(body, signed(body), event)
+    clock.pass_ms(60_000)
+    token = await signed_in(members)  # they pay again
+    heard = await members.webhook(body, signed(body), event)
+    assert (heard.user, heard.plan_change_recorded) == ("123", False)
+    assert await works(members, token)
+
+
+@here
+async def test_an_event_that_was_noted_and_not_carried_out_is_carried_out_when_it_comes_again(
+    members: Members, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await signed_in(members)
+    clock.pass_ms(60_000)
+    body, event = told(0, "declined_patron"), "members:pledge:update"
+
+    async def dies(user: str) -> bool:
+        raise StoreUnavailable("the process died here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(members.devices, "end_all", dies)
+        with pytest.raises(StoreUnavailable):
+            await members.webhook(body, signed(body), event)
+    clock.pass_ms(60_000)
+    await members.webhook(body, signed(body), event)
+    assert await rows(store) == set()
+
+
+@here
+async def test_events_in_any_order_leave_what_the_provider_says_now(
+    members: Members, patreon: FakePatreon, ledger: Books
+) -> None:
+    token = await signed_in(members)
+    first, second = told(500), told(900)
+    patreon.cents = 900
+    for body in (second, first, second, first):
+        await members.webhook(body, signed(body), "members:pledge:update")
+        assert (await members.validate(token)).membership.plan == "Ultimate"
+        assert (await members.entitled(token)).plan == "Ultimate"
+
+
+@here
+async def test_a_made_up_token_of_a_user_ends_nothing_of_theirs(
+    members: Members, keys: MembershipKeys, store: Store
+) -> None:
+    token = await signed_in(members)
+    made_up = "A" * 43 + "." + token.partition(".")[2]
+    assert members.devices.named(made_up) is not None
+    assert await members.logout(made_up) is False
+    assert await refusal(members.logout_all(made_up)) == "SESSION_INVALID"
+    assert await works(members, token)
+    # Nor while the row of the user cannot be read, as where a key is missing on the ring.
+    row = keys.user_token("123").key
+    [held] = await store.run([("GET", row)])
+    await store.run([("SET", row, b'{"accessToken":"sealed.gone.x"}', "KEEPTTL")])
+    assert await members.logout(made_up) is False
+    await store.run([("SET", row, held, "KEEPTTL", "XX")])
+    assert await works(members, token)
+
+
+@here
+async def test_a_logout_counts_also_while_the_row_of_the_user_cannot_be_read(
+    members: Members, keys: MembershipKeys, store: Store
+) -> None:
+    token = await signed_in(members)
+    row = keys.user_token("123").key
+    [held] = await store.run([("GET", row)])
+    await store.run([("SET", row, b'{"accessToken":"sealed.gone.x"}', "KEEPTTL")])
+    await members.logout(token)
+    await store.run([("SET", row, held, "KEEPTTL", "XX")])
+    assert not await works(members, token)
+
+
+@here
+async def test_a_logout_at_the_beginning_of_a_month_forgets_the_quota_of_the_last_one(
+    members: Members, store: Store, clock: Clock
+) -> None:
+    clock.now_ms = 1_790_812_799_000  # one second before October 2026, UTC
+    token = await signed_in(members)
+    who = await members.entitled(token)
+    await members.tokens_used(who)
+    clock.pass_ms(2_000)
+    await members.tokens_used(who)
+    assert {key for key in await rows(store) if key.startswith("quota:")} == {"quota:123:2026-09", "quota:123:2026-10"}
+    await members.logout(token)
+    assert await rows(store) == set()
+
+
+@here
+async def test_a_sign_in_that_cannot_empty_the_caches_changes_nothing(apart: Members, cache: Cutting) -> None:
+    token = await signed_in(apart)
+    cache.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await apart.sign_in("code-123", REDIRECT)
+    assert await works(apart, token)
+    cache.is_away = False
+    assert await works(apart, token)

@@ -1,0 +1,87 @@
+"""What belongs to a subject: counted, deleted in one transaction, beside those who write at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import select
+
+from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES, PROFILES
+from keystead.parts.tables import Tables, open_tables
+from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
+
+__all__ = ["database_url", "mariadb_server", "postgres_server"]
+
+NOW_MS = 1_790_000_025_000
+
+
+@pytest.fixture
+async def tables(database_url: str) -> AsyncIterator[Tables]:
+    async with open_tables(database_url, MEMBERSHIP_TABLES) as opened:
+        yield opened
+
+
+async def write_all(tables: Tables, user: str) -> None:
+    """Something of a user in each table that has rows of users."""
+    ledger = Ledger(tables)
+    await ledger.profile_of(user, NOW_MS, email="ann@example.com", full_name="Ann")
+    await ledger.grant_bonus(user, "welcome", 100, "welcome", NOW_MS)
+    for event in ("e1", "e2"):
+        await ledger.record_usage(user, "Pro", event, 10, NOW_MS)
+    await ledger.note_plan_change(user, "n1", "Pro", "webhook", NOW_MS)
+
+
+ROWS = {
+    "keystead_membership_usage_events": 2,
+    "keystead_membership_token_usage": 1,
+    "keystead_membership_bonus_tokens": 1,
+    "keystead_membership_license_history": 1,
+    "keystead_membership_profiles": 1,
+}
+
+
+@on_databases()
+async def test_all_rows_of_one_user_are_counted_and_go_and_those_of_others_stay(tables: Tables) -> None:
+    for user in ("123", "124"):
+        await write_all(tables, user)
+    assert await tables.count_of("user:123") == ROWS
+    assert await tables.count_of("user:124") == ROWS
+    assert await tables.erase("user:123") == ROWS
+    assert await tables.count_of("user:123") == {}
+    assert await tables.erase("user:123") == {}
+    assert await tables.count_of("user:124") == ROWS
+
+
+@on_databases("memory")
+async def test_what_cannot_be_a_user_has_nothing_and_is_no_error(tables: Tables) -> None:
+    await write_all(tables, "123")
+    for subject in ("user:", "user", "team:123", "user:" + "x" * 1000, "user:a\0b", "user:é" * 40, "user:12", "user:%"):
+        assert await tables.count_of(subject) == {}
+        assert await tables.erase(subject) == {}
+    assert await tables.count_of("user:123") == ROWS
+
+
+@on_databases("sqlite", "postgres", "mariadb")
+async def test_an_erasure_beside_recordings_breaks_no_rule_of_a_table(tables: Tables) -> None:
+    """Each erasure may find nobody, and somebody a moment later: what is new stays whole, and nothing of it is lost."""
+    ledger = Ledger(tables)
+
+    async def record(at: int) -> None:
+        for _ in range(3):
+            await ledger.record_usage("123", "Pro", f"e{at}", 10, NOW_MS)
+
+    async def erase() -> None:
+        for _ in range(6):
+            await tables.erase("user:123")
+
+    async def erase_in_the_ledger() -> None:
+        for _ in range(6):
+            await ledger.erase("123")
+
+    await asyncio.gather(*(record(at) for at in range(6)), *(erase() for _ in range(3)), erase_in_the_ledger())
+    await tables.erase("user:123")
+    assert await tables.count_of("user:123") == {}
+    assert await tables.read(lambda connection: connection.execute(select(PROFILES)).all()) == []
