@@ -59,6 +59,8 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
     pair = await members.refreshed(pair.refresh_token)
     who = await members.entitled(pair.access_token)
     await members.tokens_used(who)
+    assert members.crash_reports is not None
+    assert members.webhooks is not None
     await members.crash_reports.hit("203.0.113.7")
     await members.webhooks.hit("webhook:203.0.113.7")
     session = str(who.named.session)

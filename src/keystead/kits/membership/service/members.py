@@ -517,7 +517,7 @@ class Members:
 
     def _webhook_secrets(self) -> list[SecretStr]:
         own = None if self.stand_in is None else self.stand_in.webhook_secret
-        return [secret for secret in (self.settings.webhook_secret, own) if secret]  # an empty one is none
+        return [secret for secret in (self.settings.webhook_secret, own) if secret is not None]
 
     async def _end_those_before(self, user: str, at_ms: int) -> None:
         """End what an event should have ended when it first came, and did not because a process died over it.

@@ -64,13 +64,14 @@ def told_in(body: bytes, signature: str | None, event: str, secrets: Sequence[Se
 
 
 def _refuse_unsigned(body: bytes, signature: str | None, secrets: Sequence[SecretStr]) -> None:
-    if not secrets:  # an empty one is none, too: anybody could sign with it
+    known = [secret for secret in secrets if secret]  # with an empty one anybody could sign
+    if not known:
         raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not taken: no webhook_secret is set")
     if not signature:
         raise MembershipRefused("MISSING_SIGNATURE", "a webhook is signed in X-Patreon-Signature")
     # MD5 is what the provider signs with; as an HMAC it still stands.
     given = signature.encode("utf-8", "replace")
-    made = [hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest().encode() for secret in secrets]
+    made = [hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest().encode() for secret in known]
     if not any(hmac.compare_digest(one, given) for one in made):
         _security.warning("membership: a webhook with a wrong signature", extra={"event": "bad-signature"})
         raise MembershipRefused("INVALID_SIGNATURE", "the signature of this webhook is wrong")
