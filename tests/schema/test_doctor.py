@@ -890,7 +890,7 @@ async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_de
     await fill(keys)
     stop, alive = asyncio.Event(), set[str]()
     busy = [asyncio.create_task(keep_busy(keys, stop, seed, alive)) for seed in range(4)]
-    reports = []
+    reports: list[Report] = []
     try:
         ends = time.monotonic() + 2.5
         while (time.monotonic() < ends or len(reports) < 3) and not any(task.done() for task in busy):
