@@ -1,7 +1,8 @@
-"""Two processes whose clocks are two seconds apart keep one limit."""
+"""Several processes keep one limit: with clocks two seconds apart, and where one became two."""
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from keystead import Store
 from tests.every_store import on
+from tests.parts.limit.forked import HITS
 
 ROOT = Path(__file__).parents[3]
 NAMES = ("fixed", "record", "aligned", "sliding", "bucket")
@@ -36,3 +38,17 @@ async def test_200_hits_of_two_processes_with_clocks_two_seconds_apart_let_ten_t
         told = await asyncio.gather(*(one.communicate(b"go\n") for one in workers))
     one, other = (json.loads(said) for said, _ in told)
     assert {name: one[name] + other[name] for name in NAMES} == dict.fromkeys(NAMES, 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not divide here")
+@on("redis")
+async def test_a_process_that_divides_counts_each_hit_of_both_halves(
+    store: Store, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("redis_server").url
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.parts.limit.forked", url, cwd=ROOT, stdout=PIPE
+    )
+    async with asyncio.timeout(60):
+        told, _ = await started.communicate()
+    assert int(told) == 100 - 3 * HITS

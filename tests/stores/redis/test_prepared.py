@@ -19,7 +19,7 @@ from keystead.testing.servers import Server
 from tests.stores.redis.test_access import signed_in
 from tests.stores.redis.waits import works_again
 
-FAST = "?timeout=300ms&connect_timeout=200ms"
+PATIENT = "?timeout=5s&connect_timeout=5s"
 FAR_MS = 4_102_444_800_000  # 2100
 
 
@@ -31,7 +31,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture
 async def store(engine: Server) -> AsyncIterator[Store]:
-    async with connect(engine.url + FAST) as store:
+    async with connect(engine.url + PATIENT) as store:
         yield store
 
 

@@ -69,8 +69,9 @@ class _Writer:
 
     def written(self) -> Straight:
         steps, first = self._steps, self._first
+        self._line("local call, try, format = redis.call, redis.pcall, string.format")
         if any(step.times or step.call.spec.name == "TIME" or _moment(step) is not None for step in steps):
-            self._line("local time = redis.call('TIME')")
+            self._line("local time = call('TIME')")
             self._line("local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000")
         for place, step in enumerate(steps):
             if place == first:
@@ -148,7 +149,7 @@ class _Writer:
                 if kind and kind not in kinds.setdefault(key, set()):
                     kinds[key].add(kind)
                     self._line(
-                        f"do local kind = redis.call('TYPE', {self._keys[key]})['ok']; "
+                        f"do local kind = call('TYPE', {self._keys[key]})['ok']; "
                         f"if kind ~= 'none' and kind ~= '{kind}' then return false end end"
                     )
             if step.call.spec.name in COUNTERS:
@@ -158,13 +159,13 @@ class _Writer:
                 )
 
     def _must_not_fail(self, place: int, step: Planned) -> None:
-        reply = self._asked(step, place, how="redis.pcall")
+        reply = self._asked(step, place, how="try")
         self._line(f"if type({reply}) == 'table' and {reply}.err then {self._stopped(place, reply)} end")
         self._replies.append(reply)
 
     # --- commands -------------------------------------------------------------------------------------------
 
-    def _asked(self, step: Planned, place: int, how: str = "redis.call") -> str:
+    def _asked(self, step: Planned, place: int, how: str = "call") -> str:
         """The name of the reply. What was read before is not asked for again while nothing has been written."""
         if step.call.spec.name == "TIME":
             return "time"
@@ -202,7 +203,7 @@ class _Writer:
         return ", ".join(words)
 
     def _time(self, moment: StoreMs) -> str:
-        return f"string.format('%.17g', now + {self._argument(encode(moment.plus))})"
+        return f"format('%.17g', now + {self._argument(encode(moment.plus))})"
 
     def _argument(self, part: bytes) -> str:
         if part in _OPTIONS:
@@ -211,8 +212,8 @@ class _Writer:
 
     def _number_in(self, call: Call) -> str:
         if call.spec.name == "HINCRBY":
-            return f"redis.call('HGET', {self._keys[call.args[0]]}, {self._argument(call.args[1])})"
-        return f"redis.call('GET', {self._keys[call.args[0]]})"
+            return f"call('HGET', {self._keys[call.args[0]]}, {self._argument(call.args[1])})"
+        return f"call('GET', {self._keys[call.args[0]]})"
 
 
 def _moment(step: Planned) -> StoreMs | None:
