@@ -31,8 +31,8 @@ async def write_all(tables: Tables, user: str) -> None:
     ledger = Ledger(tables)
     await ledger.profile_of(user, NOW_MS, email="ann@example.com", full_name="Ann")
     await ledger.grant_bonus(user, "welcome", 100, "welcome", NOW_MS)
-    for event in ("e1", "e2"):
-        await ledger.record_usage(user, "Pro", event, 10, NOW_MS)
+    for use in ("e1", "e2"):
+        await ledger.record_usage(user, "Pro", use, 10, NOW_MS)
     await ledger.note_plan_change(user, "n1", "Pro", "webhook", NOW_MS)
 
 
