@@ -110,7 +110,7 @@ async def test_tokens_that_are_made_while_a_logout_deletes_the_session_are_not_l
     assert named is not None
     counts = members._counts
 
-    async def meanwhile(asked: Named) -> bool:
+    async def meanwhile(asked: Named) -> bool | None:
         await members.keys.user_token("123").delete()
         await members.keys.session(named.session).delete()
         return await counts(asked)
