@@ -1,6 +1,6 @@
 """A process that records uses beside another.
 
-    python -m tests.kits.membership.service.ledger_worker URL FIRST LAST
+    python -m tests.kits.membership.ledger_worker URL FIRST LAST
 
 It records the events FIRST to LAST, 10 tokens each, all at once, and prints what each was paid with.
 """

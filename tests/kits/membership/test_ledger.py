@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -18,8 +18,10 @@ from keystead.kits.membership.models import Plan
 from keystead.kits.membership.service.ledger import MONTHLY_TOKENS, CrashReport, Ledger, Recorded, Usage, month_of
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
+from tests import forking
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.kits.membership.ledger_worker import LIMITS, NOW_MS
+from tests.serving import environment
 
 __all__ = ["database_url", "mariadb_server", "postgres_server"]
 
@@ -127,19 +129,28 @@ async def test_50_recordings_of_two_processes_overspend_neither_quota_nor_bonus(
             await ledger.grant_bonus("42", f"b{at}", tokens, "promotion", NOW_MS + at)
         # The events 20 to 30 are told of by both.
         ranges = ((0, 30), (20, 40))
-        module = "tests.kits.membership.ledger_worker"
-        workers = [
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", module, database_url, str(first), str(last)), cwd=ROOT, stdin=PIPE, stdout=PIPE
-            )
-            for first, last in ranges
-        ]
-        for one in workers:
-            assert one.stdout is not None
-            assert await one.stdout.readline() == b"ready\n"
-        async with asyncio.timeout(60):
-            told = await asyncio.gather(*(one.communicate(b"go\n") for one in workers))
-        recorded = [one for said, _ in told for one in json.loads(said)]
+
+        def recorded_by_workers() -> list[dict[str, Any]]:
+            with ExitStack() as stack:
+                workers = [
+                    stack.enter_context(
+                        forking.talking(
+                            "tests.kits.membership.ledger_worker",
+                            (database_url, str(first), str(last)),
+                            ROOT,
+                            environment(),
+                        )
+                    )
+                    for first, last in ranges
+                ]
+                for one in workers:
+                    assert one.stdout.readline() == "ready\n"
+                for one in workers:
+                    one.stdin.write("go\n")
+                    one.stdin.flush()
+                return [record for one in workers for record in json.loads(one.stdout.read())]
+
+        recorded = await asyncio.to_thread(recorded_by_workers)
         new = [one for one in recorded if one["is_new"]]
         assert (len(recorded), len(new)) == (50, 40)
         sums = {part: sum(one[part] for one in new) for part in ("from_quota", "from_bonus", "beyond")}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from keystead.kits.membership.service.ledger import Ledger
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES, PROFILES
@@ -16,6 +17,7 @@ from tests.every_database import database_url, mariadb_server, on_databases, pos
 __all__ = ["database_url", "mariadb_server", "postgres_server"]
 
 NOW_MS = 1_790_000_025_000
+EVENTS = "keystead_membership_usage_events"
 
 
 @pytest.fixture
@@ -29,8 +31,8 @@ async def write_all(tables: Tables, user: str) -> None:
     ledger = Ledger(tables)
     await ledger.profile_of(user, NOW_MS, email="ann@example.com", full_name="Ann")
     await ledger.grant_bonus(user, "welcome", 100, "welcome", NOW_MS)
-    for event in ("e1", "e2"):
-        await ledger.record_usage(user, "Pro", event, 10, NOW_MS)
+    for use in ("e1", "e2"):
+        await ledger.record_usage(user, "Pro", use, 10, NOW_MS)
     await ledger.note_plan_change(user, "n1", "Pro", "webhook", NOW_MS)
 
 
@@ -64,24 +66,46 @@ async def test_what_cannot_be_a_user_has_nothing_and_is_no_error(tables: Tables)
     assert await tables.count_of("user:123") == ROWS
 
 
+@on_databases("postgres", "mariadb")
+async def test_an_erasure_that_finds_nobody_leaves_who_comes_a_moment_later_whole(
+    tables: Tables, database_url: str
+) -> None:
+    """They come when it has looked for their uses, and not yet for themselves. On SQLite nobody can come between."""
+    loop = asyncio.get_running_loop()
+    async with open_tables(database_url, MEMBERSHIP_TABLES) as others:
+        came: list[str] = []
+
+        def looked(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if statement.startswith(f"DELETE FROM {EVENTS}") and not came:
+                came.append(statement)
+                use = Ledger(others).record_usage("123", "Pro", "e1", 10, NOW_MS)
+                asyncio.run_coroutine_threadsafe(use, loop).result(10)
+
+        event.listen(tables._place.engine, "after_cursor_execute", looked)
+        try:
+            assert await tables.erase("user:123") == {}
+            assert await Ledger(tables).erase("123") is False
+        finally:
+            event.remove(tables._place.engine, "after_cursor_execute", looked)
+    await Ledger(tables).record_usage("123", "Pro", "e1", 10, NOW_MS)
+    assert (await tables.count_of("user:123"))[EVENTS] == 1
+
+
 @on_databases("sqlite", "postgres", "mariadb")
 async def test_an_erasure_beside_recordings_breaks_no_rule_of_a_table(tables: Tables) -> None:
     """Each erasure may find nobody, and somebody a moment later: what is new stays whole, and nothing of it is lost."""
     ledger = Ledger(tables)
 
     async def record(at: int) -> None:
-        for _ in range(3):
+        for _ in range(2):
             await ledger.record_usage("123", "Pro", f"e{at}", 10, NOW_MS)
 
     async def erase() -> None:
-        for _ in range(6):
+        for _ in range(3):
             await tables.erase("user:123")
-
-    async def erase_in_the_ledger() -> None:
-        for _ in range(6):
             await ledger.erase("123")
 
-    await asyncio.gather(*(record(at) for at in range(6)), *(erase() for _ in range(3)), erase_in_the_ledger())
+    await asyncio.gather(*(record(at) for at in range(6)), *(erase() for _ in range(3)))
     await tables.erase("user:123")
     assert await tables.count_of("user:123") == {}
     assert await tables.read(lambda connection: connection.execute(select(PROFILES)).all()) == []
