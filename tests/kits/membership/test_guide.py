@@ -47,7 +47,7 @@ def test_the_guide_names_each_setting_with_its_default_and_its_description() -> 
 
 
 def test_the_guide_names_each_limit() -> None:
-    assert {plain(name): int(plain(limit)) for name, limit in rows("Limit")} == LIMITS
+    assert {plain(name): int(plain(limit)) for name, limit, _ in rows("Limit")} == LIMITS
 
 
 def test_the_guide_names_each_plan_with_its_price_and_its_tokens() -> None:

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from keystead import Store
 from keystead.kits.membership import Members, MembershipRefused
+from keystead.kits.membership.service import LIMITS
 from keystead.kits.membership.service.patreon import parsed
 from keystead.kits.membership.service.webhook import told_in
 from tests.kits.membership.conftest import (
@@ -217,6 +218,19 @@ def test_without_a_secret_no_webhook_is_believed(secrets: list[SecretStr]) -> No
         with pytest.raises(MembershipRefused) as caught:
             told_in(body, signature, "members:pledge:update", secrets)
         assert caught.value.reason == "WEBHOOK_NOT_CONFIGURED"
+
+
+@here
+async def test_who_asks_past_the_cache_again_and_again_is_held_and_stays_signed_in(
+    members: Members, patreon: FakePatreon
+) -> None:
+    token, other = await signed_in(members), await signed_in(members, "124")
+    asked = patreon.questions
+    answers = [await refusal(members.sync(token)) for _ in range(LIMITS["sync"] + 5)]
+    assert answers == [None] * LIMITS["sync"] + ["RATE_LIMITED"] * 5
+    assert patreon.questions == asked + LIMITS["sync"]
+    assert await works(members, token)
+    assert await refusal(members.sync(other)) is None
 
 
 @here

@@ -48,6 +48,7 @@ STATUS: Final[Mapping[str, int]] = {
     "INVALID_REFRESH_TOKEN": 401,
     "MISSING_SIGNATURE": 401,
     "INVALID_SIGNATURE": 401,
+    "RATE_LIMITED": 429,
     "CONFIG_ERROR": 503,
     "PROVIDER_UNAVAILABLE": 503,
     "WEBHOOK_NOT_CONFIGURED": 503,
@@ -283,7 +284,7 @@ async def _license(members: Serving, authorization: Authorization = None) -> Res
             member = await members.sync(token)
         except MembershipRefused as refused:
             # Nobody is signed out because the provider is in trouble, and an application should not think so.
-            stays = refused.reason == "PROVIDER_UNAVAILABLE"
+            stays = refused.reason in ("PROVIDER_UNAVAILABLE", "RATE_LIMITED")
             async with _refusals(success=False, session_valid=stays, session_expired=not stays):
                 raise
     return _answer(LicenseAnswer(**_paid(member)))

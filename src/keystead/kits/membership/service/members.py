@@ -111,6 +111,7 @@ class Members:
         self.crash_reports = self._limit("crash_report", FixedWindow, keys.crash_report_limit, when_down="allow")
         self.webhooks = self._limit("webhook", AlignedWindow, keys.rate_limit, when_down="allow")
         self.sign_ins = self._limit("sign_in", AlignedWindow, keys.rate_limit, when_down="deny")
+        self.syncs = self._limit("sync", AlignedWindow, keys.rate_limit, when_down="deny")
 
     def _limit(
         self, name: str, kind: type[FixedWindow | AlignedWindow], family: Bound[Any], when_down: WhenDown
@@ -184,9 +185,11 @@ class Members:
     async def sync(self, token: str) -> Member:
         """The same past the cache: the provider is asked now. It is for users who have just paid.
 
-        Where the provider does not answer, it is what it said last; for 5 s after that, nobody asks it again.
+        Where the provider does not answer, it is what it said last; for 5 s after that, nobody asks it again. Each user
+        may ask so a few times a minute: every such question is one to the provider.
         """
         named, left, _ = await self._session(token)
+        await self._refuse_impatient(named.user)
         try:
             found = await self.memberships.refresh(self.keys.membership(named.user), lambda: self._asked(named.user))
         except LoadFailed as error:
@@ -195,6 +198,15 @@ class Members:
             raise token_expired()
         await self.entitlements.invalidate(self.keys.auth(named.session))
         return self._member(named, left, found)
+
+    async def _refuse_impatient(self, user: str) -> None:
+        verdict = None if self.syncs is None else await self.syncs.hit(f"sync:{user}")
+        if verdict is not None and not verdict:
+            raise MembershipRefused(
+                "RATE_LIMITED",
+                "the provider was asked about you too often; what is known without asking it, validate tells",
+                retry_after_s=verdict.retry_after or 1,
+            )
 
     async def entitled(self, bearer: str) -> Entitled:
         """Who sent this access token or session token, and what they may do. One round trip, on a hit.

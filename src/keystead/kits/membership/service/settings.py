@@ -12,8 +12,8 @@ from keystead.parts.jwt import SigningKeys
 from keystead.parts.oauth import IdentityFields, Provider
 from keystead.schema.lifetime import duration_ms
 
-# Requests of one address in a minute.
-LIMITS: Final = {"crash_report": 10, "webhook": 100, "sign_in": 120}
+# Requests in a minute: of one address, and of one user where they ask past the cache.
+LIMITS: Final = {"crash_report": 10, "webhook": 100, "sign_in": 120, "sync": 30}
 
 _INCLUDED: Final = "memberships,memberships.currently_entitled_tiers,memberships.campaign"
 _USER: Final = "email,full_name"
@@ -61,7 +61,7 @@ class MembershipSettings(BaseModel):
     keep_usage_events: str = Field("400d", description="For how long each recorded use is kept. Sums of months stay.")
     keep_crash_reports: str = Field("90d", description="For how long crash reports are kept.")
     limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        default_factory=dict, description=f"Requests of one address in a minute: {', '.join(LIMITS)}; 0: no limit."
+        default_factory=dict, description=f"Requests in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
     @field_validator("redirect_uris", mode="before")
