@@ -190,13 +190,15 @@ class Place:
         is_odd, careful, bound = self._oddness(self._escapes), self._write, self.bound
         is_odder = self._oddness(self._escapes - Characters.of(self._marks))
         marks = [(mark, percent(mark)) for mark in dict.fromkeys(self._marks)]
+        # One after the other can be escaped where none but the first of them stands in a code.
+        in_turn = bound is None and not any(mark in code for mark, _ in marks[1:] for _, code in marks)
 
         def write(value: object) -> str:
             if type(value) is not str or not value:
                 return careful(value)
             if not is_odd(value):
                 return value
-            if bound is not None or is_odder(value):
+            if not in_turn or is_odder(value):
                 return careful(value)
             for mark, code in marks:  # as in most addresses of IPv6
                 value = value.replace(mark, code)
