@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from keystead.errors import BadDeclaration, BadValue
 from keystead.kits.sessiondata.keys import LONGEST, SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
+from keystead.kits.setting_types import LimitsByName, known
 from keystead.parts.apikeys import ApiKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.sizes import size_bytes
@@ -78,7 +79,7 @@ class SessionDataSettings(BaseModel):
     check_content_type: bool = Field(
         False, description="Whether the Sessions API takes only bodies that say that they are `application/json`."
     )
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict,
         description="Requests in a minute, 0 for any number: `guesses` of an address with a wrong API key, and "
         "`requests` with one API key.",
@@ -93,14 +94,6 @@ class SessionDataSettings(BaseModel):
             raise ValueError(str(error)) from None
         if not 2 * _TOUCH_EVERY_MS <= ms <= duration_ms(LONGEST):
             raise ValueError(f"retention is from 2m to {LONGEST}")
-        return given
-
-    @field_validator("limits")
-    @classmethod
-    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
         return given
 
     @field_validator("value_max", mode="before")

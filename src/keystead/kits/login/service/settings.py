@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
-from keystead.errors import BadDeclaration
+from keystead.kits.setting_types import Duration, LimitsByName, known
 from keystead.parts.oauth import PRESETS, BadProvider, Provider
 from keystead.parts.sessions import Policy
 from keystead.schema.lifetime import duration_ms
@@ -58,14 +58,14 @@ class LoginSettings(BaseModel):
 
     providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Who users can log in with.")
     return_to: str = Field("/", description="Where users go after a login that names no path of its own.")
-    idle: str = Field("30d", description="A session ends when it was not used for so long.")
-    absolute: str = Field("90d", description="A session ends so long after its login, however much it is used.")
+    idle: Duration = Field("30d", description="A session ends when it was not used for so long.")
+    absolute: Duration = Field("90d", description="A session ends so long after its login, however much it is used.")
     cap: int = Field(5, ge=0, description="How many sessions a user may have; 1: one device; 0: as many as they like.")
     at_cap: Literal["evict", "refuse"] = Field("evict", description="Beyond the cap, end the oldest or refuse the new.")
-    recent: str = Field(
+    recent: Duration = Field(
         "1h", description="How old a login may be that ends other sessions; older ones must log in again."
     )
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
@@ -94,23 +94,6 @@ class LoginSettings(BaseModel):
     def _is_path(cls, given: str) -> str:
         if not is_return_path(given):
             raise ValueError("this should be a path of this site, such as /welcome")
-        return given
-
-    @field_validator("idle", "absolute", "recent")
-    @classmethod
-    def _is_duration(cls, given: str) -> str:
-        try:
-            duration_ms(given)
-        except BadDeclaration as error:
-            raise ValueError(str(error)) from None
-        return given
-
-    @field_validator("limits")
-    @classmethod
-    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
         return given
 
     @field_validator("idle")

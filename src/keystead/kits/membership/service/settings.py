@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from keystead.errors import BadDeclaration
+from keystead.kits.setting_types import Duration, LimitsByName, Words, known
 from keystead.parts.jwt import SigningKeys
 from keystead.parts.oauth import IdentityFields, Provider
-from keystead.schema.lifetime import duration_ms
 
 # Requests in a minute: of one address, and of one user where they ask past the cache.
 LIMITS: Final = {"crash_report": 10, "webhook": 100, "sign_in": 120, "sync": 30}
@@ -47,7 +47,7 @@ class MembershipSettings(BaseModel):
     identity_url: str | None = Field(None, description="Who tells what a user pays for, if not Patreon.")
     revoke_url: str | None = Field(None, description="Where tokens are given back, for a provider that takes them.")
     campaign: str | None = Field(None, description="The campaign whose tiers count; without it those of any.")
-    redirect_uris: tuple[str, ...] = Field(
+    redirect_uris: Words = Field(
         (), description="Where sign-ins may return to, exactly; production needs at least one."
     )
     webhook_secret: SecretStr | None = Field(None, description="What the provider signs its webhooks with.")
@@ -57,17 +57,12 @@ class MembershipSettings(BaseModel):
         "derived from the keys that seal.",
     )
     audience: str = Field("desktop", min_length=1, description="The `aud` of access tokens.")
-    refresh_grace: str = Field("30s", description="For how long a refresh token may be sent again after its use.")
-    keep_usage_events: str = Field("400d", description="For how long each recorded use is kept. Sums of months stay.")
-    keep_crash_reports: str = Field("90d", description="For how long crash reports are kept.")
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    refresh_grace: Duration = Field("30s", description="For how long a refresh token may be sent again after its use.")
+    keep_usage_events: Duration = Field("400d", description="For how long a recorded use is kept. Sums of months stay.")
+    keep_crash_reports: Duration = Field("90d", description="For how long crash reports are kept.")
+    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
-
-    @field_validator("redirect_uris", mode="before")
-    @classmethod
-    def _split(cls, given: Any) -> Any:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
 
     @field_validator("jwt_keys")
     @classmethod
@@ -77,23 +72,6 @@ class MembershipSettings(BaseModel):
                 SigningKeys.from_text(given.get_secret_value())
             except BadDeclaration as error:
                 raise ValueError(str(error)) from None
-        return given
-
-    @field_validator("refresh_grace", "keep_usage_events", "keep_crash_reports")
-    @classmethod
-    def _is_duration(cls, given: str) -> str:
-        try:
-            duration_ms(given)
-        except BadDeclaration as error:
-            raise ValueError(str(error)) from None
-        return given
-
-    @field_validator("limits")
-    @classmethod
-    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
         return given
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from keystead.errors import BadDeclaration, BadUrl
+from keystead.kits.setting_types import Duration, LimitsByName, Words, known
 from keystead.kits.sharing.keys import LONGEST
 from keystead.kits.sharing.service.names import is_host
 from keystead.kits.sharing.service.sealed_links import key_bytes
@@ -50,12 +51,12 @@ class SharingSettings(BaseModel):
         description="Keys of 32 bytes that seal links, in base64url, base64 or hex, divided by commas; the last one "
         "seals, all open. Without this, they are derived from `seal_keys`.",
     )
-    allowed_hosts: tuple[str, ...] = Field(
+    allowed_hosts: Words = Field(
         ("public.blob.vercel-storage.com", "blob.vercel-storage.com"),
         description="Hosts that links may lead to, with all that are under them.",
     )
-    ttl: str = Field("7d", description="How long a link lives that does not say.")
-    max_ttl: str = Field(LONGEST, description="How long a link can live; one that asks for more gets this.")
+    ttl: Duration = Field("7d", description="How long a link lives that does not say.")
+    max_ttl: Duration = Field(LONGEST, description="How long a link can live; one that asks for more gets this.")
     files: str = Field(
         "keystead.files",
         repr=False,
@@ -72,14 +73,9 @@ class SharingSettings(BaseModel):
         False,
         description="Whether the header `x-vercel-cron`, which anybody can send, may call the clean-up.",
     )
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
-
-    @field_validator("allowed_hosts", mode="before")
-    @classmethod
-    def _split(cls, given: Any) -> Any:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
 
     @field_validator("allowed_hosts")
     @classmethod
@@ -131,12 +127,8 @@ class SharingSettings(BaseModel):
 
     @field_validator("ttl", "max_ttl")
     @classmethod
-    def _is_duration(cls, given: str) -> str:
-        try:
-            ms = duration_ms(given)
-        except BadDeclaration as error:
-            raise ValueError(str(error)) from None
-        if ms > duration_ms(LONGEST):
+    def _is_short(cls, given: str) -> str:
+        if duration_ms(given) > duration_ms(LONGEST):
             raise ValueError(f"the store keeps a link for {LONGEST} at most; write that or less")
         return given
 
@@ -147,14 +139,6 @@ class SharingSettings(BaseModel):
             size_bytes(given)
         except ValueError:
             raise ValueError("no size; write 500kB, 100MB or 2GiB") from None
-        return given
-
-    @field_validator("limits")
-    @classmethod
-    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
         return given
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from keystead.kits.setting_types import LimitsByName, Words, known
 
 # Requests of one client in a minute, by what they ask for.
 LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 120}
@@ -36,12 +38,10 @@ class WidgetSettings(BaseModel):
         False,
         description="Whether owners' tokens are taken from addresses, where logs and histories keep them.",
     )
-    origins: tuple[str, ...] = Field(
+    origins: Words = Field(
         ("*",), description="Sites whose pages may use the widgets, such as `https://example.com`; `*`: all."
     )
-    banned_words: tuple[str, ...] = Field(
-        (), description="Words that no name and no message may hold, whatever their case."
-    )
+    banned_words: Words = Field((), description="Words that no name and no message may hold, whatever their case.")
     allow_links: bool = Field(False, description="Whether names and messages may hold links.")
     max_repeats: int = Field(
         4, ge=0, le=1000, description="How often a character may stand in a row; 0: any number of times."
@@ -53,14 +53,9 @@ class WidgetSettings(BaseModel):
     private_webhooks: bool = Field(
         False, description="Whether such an address may be one of this machine or of its network."
     )
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
-
-    @field_validator("origins", "banned_words", mode="before")
-    @classmethod
-    def _split(cls, given: Any) -> Any:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
 
     @field_validator("zone")
     @classmethod
@@ -85,11 +80,3 @@ class WidgetSettings(BaseModel):
         if any(not one.strip() for one in given):
             raise ValueError("a word that is empty would stand in every message")
         return tuple(map(folded_text, given))
-
-    @field_validator("limits")
-    @classmethod
-    def _are_known(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
-        return given

@@ -1,0 +1,50 @@
+"""What settings of kits are made of: durations, lists of words, and limits by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from keystead.errors import BadDeclaration
+from keystead.schema.lifetime import duration_ms
+
+
+def _duration(given: str) -> str:
+    try:
+        duration_ms(given)
+    except BadDeclaration as error:
+        raise ValueError(str(error)) from None
+    return given
+
+
+def _split(given: Any) -> Any:
+    """In the environment a list is one text: its words divided by commas, or JSON."""
+    if not isinstance(given, str):
+        return given
+    if given.lstrip().startswith("["):
+        return json.loads(given)  # what is no JSON is a ValueError
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+Duration: TypeAlias = Annotated[str, AfterValidator(_duration)]
+Words: TypeAlias = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+LimitsByName: TypeAlias = dict[str, Annotated[int, Field(ge=0)]]
+
+
+def known(limits: Mapping[str, int]) -> AfterValidator:
+    """That each limit which is set is one of these: `limits: Annotated[LimitsByName, known(LIMITS)]`."""
+    return AfterValidator(_checked(limits))
+
+
+def _checked(limits: Mapping[str, int]) -> Callable[[dict[str, int]], dict[str, int]]:
+    def check(given: dict[str, int]) -> dict[str, int]:
+        unknown = sorted(given.keys() - limits.keys())
+        if unknown:
+            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(limits)}")
+        return given
+
+    return check
