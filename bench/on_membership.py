@@ -39,7 +39,9 @@ from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings
 from keystead.kits.membership.models import CachedMembership, ParsedMembership
 from keystead.kits.membership.service import open_members
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.parts.oauth import Tokens
+from keystead.parts.tables import open_tables
 from keystead.schema.times import moment
 from keystead.stores import Store
 from keystead.testing import servers
@@ -142,10 +144,11 @@ async def _on_sqlite(folder: Path, members: int, effort: Effort, progress: Progr
 
 @asynccontextmanager
 async def _opened(store: Store) -> Any:
-    site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=_now_ms, render=lambda *_, **__: "")
     keys = MembershipKeys(store, seal=RING, now_ms=_now_ms)
-    async with open_members(keys, MembershipSettings(), site) as members:
-        yield members
+    async with open_tables("memory://", MEMBERSHIP_TABLES) as tables:
+        site = Site(BASE, BASE, True, _now_ms, render=lambda *_, **__: "", tables=tables)
+        async with open_members(keys, MembershipSettings(), site) as members:
+            yield members
 
 
 def _now_ms() -> int:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from keystead import BadArgument, Store, WrongKind, connect
 from keystead.stores.memcached import MemcachedStore
-from keystead.stores.memcached.items import KEY_BYTES, Item, cleared_at_s, name_of, packed, unpacked
+from keystead.stores.memcached.items import CLEARED_AFTER_S, KEY_BYTES, Item, cleared_at_s, name_of, packed, unpacked
 from keystead.stores.memcached.settings import Settings
 from keystead.stores.memcached.store import wall_ms
 from keystead.testing.servers import MemcachedServer
@@ -73,7 +73,8 @@ async def test_a_lifetime_of_any_length_is_a_lifetime_on_the_server_too(server: 
     assert ms - 1000 < left <= ms
     told = stored(server, "keystead:a").split()
     seconds = int(told[1].removeprefix(b"t"))
-    assert ms / 1000 - 1 <= seconds <= ms / 1000 + 4
+    # Its clock ticks once a second, and later on a busy machine.
+    assert ms / 1000 - 1 <= seconds <= ms / 1000 + CLEARED_AFTER_S + 10
 
 
 async def test_a_key_without_a_lifetime_has_none_on_the_server(server: MemcachedServer) -> None:
