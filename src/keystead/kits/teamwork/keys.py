@@ -3,7 +3,7 @@
 from datetime import date
 
 from keystead.kits.teamwork.models import DashboardSummary, Deadline, Notification, UserSession
-from keystead.schema import Channel, Hash, Keyspace, SortedSet, Value, after, never, packed, sliding, until
+from keystead.schema import Channel, Hash, Keyspace, Log, SortedSet, Value, after, never, packed, sliding, until
 
 _EPOCH = date(1970, 1, 1)
 _DAY_SECONDS = 86_400
@@ -46,6 +46,24 @@ class TeamworkKeys(Keyspace):
         member_of="user:{userId}",
         doc="Notices to a user, for whoever listens now. They are stored in the database before they are published.",
         used_by=("/api/notifications",),
+    )
+    notice_log = Log(
+        "notifications:user:{userId:int}:log",
+        Notification,
+        keep=1_000,
+        lifetime=sliding("7d", touch_every="1h"),
+        tag="userId",
+        member_of="user:{userId}",
+        doc="The newest notices to a user, by their place among all of theirs: what a stream replays that was cut off.",
+        used_by=("/api/notifications/stream",),
+        changed="New: a message on a channel is gone for whoever was away in that moment.",
+    )
+    notice_wakes = Channel(
+        "notifications:wakes:log",
+        str,
+        doc="Whose log has something new, so that one subscription serves all streams of a process.",
+        used_by=("/api/notifications/stream",),
+        changed="New: on Redis a subscription is a connection of its own.",
     )
     deadlines = SortedSet(
         "deadlines:team:{teamId:int}",

@@ -34,7 +34,8 @@ class Notification(BaseModel):
     title: str
     refType: str
     """to what kind of work item: `WORK_REQUEST`"""
-    refId: int
+    refId: int | str
+    """its number, or whatever names it"""
     createdAt: IsoSeconds
 
 
