@@ -45,13 +45,22 @@ SUMMARY = DashboardSummary(
 )
 
 
+NEW = {
+    "notifications:user:{userId}:log": "Log",
+    "notifications:wakes:log": "Channel",
+    "deadlines:item:{teamId}:{refType}:{refId}": "Hash",
+    "deadlines:teams:all": "Set",
+    "team:settings:{teamId}": "Hash",
+}
+
+
 @pytest.fixture
 def keys(store: Store) -> TeamworkKeys:
     return TeamworkKeys(store)
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(TeamworkKeys) == rows(DOCUMENT)
+    assert rows_of(TeamworkKeys) == rows(DOCUMENT | NEW)
 
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
@@ -62,6 +71,11 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "user_session": "30 minutes after the last use; touched at most once in 1 minute",
         "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
         "dashboard": "5 minutes",
+        "notice_log": "7 days after the last use; touched at most once in 1 hour",
+        "notice_wakes": "never ends: messages are not kept",
+        "due_item": "never ends: deleted in one step with its deadline",
+        "due_teams": "never ends: as many as there are teams with a deadline",
+        "team_settings": "never ends: deleted with the team",
     }
 
 
@@ -136,10 +150,10 @@ async def test_deadlines_are_the_members_and_scores_of_the_document(keys: Teamwo
     deadlines = keys.deadlines(teamId=3)
     await deadlines.put(
         {
-            Deadline("WORK_REQUEST", 101): deadline_score(date(2026, 3, 3)),
-            Deadline("TECH_TASK", 21): deadline_score(date(2026, 3, 4)),
-            Deadline("TEST_SCENARIO", 17): deadline_score(date(2026, 3, 5)),
-            Deadline("DEFECT", 34): deadline_score(date(2026, 3, 6)),
+            Deadline("WORK_REQUEST", "101"): deadline_score(date(2026, 3, 3)),
+            Deadline("TECH_TASK", "21"): deadline_score(date(2026, 3, 4)),
+            Deadline("TEST_SCENARIO", "17"): deadline_score(date(2026, 3, 5)),
+            Deadline("DEFECT", "34"): deadline_score(date(2026, 3, 6)),
         }
     )
     assert await raw.ask("ZRANGE", "deadlines:team:3", 0, -1, "WITHSCORES") == [
@@ -148,14 +162,14 @@ async def test_deadlines_are_the_members_and_scores_of_the_document(keys: Teamwo
         [b"TEST_SCENARIO:17", 1772668800],
         [b"DEFECT:34", 1772755200],
     ]
-    await deadlines.put({Deadline("WORK_REQUEST", 101): deadline_score(date(2026, 3, 7))})
+    await deadlines.put({Deadline("WORK_REQUEST", "101"): deadline_score(date(2026, 3, 7))})
     assert await raw.ask("ZSCORE", "deadlines:team:3", "WORK_REQUEST:101") == 1772841600
     assert await deadlines.count() == 4
     soon = await deadlines.between(deadline_score(date(2026, 3, 3)), deadline_score(date(2026, 3, 6)))
     assert [deadline for deadline, _ in soon] == [
-        Deadline("TECH_TASK", 21),
-        Deadline("TEST_SCENARIO", 17),
-        Deadline("DEFECT", 34),
+        Deadline("TECH_TASK", "21"),
+        Deadline("TEST_SCENARIO", "17"),
+        Deadline("DEFECT", "34"),
     ]
 
 
@@ -189,7 +203,7 @@ async def test_a_time_of_another_zone_is_stored_in_whole_seconds_of_utc(keys: Te
     ("name", "values", "value", "duration"),
     [
         ("user_session", (42,), USER, "1800s"),
-        ("deadlines", (3,), Deadline("DEFECT", 34), None),
+        ("deadlines", (3,), Deadline("DEFECT", "34"), None),
         ("dashboard", (42, 3), SUMMARY, "300s"),
     ],
 )

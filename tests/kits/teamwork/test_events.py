@@ -95,7 +95,7 @@ EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
         {"kind": "assigned", "id": "", "item": {}},
         {"kind": "none", "id": "e", "item": {}},
         {"kind": "assigned", "id": "e", "item": {"refType": "WORK_REQUEST", "refId": -1, "title": "x"}},
-        {"kind": "assigned", "id": "e", "item": {"refType": "OTHER", "refId": 1, "title": "x"}},
+        {"kind": "assigned", "id": "e", "item": {"refType": "other", "refId": 1, "title": "x"}},
         {"kind": "assigned", "id": "e", "item": {"refType": "DEFECT", "refId": 1, "title": "x", "assigneeId": 0}},
     ],
 )

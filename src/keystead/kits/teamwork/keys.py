@@ -2,8 +2,15 @@
 
 from datetime import date
 
-from keystead.kits.teamwork.models import DashboardSummary, Deadline, Notification, UserSession
-from keystead.schema import Channel, Hash, Keyspace, Log, SortedSet, Value, after, never, packed, sliding, until
+from keystead.kits.teamwork.models import (
+    DashboardSummary,
+    Deadline,
+    DueItem,
+    Notification,
+    TeamSettings,
+    UserSession,
+)
+from keystead.schema import Channel, Hash, Keyspace, Log, Set, SortedSet, Value, after, never, packed, sliding, until
 
 _EPOCH = date(1970, 1, 1)
 _DAY_SECONDS = 86_400
@@ -67,13 +74,40 @@ class TeamworkKeys(Keyspace):
     )
     deadlines = SortedSet(
         "deadlines:team:{teamId:int}",
-        packed(Deadline, "{ref_type}:{ref_id:int}"),
+        packed(Deadline, "{ref_type}:{ref_id}"),
         score="the day that it is due at 00:00 UTC, in seconds since 1970",
         lifetime=never("each deadline is taken out when its work item is closed or deleted"),
+        tag="teamId",
         doc="What is due in a team, in the order of the days.",
         used_by=("the deadline job, daily at 09:00",),
         changed="The document gives no lifetime. It takes a member out before it changes its date; a put alone moves "
         "it, and so nobody sees the team without it.",
+    )
+    due_item = Hash(
+        "deadlines:item:{teamId:int}:{refType}:{refId}",
+        DueItem,
+        lifetime=never("deleted in one step with its deadline"),
+        tag="teamId",
+        doc="Who is to be told of a deadline, and what was told.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: the document reads it from the database.",
+    )
+    due_teams = Set(
+        "deadlines:teams:all",
+        int,
+        lifetime=never("as many as there are teams with a deadline"),
+        doc="The teams that have deadlines, so that the job finds them.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: the document does not say where the job has the teams from.",
+    )
+    team_settings = Hash(
+        "team:settings:{teamId:int}",
+        TeamSettings,
+        lifetime=never("deleted with the team"),
+        tag="teamId",
+        doc="In which time zone a team has its mornings.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: the document's job knows only the zone of its server.",
     )
     dashboard = Hash(
         "dashboard:summary:{userId:int}:{teamId:int}",

@@ -24,16 +24,8 @@ from keystead.kits.teamwork.service.notices import (
 )
 
 Language: TypeAlias = Literal["en", "ja", "ko"]
-RefType: TypeAlias = Literal[
-    "WORK_REQUEST",
-    "TECH_TASK",
-    "TEST_SCENARIO",
-    "DEFECT",
-    "DEPLOYMENT",
-    "MEETING_NOTE",
-    "PROJECT_IDEA",
-    "KNOWLEDGE_BASE",
-]
+# WORK_REQUEST, TECH_TASK, TEST_SCENARIO, DEFECT, DEPLOYMENT, MEETING_NOTE, PROJECT_IDEA, KNOWLEDGE_BASE, or your own.
+RefType: TypeAlias = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
 
 # The statuses in which nothing more is to be done, and so nothing is due.
 CLOSED: Final[Mapping[str, frozenset[str]]] = {
