@@ -38,10 +38,17 @@ class Served:
 
 @contextmanager
 def serving(
-    folder: Path, app: str, *, server: str = "granian", lifespan: str = "on", **options: Any
+    folder: Path,
+    app: str,
+    *,
+    server: str = "granian",
+    lifespan: str = "on",
+    module: str = "tests.integrations.apps",
+    **options: Any,
 ) -> Iterator[Served]:
-    """An application of `tests.integrations.apps`, with one worker."""
-    port, output = free_port(), folder / f"{app}.txt"
+    """An application that a module makes, with one worker."""
+    port = free_port()
+    output = folder / f"{app}-{port}.txt"
     flags = {
         "granian": ["--interface", "asgi" if lifespan == "on" else "asginl"],
         "uvicorn": ["--lifespan", lifespan],
@@ -52,7 +59,7 @@ def serving(
             [
                 *(program, "--factory", "--host", "127.0.0.1", "--port", str(port), "--log-level", "info"),
                 *flags,
-                "tests.integrations.apps:make",
+                f"{module}:make",
             ],
             cwd=ROOT,
             env=environment({"TEST_APP": app, "TEST_OPTIONS": json.dumps(options)}),

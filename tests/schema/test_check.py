@@ -185,6 +185,48 @@ def test_what_follows_the_naming_rule_is_not_found(pattern: str) -> None:
     assert check([keyspace(naming="domain:entity:scope", one=value(pattern))]) == []
 
 
+def test_an_exemption_with_its_reason_lets_one_family_break_the_naming_rule() -> None:
+    exempt = value("{guid:alnum}", naming_exempt="  the old portal\n writes it ")
+    assert exempt.naming_exempt == "the old portal writes it"
+    assert check([keyspace(naming="domain:entity:scope", ticket=exempt)]) == []
+    [finding] = check([keyspace(naming="domain:entity:scope", ticket=exempt, profile=value("profile-{uid}"))])
+    assert (finding.code, finding.family) == ("naming", "AppKeys.profile")
+
+
+def test_an_exemption_that_is_not_needed_is_said() -> None:
+    def found(pattern: str, naming: str | None) -> Finding:
+        exempt = value(pattern, naming_exempt="the old portal writes it")
+        [finding] = check([keyspace(naming=naming, one=exempt)])
+        return finding
+
+    follows = found("app:profile:{uid}", "domain:entity:scope")
+    assert (follows.code, follows.severity, follows.family) == ("naming-exemption", "warning", "AppKeys.one")
+    assert "its keys follow it" in follows.sentence
+    no_rule = found("{guid:alnum}", None)
+    assert no_rule.code == "naming-exemption"
+    assert "no such rule" in no_rule.sentence
+
+
+def test_an_exemption_of_a_family_that_a_stricter_keyspace_inherits_is_needed() -> None:
+    loose = keyspace("LooseKeys", ticket=value("{guid:alnum}", naming_exempt="the old portal writes it"))
+    strict = type("StrictKeys", (loose,), {"naming": "domain:entity:scope"})
+    assert check([loose, strict]) == []
+    assert codes(check([loose])) == ["naming-exemption"]
+
+
+@pytest.mark.parametrize("reason", ["", "   ", "-", True, 42])
+def test_an_exemption_without_a_reason_in_words_is_refused(reason: Any) -> None:
+    with pytest.raises(BadDeclaration, match="gives its reason in words"):
+        value("{uid}", naming_exempt=reason)
+    with pytest.raises(BadDeclaration, match="gives its reason in words"):
+        Channel("{uid}", str, naming_exempt=reason)
+
+
+def test_a_keyspace_asks_for_the_one_rule_that_there_is() -> None:
+    with pytest.raises(BadDeclaration, match="naming is 'domain:entity:scope'"):
+        keyspace(naming="domain:entity", one=value("app:profile:{uid}"))
+
+
 def test_role_unfit_says_why_the_store_cannot_keep_the_family() -> None:
     stores = {"default": ("sqlite:///a.db", Guarantees()), "cache": ("evicting://", EVICTING)}
     [finding] = check([keyspace(cart=value("cart:{uid}"))], {"default": stores["cache"]})

@@ -302,6 +302,16 @@ def test_a_hash_tag_is_named() -> None:
     assert "slot" not in section(markdown(ShopKeys), "customer")
 
 
+def test_an_exemption_from_the_naming_rule_is_told_with_its_reason() -> None:
+    class OldKeys(Keyspace):
+        ticket = Value("{guid:alnum}", str, lifetime=after("1h"), naming_exempt="the *old* portal writes `it`")
+        other = Value("app:other:{id}", str, lifetime=after("1h"))
+
+    assert r"- Exempt from the naming rule: the \*old\* portal writes `it`" in section(markdown(OldKeys), "ticket")
+    assert "Exempt" not in section(markdown(OldKeys), "other")
+    assert html(OldKeys).count("Exempt from the rule: the *old* portal writes <code>it</code>") == 1
+
+
 def test_the_fields_of_a_model_are_told_as_they_are_stored() -> None:
     fields, address = tables(section(markdown(ShopKeys), "customer"))
     assert fields == [

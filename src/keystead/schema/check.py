@@ -91,10 +91,14 @@ def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
 
 def _naming(keyspaces: Sequence[type[Keyspace]]) -> Iterator[Finding]:
     held_to = {family: one for one in keyspaces if one.naming for family in one.families.values()}
-    for family, keyspace in held_to.items():
+    for family in dict.fromkeys(family for one in keyspaces for family in one.families.values()):
         wrong = _breaks_the_rule(family.pattern.display)
-        if wrong:
+        keyspace = held_to.get(family)
+        if keyspace is not None and wrong and not family.naming_exempt:
             yield _finding("naming", family, f"{keyspace.__name__} asks for {keyspace.naming}, and here {wrong}")
+        elif family.naming_exempt and (keyspace is None or not wrong):
+            why = "its keyspace has no such rule" if keyspace is None else "its keys follow it"
+            yield _finding("naming-exemption", family, f"it is exempt from the naming rule, and {why}")
 
 
 def _breaks_the_rule(pattern: str) -> str | None:

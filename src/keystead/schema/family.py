@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     tag         the placeholder that is its hash tag in a cluster
     used_by     the routes or programs that use it, for the key document
     changed     where it differs from the document it comes from, and why
+    naming_exempt  why its keys need not follow the naming rule of the keyspace, in words
     """
 
     lifetime: Required[Lifetime]
@@ -64,6 +65,7 @@ class Options(TypedDict, total=False):
     tag: str | None
     used_by: Sequence[str]
     changed: str
+    naming_exempt: str
 
 
 class Family(Generic[K]):
@@ -113,6 +115,7 @@ class Family(Generic[K]):
         used_by = given.get("used_by", ())
         self.used_by: tuple[str, ...] = (used_by,) if isinstance(used_by, str) else tuple(used_by)
         self.changed = " ".join(given.get("changed", "").split())
+        self.naming_exempt = _reason(pattern, given.get("naming_exempt"))
         self.name = ""
         self.keyspace: type[Keyspace] | None = None
         self.links = {kind: as_links(given.get(kind)) for kind in ("listed_in", "owns", "leads_to")}
@@ -199,6 +202,20 @@ class Family(Generic[K]):
 
     def __repr__(self) -> str:
         return f"<{self.kind_name} {self.place}>"
+
+
+def _reason(pattern: str, exempt: Any) -> str:
+    """Why a family is exempt from the naming rule; the empty text: it is not."""
+    if exempt is None:
+        return ""
+    reason = " ".join(exempt.split()) if isinstance(exempt, str) else ""
+    if not any(character.isalpha() for character in reason):
+        raise BadDeclaration(
+            f"{pattern}: an exemption from the naming rule gives its reason in words, as in "
+            "naming_exempt='programs of others read this key', not "
+            f"{exempt!r}"
+        )
+    return reason
 
 
 class _VerbOfKey:

@@ -253,8 +253,19 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "A key that does not follow the naming rule",
         'The keyspace says `naming = "domain:entity:scope"`: a key begins with a literal domain and a literal '
         "entity, and each segment of the scope behind them is a literal or one placeholder.",
-        "Write the pattern as `{domain}:{entity}:{scope}`, or take the rule out of the keyspace.",
+        "Write the pattern as `{domain}:{entity}:{scope}`. A key whose name is not yours to choose is exempt by "
+        "`naming_exempt=`, which gives the reason in words.",
         'Value("{uid}:profile", Profile, ...)  # write "app:profile:{uid}"',
+    ),
+    Code(
+        "naming-exemption",
+        "check",
+        "warning",
+        "An exemption from the naming rule that is not needed",
+        "The family gives a reason why its keys need not follow the naming rule, but they do, or its keyspace has no "
+        "such rule. The next pattern that is written there would be let through without anybody having decided so.",
+        "Take `naming_exempt` out.",
+        'Value("app:profile:{uid}", Profile, naming_exempt="an old program reads it", ...)  # it follows the rule',
     ),
     Code(
         "index-too-short",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal, TypeVar, overload
+from typing import Any, ClassVar, Final, Literal, TypeVar, overload
 
 from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
 from keystead.schema import operation
@@ -21,6 +21,9 @@ B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
+
+
+NAMING: Final = "domain:entity:scope"
 
 
 def _now_ms() -> int:
@@ -45,6 +48,8 @@ class Keyspace:
         super().__init_subclass__(**options)
         if isinstance(vars(cls).get("families"), Family):
             _check_name(cls, "families")
+        if cls.naming not in (None, NAMING):
+            raise BadDeclaration(f"{cls.__name__}: naming is {NAMING!r}, or is left out, not {cls.naming!r}")
         cls.families = {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():

@@ -55,14 +55,14 @@ class OddKeys(Keyspace):
         ("counter", "mark", {}, "a family Value"),
         ("mark", "mark", {}, "a family Value"),
         ("plan", "stale", {}, "a family Marks"),
-        ("longer_by_use", "mark", {}, "no use makes longer"),
-        ("for_ever", "mark", {}, "no use makes longer"),
-        ("for_a_day", "mark", {}, "no use makes longer"),
+        ("for_ever", "mark", {}, "a fixed time, .* or as long as it is used"),
+        ("for_a_day", "mark", {}, "a fixed time, .* or as long as it is used"),
+        ("longer_by_use", "mark", {"stale": "stale"}, "no stale copy outlives it"),
         ("plan", "other_mark", {}, "the same placeholders"),
         ("plan", "mark", {"stale": "short_stale"}, "lives longer than one"),
         ("plan", "mark", {"stale": "hash_stale"}, "the same type"),
         ("plan", "mark", {"stale": "text_stale"}, "the same type"),
-        ("plan", "mark", {"stale": "longer_by_use"}, "no use makes longer"),
+        ("plan", "mark", {"stale": "longer_by_use"}, 'a fixed time, .*10%"\\)$'),
         ("plan", "mark", {"store_down": "guess"}, '"load" or "raise"'),
     ],
 )
@@ -103,7 +103,15 @@ async def test_on_memcached_there_are_no_stale_copies(store: Store) -> None:
         Cache(keys.plan, keys.mark, stale=keys.stale)
 
 
+@on_memcached
+async def test_on_memcached_no_entry_lives_on_by_use(store: Store) -> None:
+    keys = _OnlyCached(store)
+    with pytest.raises(DoesNotFit, match="could let the mark live on"):
+        Cache(keys.longer_by_use, keys.mark)
+
+
 class _OnlyCached(Keyspace):
+    longer_by_use = Value("a:{id}", Membership, lifetime=sliding("1h", touch_every="1m"), role="cache", doc="x")
     plan = Value("plan:{id}", Membership, lifetime=HOUR, role="cache", doc="x")
     mark = Marks("plan:{id}:mark")
     stale = Value("g:{id}", Membership, lifetime=after("1d"), role="cache", doc="x")

@@ -9,24 +9,32 @@ from typing import Any
 
 import pytest
 
-from keystead import BadDeclaration, DoesNotFit, Keyspace, Store, Value, after, connect, sliding, until
+from keystead import BadDeclaration, DoesNotFit, Keyspace, Set, Store, Value, after, connect, sliding, until
 from keystead.errors import StoreUnavailable
 from keystead.parts.jwt import Access, AccessTokens, Denied, NewAccess, RevokedTokens, UncheckedToken
-from keystead.stores import Command, Outcome, Reply, Step
-from tests.parts.jwt.conftest import Clock, access_of, everywhere, here, keys_of
+from keystead.schema.check import check
+from keystead.stores import Command, Guarantees, Outcome, Reply, Step
+from tests.every_store import held_by, on
+from tests.parts.cache.conftest import until as wait_until
+from tests.parts.jwt.conftest import Clock, access_of, by_hand, claims_at, everywhere, here, keys_of
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
 
 
 class RevokedKeys(Keyspace):
-    """Tokens that count no more."""
+    """Tokens that count no more, and what is known of their users."""
 
-    revoked = Value("jwt:revoked:{jti}", int, lifetime=until("expires_at"))
-    since = Value("jwt:since:{sub}", int, lifetime=after("2h"))
+    revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable")
+    since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable")
+    user = Value("user:{sub}", str, lifetime=after("2h"))
+    numbers = Value("numbers:{jti}", int, lifetime=until("expires_at"), role="durable")
+    listed = Value("listed:{jti}", str, lifetime=until("expires_at"), role="durable", listed_in="index")
+    index = Set("index", str, lifetime=until("expires_at"), role="durable")
+    elsewhere = Value("elsewhere:{sub}", int, lifetime=after("2h"), role="other")
     cached = Value("cached:{jti}", int, lifetime=until("expires_at"), role="cache")
-    brief = Value("brief:{sub}", int, lifetime=after("1h"))
-    bounded = Value("bounded:{jti}", int, lifetime=until("expires_at", at_most="1h"))
-    slides = Value("slides:{sub}", int, lifetime=sliding("2h", touch_every="1m"))
-    text = Value("text:{sub}", str, lifetime=after("2h"))
+    brief = Value("brief:{sub}", int, lifetime=after("1h"), role="durable")
+    bounded = Value("bounded:{jti}", int, lifetime=until("expires_at", at_most="1h"), role="durable")
+    slides = Value("slides:{sub}", int, lifetime=sliding("2h", touch_every="1m"), role="durable")
+    text = Value("text:{sub}", str, lifetime=after("2h"), role="durable")
 
 
 def tokens_on(store: Store, clock: Clock, **options: Any) -> tuple[AccessTokens, RevokedKeys]:
@@ -51,8 +59,8 @@ async def test_a_revoked_token_is_refused_and_the_others_are_not(store: Store, c
 
 
 @everywhere
-async def test_it_stays_revoked_until_nobody_would_take_it_any_more(store: Store, clock: Clock) -> None:
-    """Until it expires and the leeway beyond. The clock of the keyspace is the real one here: the store has its own."""
+async def test_it_is_kept_for_exactly_as_long_as_somebody_would_take_the_token(store: Store, clock: Clock) -> None:
+    """Until it expires and the leeway beyond, to the millisecond. The clock is the real one: the store has its own."""
     keys = RevokedKeys(store)
     access = AccessTokens(
         keys_of("EdDSA"),
@@ -65,21 +73,52 @@ async def test_it_stays_revoked_until_nobody_would_take_it_any_more(store: Store
     )
     new = access.issue("ann")
     assert await access.revoke(await admitted(access, new))
-    left = await keys.revoked(new.jti).remaining()
-    assert left is not None
-    assert timedelta(seconds=115) < left <= timedelta(seconds=120)
+    stored, ends_ms = await store.run([("GET", keys.revoked(new.jti).key), ("PEXPIRETIME", keys.revoked(new.jti).key)])
+    assert (stored, ends_ms) == (b"1", new.expires_at_ms + 20_000)
 
 
 @here
-async def test_a_token_that_has_expired_needs_no_revoking(store: Store, clock: Clock) -> None:
+async def test_a_token_that_nobody_takes_any_more_is_not_written_down(store: Store, clock: Clock) -> None:
     access, keys = tokens_on(store, clock)
-    new = access.issue("ann")
-    found = await admitted(access, new)
-    clock.now_ms = new.expires_at_ms + access.leeway_ms - 1
+    one, other = access.issue("ann"), access.issue("ann")
+    found, late = await admitted(access, one), await admitted(access, other)
+    clock.now_ms = one.expires_at_ms + access.leeway_ms - 1
     assert await access.revoke(found) is True
     clock.pass_ms(1)
-    assert await access.revoke(found) is False
-    assert await keys.revoked(new.jti).exists()
+    watched = Relay(store)
+    access, keys = tokens_on(watched, clock)
+    assert await access.revoke(late) is False
+    assert watched.log == [[]]
+    assert await keys.run(access.revoke(late), keys.user("ann").exists()) == (False, False)
+    assert not await keys.revoked(other.jti).exists()
+
+
+@on("sqlite", "redis", "postgres", "mariadb")
+async def test_what_has_expired_leaves_no_trace(
+    store: Store, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> None:
+    """Neither an entry nor an index of them: what the file or the server really holds, when their time is over."""
+    keys = RevokedKeys(store)
+    access = AccessTokens(
+        keys_of("EdDSA"),
+        issuer="i",
+        audience="a",
+        lifetime="1s",
+        leeway="1ms",
+        revoked=RevokedTokens(keys.revoked, keys.since, may_forget=True),
+        now_ms=keys.now_ms,
+    )
+    revoked = 0
+    for _ in range(20):
+        found = access.check(access.issue("ann").token)
+        revoked += isinstance(found, Access) and await access.revoke(found)
+    assert revoked > 0
+    name = request.node.callspec.params["stores"]
+
+    async def held() -> int:
+        return held_by(name, request, tmp_path)
+
+    await wait_until(held, lambda count: count == 0)
 
 
 @everywhere
@@ -88,9 +127,9 @@ async def test_all_tokens_of_a_user_end_at_once_and_those_of_the_next_login_are_
 ) -> None:
     access, keys = tokens_on(store, clock)
     old, others = access.issue("ann"), access.issue("bob")
+    await access.revoke_all("ann")  # in the very millisecond in which the token was issued
     clock.pass_ms(1)
-    await access.revoke_all("ann")
-    new = access.issue("ann")  # in the same millisecond, and in the same second as the old one
+    new = access.issue("ann")  # in the same second as the old one
     assert await access.admitted(old.token) == Denied("revoked")
     assert await admitted(access, new)
     assert await admitted(access, others)
@@ -105,7 +144,6 @@ async def test_a_clock_that_is_behind_does_not_make_tokens_good_again(store: Sto
     access, _ = tokens_on(store, ahead)
     late, _ = tokens_on(store, clock)
     token = access.issue("ann").token
-    ahead.pass_ms(1)
     await access.revoke_all("ann")
     await late.revoke_all("ann")
     assert await access.admitted(token) == Denied("revoked")
@@ -128,6 +166,129 @@ async def test_two_ends_at_the_same_moment_leave_the_later_one(store: Store, clo
         return order
 
     assert await every_order(one) > 2
+
+
+@here
+async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_is_good(store: Store) -> None:
+    """With the real clock, again and again: whatever is issued before the call ends, whatever after it counts."""
+    keys = RevokedKeys(store)
+    revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
+    access = AccessTokens(keys_of("EdDSA"), issuer="i", audience="a", revoked=revoked)
+    for _ in range(50):
+        before = access.issue("ann")
+        await access.revoke_all("ann")
+        after_it = access.issue("ann")
+        assert await access.admitted(before.token) == Denied("revoked")
+        assert await admitted(access, after_it)
+
+
+@here
+@pytest.mark.parametrize(("issued_s", "is_good"), [(-1, False), (0, False), (1, True)])
+async def test_where_an_id_tells_no_time_the_whole_second_of_the_end_is_over(
+    store: Store, clock: Clock, issued_s: int, is_good: bool
+) -> None:
+    """A token of before the end is never good; one of the same second after it is refused, too."""
+    access, _ = tokens_on(store, clock)
+    clock.now_ms += 400
+    await access.revoke_all("42")
+    keys = keys_of("EdDSA")
+    token = by_hand(keys, claims_at(clock, jti="no time in it", iat=clock() // 1000 + issued_s))
+    clock.now_ms += 2_000
+    assert bool(await access.admitted(token)) is is_good
+
+
+@here
+async def test_an_id_that_tells_another_second_than_the_token_is_not_believed(store: Store, clock: Clock) -> None:
+    access, _ = tokens_on(store, clock)
+    later = access.issue("42").jti  # tells this second
+    token = by_hand(keys_of("EdDSA"), claims_at(clock, jti=later, iat=clock() // 1000 - 10))
+    clock.now_ms -= 5_000
+    await access.revoke_all("42")
+    clock.now_ms += 5_000
+    assert await access.admitted(token) == Denied("revoked")
+
+
+@everywhere
+async def test_the_question_and_the_user_are_one_round_trip(store: Store, clock: Clock) -> None:
+    watched = Relay(store)
+    access, keys = tokens_on(watched, clock)
+    await keys.user("ann").set("Ann")
+    new = access.issue("ann")
+    found = await admitted(access, new)
+    watched.log.clear()
+    assert await keys.run(access.is_revoked(found), keys.user("ann").get()) == (False, "Ann")
+    assert len(watched.log) == 1
+    assert await access.admitted_with(new.token, lambda who: keys.user(who.sub).get()) == (found, "Ann")
+    assert len(watched.log) == 2
+    assert await access.admitted_with("made up", lambda who: keys.user(who.sub).get()) == Denied("malformed")
+    assert len(watched.log) == 2
+    await keys.run(access.revoke(found), keys.user("ann").delete())  # a logout, in one round trip
+    assert len(watched.log) == 3
+    assert await keys.run(access.is_revoked(found), keys.user("ann").get()) == (True, None)
+    assert await access.admitted_with(new.token, lambda who: keys.user(who.sub).get()) == Denied("revoked")
+
+
+@here
+async def test_what_goes_wrong_beside_the_question_lets_nobody_in_and_keeps_nobody_out(
+    store: Store, clock: Clock
+) -> None:
+    async with connect("memory://") as other:
+        keys = RevokedKeys(Down(store), durable=other, now_ms=clock)
+        revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
+        access = access_of(keys_of("EdDSA"), clock, revoked=revoked)
+        new = access.issue("ann")
+        found = await admitted(access, new)
+        with pytest.raises(StoreUnavailable):
+            await access.admitted_with(new.token, lambda who: keys.user(who.sub).get())
+        await access.revoke(found)
+        assert await access.admitted_with(new.token, lambda who: keys.user(who.sub).get()) == Denied("revoked")
+        swapped = RevokedKeys(other, durable=Down(store), now_ms=clock)
+        revoked = RevokedTokens(swapped.revoked, swapped.since, may_forget=True)
+        access = access_of(keys_of("EdDSA"), clock, revoked=revoked)
+        token = access.issue("bob").token
+        assert await access.admitted_with(token, lambda who: swapped.user(who.sub).get()) == Denied("unavailable")
+
+
+@here
+async def test_without_a_place_for_revoked_tokens_the_user_is_read_all_the_same(store: Store, clock: Clock) -> None:
+    keys = RevokedKeys(store, now_ms=clock)
+    access = access_of(keys_of("EdDSA"), clock)
+    await keys.user("ann").set("Ann")
+    found = await access.admitted_with(access.issue("ann").token, lambda who: keys.user(who.sub).get())
+    assert not isinstance(found, Denied)
+    assert found[1] == "Ann"
+
+
+@everywhere
+@pytest.mark.parametrize("ends", ["one", "all"])
+async def test_in_every_order_of_a_logout_and_a_request_the_next_request_is_refused(
+    store: Store, clock: Clock, ends: str
+) -> None:
+    """A request that is under way is let in or not; whatever comes after the logout is not."""
+    outcomes: set[bool] = set()
+
+    async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
+        gated = Gated(store)
+        (asking, _), (ending, keys), (later, _) = (
+            tokens_on(gated, clock),
+            tokens_on(gated, clock),
+            tokens_on(store, clock),
+        )
+        new = asking.issue("ann")
+        found = ending.check(new.token)
+        assert isinstance(found, Access)
+        programs: dict[Actor, Callable[[], Awaitable[Any]]] = {
+            "a": lambda: asking.admitted(new.token),
+            "b": lambda: ending.revoke_all("ann") if ends == "all" else ending.revoke(found),
+        }
+        order, results = await in_order(gated, programs, first)
+        outcomes.add(bool(results["a"]))
+        assert await later.admitted(new.token) == Denied("revoked")
+        await keys.since("ann").delete()
+        return order
+
+    assert await every_order(once) >= 2
+    assert outcomes == {True, False}
 
 
 @everywhere
@@ -191,6 +352,8 @@ async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Sto
     access, keys = tokens_on(store, clock, when_down="allow", tell=tell)
     await store.run([("SET", keys.since("ann").key, "never")])
     assert await access.admitted(access.issue("ann").token) == Denied("unavailable")
+    await store.run([("DEL", keys.since("ann").key), ("SADD", keys.since("ann").key, "a")])
+    assert await access.admitted(access.issue("ann").token) == Denied("unavailable")
 
 
 async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path, clock: Clock) -> None:
@@ -213,9 +376,28 @@ async def test_a_store_that_forgets_is_refused_unless_that_was_chosen(store: Sto
         tokens_on(store, clock, may_forget=False)
 
 
+def test_check_says_where_a_restart_would_make_revoked_tokens_good_again() -> None:
+    class TokenKeys(Keyspace):
+        revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a token")
+        since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="a moment")
+
+    forgets, keeps = ("redis://a", Guarantees(durability="memory")), ("redis://b", Guarantees(durability="seconds"))
+    found = check([TokenKeys], {"default": forgets})
+    assert [(one.code, one.family) for one in found] == [
+        ("role-weak", "TokenKeys.revoked"),
+        ("role-weak", "TokenKeys.since"),
+    ]
+    assert check([TokenKeys], {"default": forgets, "durable": keeps}) == []
+
+
 @here
 async def test_families_of_another_shape_are_refused_with_the_reason(store: Store, clock: Clock) -> None:
     keys = RevokedKeys(store, now_ms=clock)
+    numbers = RevokedTokens(keys.numbers, keys.since, may_forget=True)
+    found = access_of(keys_of("EdDSA"), clock).check(access_of(keys_of("EdDSA"), clock).issue("ann").token)
+    assert isinstance(found, Access)
+    await numbers.revoke(found, found.expires_at_ms)
+    assert await keys.numbers(found.jti).get() == 1
 
     def refused(tokens: Any, since: Any, **options: Any) -> str:
         with pytest.raises(BadDeclaration) as caught:
@@ -227,6 +409,9 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     assert "1 hour at most" in refused(keys.bounded, keys.since)
     assert "two families" in refused(keys.revoked, keys.text)
     assert "two families" in refused(keys, keys.since)
+    assert "two families" in refused(keys.listed, keys.since)
+    with_others = RevokedKeys(store, other=Down(store), now_ms=clock)
+    assert "give both one role" in refused(with_others.revoked, with_others.elsewhere)
     assert "until(" in refused(keys.since, keys.since)
     assert 'after("2h")' in refused(keys.revoked, keys.slides)
     assert "deny or allow" in refused(keys.revoked, keys.since, when_down="maybe")

@@ -16,13 +16,14 @@ class Answer(NamedTuple):
     sentence: str
 
     def messages(self, more: list[Header]) -> tuple[Message, Message]:
-        """The answer in ASGI's own messages, with these further headers."""
+        """The answer in ASGI's own messages, with these further headers. A 503 says when to try again."""
+        says_when = any(name == b"retry-after" for name, _ in more)
         body = json.dumps({"ok": False, "error": self.sentence, "code": self.code}, separators=(",", ":")).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             (b"cache-control", b"no-store"),
-            *([(b"retry-after", b"%d" % RETRY_AFTER_S)] if self.status == 503 else []),
+            *([(b"retry-after", b"%d" % RETRY_AFTER_S)] if self.status == 503 and not says_when else []),
             *more,
         ]
         start: Message = {"type": "http.response.start", "status": self.status, "headers": headers}

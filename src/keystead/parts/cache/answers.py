@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from keystead.errors import KeysteadError
+from keystead.errors import KeysteadError, StoreError, Unreadable
 from keystead.schema.lifetime import duration_ms, in_words
 
 T_co = TypeVar("T_co", covariant=True)
@@ -23,6 +23,20 @@ class Answer(Generic[T_co]):
 
     value: T_co | None
     how: Literal["hit", "loaded", "nothing", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[T_co]):
+    """What one look at an entry found, for `answer_to`.
+
+    value     the value; None: there is none, or `error` says why it could not be read
+    left_ms   how long it lives if nobody uses it, where its lifetime is sliding
+    """
+
+    key: Any
+    value: T_co | None = None
+    error: Unreadable | StoreError | None = None
+    left_ms: int | None = None
 
 
 @dataclass(slots=True)

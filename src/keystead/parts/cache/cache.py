@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from keystead.errors import BadDeclaration, BadKey, CommandError, DoesNotFit, StoreError, Unreadable, WrongKind
-from keystead.parts.cache.answers import Answer, Counts, LoadFailed
+from keystead.parts.cache.answers import Answer, Counts, LoadFailed, Look
 from keystead.parts.cache.flight import Failed, Flight, Raised
 from keystead.parts.cache.marks import Marks
 from keystead.parts.cache.places import Beside, Inside, Place, is_mark
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
-from keystead.schema.lifetime import After, Spread, in_words
-from keystead.stores import Reply
+from keystead.schema.lifetime import After, Sliding, Spread, in_words
+from keystead.stores import Command, Reply
+
+_log = logging.getLogger("keystead.cache")
 
 T = TypeVar("T")
 
@@ -33,7 +37,8 @@ class Cache(Generic[T]):
             membership_mark = Marks("membership:{id}:mark", loading="10s", retry="5s", nothing="1m", …)
             membership_stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", …)
 
-    entries      a family of values or of hashes. It says how long an entry counts
+    entries      a family of values or of hashes. It says how long an entry counts: a fixed time, or with `sliding` as
+                 long as it is used
     marks        its marks, which say who loads and how long that may take
     stale        a family of the same values that live longer: what is answered when the provider cannot be asked
     store_down   when the store cannot be asked: `load` asks the provider, once at a time for each key in this process;
@@ -67,6 +72,8 @@ class Cache(Generic[T]):
         self._wait = wait
         self._store = entries.store
         self._ask = self._store.prepared((entries.family.read_command("")[0], 1))
+        lifetime = entries.family.lifetime
+        self._sliding = lifetime if isinstance(lifetime, Sliding) else None
         self._inside = self._place is Inside
         self._value_of: Callable[[Any, str, Any], T | None] = entries.family.value_of
         self._flights: dict[str, asyncio.Task[Any]] = {}  # by key: those that may be joined
@@ -81,6 +88,7 @@ class Cache(Generic[T]):
 
         It is the lifetime of the stale copy, or of the entry where there is none. When they end is decided by the clock
         of the store; how long a load took by that of the process that loaded, which can be wrong by `loading` at most.
+        An entry that lives on by use is dropped by `invalidate` and by nothing else: it is `timedelta.max`.
         """
         return self.longest_freshness if self._stale is None else self._longest(self._stale)
 
@@ -90,6 +98,8 @@ class Cache(Generic[T]):
         return self._longest(self._entries)
 
     def _longest(self, bound: Bound[Any]) -> timedelta:
+        if self._sliding is not None:
+            return timedelta.max
         loading_ms: int = self._marks.family.marked.loading_ms  # what was just loaded is answered in any case
         return timedelta(milliseconds=max(loading_ms, bound.family.lifetime.longest_ms))
 
@@ -110,6 +120,8 @@ class Cache(Generic[T]):
         """
         if key.bound is not self._entries:
             raise self._stranger(key)
+        if self._sliding is not None:
+            return (await self.answer(key, load)).value
         try:
             [raw] = await self._ask(key.key.encode())
             value = self._read(raw, key)
@@ -122,21 +134,45 @@ class Cache(Generic[T]):
 
     async def answer(self, key: Key[T], load: Load[T]) -> Answer[T]:
         """As `get`, and how the answer was found."""
-        [looked] = await self._looked([key])
-        return await self._answered(key, load, looked)
+        [look] = await self._looks([key])
+        return await self.answer_to(look, load)
+
+    def look(self, key: Key[T]) -> Operation[Look[T]]:
+        """A look at the entry as an operation, so that it leaves in one round trip with others:
+
+            look, is_revoked = await keys.run(cache.look(key), access.is_revoked(found))
+            answer = await cache.answer_to(look, load)
+
+        It says whether there is an entry, loads nothing, and does not count as a use.
+        """
+        if key.bound is not self._entries:
+            raise self._stranger(key)
+        return Operation(self._store, self._reads(key), lambda replies: self._seen(key, replies))
+
+    async def answer_to(self, look: Look[T], load: Load[T]) -> Answer[T]:
+        """The answer to a look. Where it found an entry this costs nothing, but for a touch each `touch_every` where
+        the lifetime is sliding; where it did not, this is what `answer` does then.
+
+        Where the look itself failed, as in `keys.run`, give it the error: `Look(key, error=error)`.
+        """
+        if look.value is None or look.error is not None:
+            return await self._missed(look.key, load, look.error)
+        self._counts.hits += 1
+        if self._sliding is not None and look.left_ms is not None and self._sliding.is_due(look.left_ms):
+            await self._touch(look.key)
+        return Answer(look.value, "hit")
 
     async def get_many(self, keys: Iterable[Key[T]], load: Callable[[Key[T]], Awaitable[T | None]]) -> list[T | None]:
         """The values of several keys in their order: one round trip for all that are there.
 
         For each other `load(key)` is asked, all at once. Where some fail, the first error is raised when all are done.
         """
-        wanted = list(keys)
-        looked = await self._looked(wanted)
+        looks = await self._looks(list(keys))
 
-        async def one(key: Key[T], found: Any) -> T | None:
-            return (await self._answered(key, lambda: load(key), found)).value
+        async def one(look: Look[T]) -> T | None:
+            return (await self.answer_to(look, lambda: load(look.key))).value
 
-        ends = await asyncio.gather(*map(one, wanted, looked), return_exceptions=True)
+        ends = await asyncio.gather(*map(one, looks), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
@@ -166,6 +202,23 @@ class Cache(Generic[T]):
         Await it, or give it to `atomically` together with what it tells of.
         """
         return self._place_of(key).put(value)
+
+    async def change(self, key: Key[T], fields: Mapping[str, Any]) -> bool:
+        """Change these fields of an entry that is there, and no others; None takes a field out. For hashes.
+
+        False: there is no entry, and none is made: what was dropped or has expired stays so. In either case no load
+        that began before writes anything after this, and a stale copy is gone. One round trip; two where there is
+        no entry. As with `invalidate`, change first what the loader reads.
+        """
+        place = self._place_of(key)
+        if not isinstance(self._entries.family, Hash):
+            raise BadDeclaration(f"{self._entries.family.place} is no Hash, so it has no fields to change; use put")
+        with suppress(WrongKind):  # the key of the entry holds something else altogether
+            if await place.written(place.changed(fields)):
+                return True
+        # Who may come between: a load that read before the change, and writes now. So it is dropped with its mark.
+        await place.drop()
+        return False
 
     def invalidate(self, key: Key[T]) -> Operation[bool]:
         """Drop the entry, its stale copy and its mark, for all processes at once. False: there was no entry.
@@ -199,28 +252,40 @@ class Cache(Generic[T]):
             return None
         return self._value_of(raw, key.key, self._entries.ring)
 
-    async def _looked(self, keys: Sequence[Key[T]]) -> list[Any]:
-        """The value of each key, None, or the error that stands for it."""
+    def _reads(self, key: Key[T]) -> list[Command]:
+        """What reads an entry, and how long it lives where that is to be known."""
+        read: Command = self._entries.family.read_command(key.key)
+        return [read] if self._sliding is None else [read, ("PTTL", key.key)]
+
+    def _seen(self, key: Key[T], replies: list[Reply]) -> Look[T]:
+        for reply in replies:
+            if isinstance(reply, StoreError):
+                return Look(key, error=reply)
+        try:
+            value = self._read(replies[0], key)
+        except Unreadable as error:
+            return Look(key, error=error)
+        return Look(key, value, left_ms=None if self._sliding is None else replies[1])
+
+    async def _looks(self, keys: Sequence[Key[T]]) -> list[Look[T]]:
+        """A look at each key, in one round trip."""
         for key in keys:
             if key.bound is not self._entries:
                 raise self._stranger(key)
+        commands = [command for key in keys for command in self._reads(key)]
         try:
-            replies: list[Reply] = await self._store.run([self._entries.family.read_command(key.key) for key in keys])
+            replies: list[Reply] = await self._store.run(commands)
         except StoreError as error:
-            replies = error.replies or [error] * len(keys)
-        found: list[Any] = []
-        for key, raw in zip(keys, replies, strict=True):
-            try:
-                found.append(raw if isinstance(raw, StoreError) else self._read(raw, key))
-            except Unreadable as error:
-                found.append(error)
-        return found
+            replies = error.replies or [error] * len(commands)
+        each = 1 if self._sliding is None else 2
+        return [self._seen(key, replies[at * each : (at + 1) * each]) for at, key in enumerate(keys)]
 
-    async def _answered(self, key: Key[T], load: Load[T], looked: Any) -> Answer[T]:
-        if looked is None or isinstance(looked, Unreadable | StoreError):
-            return await self._missed(key, load, looked)
-        self._counts.hits += 1
-        return Answer(looked, "hit")
+    async def _touch(self, key: Key[T]) -> None:
+        """Let an entry live on. What was dropped meanwhile stays so; and it was read, whether this succeeds or not."""
+        try:
+            await key.touch()
+        except StoreError as error:
+            _log.warning("%s was used, and could not be touched: %s", self._entries.family.place, error.code)
 
     async def _missed(self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None) -> Answer[T]:
         """There is no entry, or it could not be read."""
@@ -301,17 +366,21 @@ class Cache(Generic[T]):
 
 def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
     """Raises BadDeclaration where a cache cannot be made of these families."""
-    for bound in (entries, *(() if stale is None else (stale,))):
+    for bound, lifetimes in (
+        (entries, After | Spread | Sliding),
+        *(() if stale is None else ((stale, After | Spread),)),
+    ):
         if (
             not isinstance(bound, Bound)
             or not isinstance(bound.family, Value | Hash)
             or isinstance(bound.family, Marks)
         ):
             raise BadDeclaration("a cache is made of a family Value(…) or Hash(…), as in Cache(keys.membership, …)")
-        if not isinstance(bound.family.lifetime, After | Spread):
+        if not isinstance(bound.family.lifetime, lifetimes):
+            slides = "" if bound is stale else ', or as long as it is used, as in sliding("30m", touch_every="1m")'
             raise BadDeclaration(
-                f"{bound.family.place}: what is cached lives for a fixed time that no use makes longer, as in "
-                'after("1h") or after("1h", jitter="10%")'
+                f'{bound.family.place}: what is cached lives for a fixed time, as in after("1h") or '
+                f'after("1h", jitter="10%"){slides}'
             )
     if not isinstance(marks, Bound) or not isinstance(marks.family, Marks):
         raise BadDeclaration(
@@ -325,6 +394,10 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
             )
     if stale is None:
         return
+    if isinstance(entries.family.lifetime, Sliding):
+        raise BadDeclaration(
+            f"{entries.family.place} lives as long as it is used, so no stale copy outlives it; leave stale= out"
+        )
     if type(stale.family) is not type(entries.family) or _type_of(stale.family) != _type_of(entries.family):
         raise BadDeclaration(f"{stale.family.place} holds copies of {entries.family.place}, so it has the same type")
     if stale.family.lifetime.longest_ms <= entries.family.lifetime.longest_ms:
@@ -350,6 +423,11 @@ def _place_in(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) 
             f"{in_words(guarantees.shortest_lifetime_ms)}"
         )
     if guarantees.atomic == "one key":
+        if isinstance(entries.family.lifetime, Sliding):
+            raise DoesNotFit(
+                f"{place} does not fit {store.url}: a mark stands in the place of an entry there, and a use could let "
+                "the mark live on; give it a fixed lifetime"
+            )
         if stale is not None:
             raise DoesNotFit(
                 f"{stale.family.place} does not fit {store.url}: an entry and its stale copy are dropped in one atomic "

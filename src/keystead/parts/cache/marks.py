@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -99,6 +99,7 @@ class Marks(Value[Mark]):
         doc: str = "Who loads it now, or why there is no entry.",
         used_by: Sequence[str] = (),
         changed: str = "",
+        naming_exempt: str | None = None,
     ) -> None:
         loading_ms, retry_ms = duration_ms(loading, "loading"), duration_ms(retry, "retry")
         retry_at_most_ms = retry_ms if retry_at_most is None else duration_ms(retry_at_most, "retry_at_most")
@@ -109,6 +110,7 @@ class Marks(Value[Mark]):
         self.marked = _MarkLifetime(
             loading_ms, retry_ms, retry_at_most_ms, None if nothing is None else duration_ms(nothing, "nothing")
         )
+        exempt: dict[str, Any] = {} if naming_exempt is None else {"naming_exempt": naming_exempt}
         super().__init__(
             pattern,
             Mark,
@@ -119,4 +121,5 @@ class Marks(Value[Mark]):
             doc=doc,
             used_by=used_by,
             changed=changed,
+            **exempt,
         )

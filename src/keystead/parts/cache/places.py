@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from keystead.errors import BadValue, Unreadable
 from keystead.parts.cache.marks import Mark
 from keystead.schema import Bound, Operation
 from keystead.schema.key import Key
+from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Compound
 from keystead.stores import Command, Reply, Step, Store, absent, holds, required
 
@@ -116,6 +118,10 @@ class Place(ABC):
     def put(self, value: Any) -> Operation[None]:
         """Write a value, whatever was there. Loads that began before write nothing any more."""
 
+    def changed(self, fields: Mapping[str, Any]) -> list[Step]:
+        """What changes some fields of an entry that is there. Loads that began before write nothing any more."""
+        raise AssertionError("a store whose atomic step is about one key keeps no hashes")  # pragma: no cover
+
     @abstractmethod
     def drop(self) -> Operation[bool]:
         """Delete everything. Loads that began before write nothing any more. Whether there was an entry."""
@@ -147,8 +153,8 @@ class Beside(Place):
         return Looked(False, None if over else found, seen, stale, seen)
 
     def filled(self, value: Any, age_ms: int) -> list[Step]:
-        aged = [_aged(key, age_ms) for key in (self.entry, self._stale) if key is not None and age_ms > 0]
-        return [holds(self._mark, self._ours), *self._written(value), *aged]
+        keys = [key for key in (self.entry, self._stale) if key is not None]
+        return [holds(self._mark, self._ours), *self._written(value), *_aged(keys, age_ms)]
 
     def nothing(self, lifetime_ms: int | None) -> list[Step]:
         steps: list[Step] = [holds(self._mark, self._ours), *self._dropped()]
@@ -168,6 +174,10 @@ class Beside(Place):
 
     def put(self, value: Any) -> Operation[None]:
         return Compound(self.store, self._written(value), _none, atomic=True)
+
+    def changed(self, fields: Mapping[str, Any]) -> list[Step]:
+        stale = [] if self._stale is None else self._stale.delete().in_batch()
+        return [*self.entry.update(fields).in_batch(), *stale, ("DEL", self._mark)]
 
     def drop(self) -> Operation[bool]:
         return Compound(self.store, self._dropped(), _first, atomic=True)
@@ -208,8 +218,7 @@ class Inside(Place):
         return Looked(False, entry=raw, seen=raw)
 
     def filled(self, value: Any, age_ms: int) -> list[Step]:
-        aged = [_aged(self.entry, age_ms)] if age_ms > 0 else []
-        return [self._guard, *self._written(value), *aged]
+        return [self._guard, *self._written(value), *_aged([self.entry], age_ms)]
 
     def nothing(self, lifetime_ms: int | None) -> list[Step]:
         mark, key = INSIDE + self.stored(Mark(state="nothing")), self.entry.key
@@ -250,9 +259,17 @@ def _read(key: Key) -> Command:
     return command
 
 
-def _aged(key: Any, age_ms: int) -> Command:
-    """What lets a key that was written now end as if it had been written so long ago."""
-    return ("PEXPIRE", key.key, max(1, key.bound.family.lifetime.longest_ms - age_ms), "LT")
+def _aged(keys: list[Any], age_ms: int) -> list[Command]:
+    """What lets keys that were written now end as if they had been written so long ago.
+
+    One that lives on by use begins with its first use, which is now.
+    """
+    lifetimes = [(key.key, key.bound.family.lifetime) for key in keys if age_ms > 0]
+    return [
+        ("PEXPIRE", key, max(1, lifetime.longest_ms - age_ms), "LT")
+        for key, lifetime in lifetimes
+        if not isinstance(lifetime, Sliding)
+    ]
 
 
 def _none(replies: list[Reply]) -> None:

@@ -11,16 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar
 from uuid import UUID
 
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadDeclaration, BadValue, KeysteadError
 from keystead.parts.digest import base64url
 from keystead.parts.jwt.keys import SigningKey, SigningKeys
+from keystead.schema import Operation
 from keystead.schema.lifetime import duration_ms
+from keystead.schema.operation import run
 
 if TYPE_CHECKING:
     from keystead.parts.jwt.revoked import RevokedTokens
+
+R = TypeVar("R")
 
 TYPE: Final = "at+jwt"  # RFC 9068: so that no other kind of JWT passes for an access token
 LONGEST: Final = 8_192  # characters; what servers take in a header
@@ -45,6 +49,7 @@ DeniedReason: TypeAlias = Literal[
     "early",
     "expired",
     "revoked",
+    "user",
     "unavailable",
 ]
 
@@ -88,6 +93,7 @@ class Denied:
              `issuer`, `audience`: it was issued by or for others
              `early`, `expired`: its time has not come, or is over
              `revoked`; `unavailable`: nobody can say whether it was revoked
+             `user`: there is no such user any more (see `keystead.parts.admission`)
     """
 
     reason: DeniedReason
@@ -189,9 +195,43 @@ class AccessTokens:
             return found
         return await self._revoked.admitted(found)
 
-    async def revoke(self, access: Access) -> bool:
-        """End one token before its time. False: it has expired already. One round trip."""
-        return await self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
+    async def admitted_with(self, token: str, beside: Callable[[Access], Operation[R]]) -> tuple[Access, R] | Denied:
+        """As `admitted`, and what is read for whoever came, in the same round trip:
+
+            found = await access.admitted_with(token, lambda who: keys.user(who.sub).get())
+
+        Raises the error of that read for a token that is good.
+        """
+        found = self.check(token)
+        if isinstance(found, Denied):
+            return found
+        admitted, results = await self.decided(found, beside(found))
+        if isinstance(admitted, Denied):
+            return admitted
+        [read] = results
+        if isinstance(read, BaseException):
+            raise read
+        return admitted, read
+
+    async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
+        """Whether a token that was checked was revoked, and what these operations found: one round trip for all.
+
+        An error stands in the place of each operation that failed: see RevokedTokens.decided.
+        """
+        if self._revoked is None:
+            return access, await each_of(*beside)
+        return await self._revoked.decided(access, *beside)
+
+    def is_revoked(self, access: Access) -> Operation[bool]:
+        """Whether this token was revoked, for `run` with other operations: see RevokedTokens.is_revoked."""
+        return self._revoking.is_revoked(access)
+
+    def revoke(self, access: Access) -> Operation[bool]:
+        """End one token before its time, until nobody would take it: to its end, and `leeway` beyond. One round trip.
+
+        False: that is past, and nothing is written. Await it, or give it to `run` or `atomically`.
+        """
+        return self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
 
     async def revoke_all(self, sub: str) -> None:
         """End all tokens of a user that were issued until now, known or not. Two round trips."""
@@ -226,6 +266,16 @@ class AccessTokens:
         if now_ms >= expires * 1000 + self.leeway_ms:
             return Denied("expired")
         return Access(sub, jti, _issued_ms(jti, issued), expires * 1000, MappingProxyType(claims))
+
+
+async def each_of(*operations: Operation[Any]) -> list[Any]:
+    """What each operation found, all in one round trip; an error of ours in the place of each that failed."""
+    try:
+        return list(await run(operations))
+    except KeysteadError as error:
+        if error.results is None:
+            raise
+        return error.results
 
 
 def _uuid7(now_ms: int) -> UUID:

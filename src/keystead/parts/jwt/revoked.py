@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from keystead.errors import BadDeclaration, BadKey, BadValue, Contended, DoesNotFit, StoreError, Unreadable
-from keystead.parts.jwt.access import Access, Denied
-from keystead.schema import Bound
+from keystead.errors import (
+    BadDeclaration,
+    BadKey,
+    BadValue,
+    CommandError,
+    Contended,
+    DoesNotFit,
+    KeysteadError,
+    StoreError,
+)
+from keystead.parts.jwt.access import Access, Denied, each_of
+from keystead.schema import Bound, Operation
 from keystead.schema.fit import CACHE
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, Until, in_words
+from keystead.stores import Reply
 
 _log = logging.getLogger("keystead.jwt")
 
 _ATTEMPTS: Final = 16
+_TICKS: Final = 8  # looks at a clock that goes: a millisecond passes in one or two
 
 WhenDown: TypeAlias = Literal["deny", "allow"]
 
@@ -34,23 +46,28 @@ class UncheckedToken:
 class RevokedTokens:
     """Which tokens count no more.
 
-        revoked = Value("jwt:revoked:{jti}", int, lifetime=until("expires_at"), doc="a token that was revoked")
-        since = Value("jwt:since:{sub}", int, lifetime=after("2h"), doc="from when on tokens of a user count")
+        revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a revoked token")
+        since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="when all of a user ended")
 
         RevokedTokens(keys.revoked, keys.since)
 
-    tokens      one key for each token that was revoked, until nobody would take the token any more
-    since       for each user the moment, in ms, before which no token counts. It lives longer than any token
+    tokens      one key for each token that was revoked, until nobody would take the token any more. It holds `1`
+    since       for each user the moment, in ms, up to which tokens do not count. It lives longer than any token
     when_down   what is told of a token while the store is away: `deny`, or `allow`, of which `tell` hears each time
     may_forget  that a restart of the store may make revoked tokens good again. Without it, a store that keeps nothing
                 when it stops is refused
+
+    A token was issued at a millisecond, which its `jti` tells (see AccessTokens). One that was issued in the very
+    millisecond of `revoke_all` counts as issued before it. A token of another issuer, whose `jti` tells no time, has
+    only the whole second of `iat`: it counts as issued at the beginning of that second, so `revoke_all` ends what was
+    issued in the same second after it, too, and never leaves anything from before it.
 
     Raises BadDeclaration for families of another shape and for the role cache, DoesNotFit for a store that may forget.
     """
 
     def __init__(
         self,
-        tokens: Bound[ValueKey[int]],
+        tokens: Bound[ValueKey[int]] | Bound[ValueKey[str]],
         since: Bound[ValueKey[int]],
         *,
         when_down: WhenDown = "deny",
@@ -62,7 +79,7 @@ class RevokedTokens:
         if when_down == "allow" and tell is None:
             raise BadDeclaration('when_down="allow" lets tokens pass unchecked; pass tell=… to hear of each')
         self._since_ms = _checked(tokens, since, may_forget=may_forget)
-        self._tokens = tokens
+        self._tokens: Bound[Any] = tokens
         self._since = since
         self._when_down = when_down
         self._tell = tell
@@ -81,40 +98,80 @@ class RevokedTokens:
                 f"{in_words(token_ms)}; give it a longer lifetime"
             )
 
+    def is_revoked(self, access: Access) -> Operation[bool]:
+        """Whether this token was revoked, or all of its user's were: one operation for both questions.
+
+            is_revoked, user = await keys.run(revoked.is_revoked(access), keys.user(access.sub).get())
+
+        So it leaves in the round trip of whatever else a request asks for. Raises BadKey where no key can name the
+        token, so that nobody could ever revoke it. Its answer raises Unreadable where the moment cannot be read; then
+        let nobody in.
+        """
+        exists, get = self._tokens(access.jti).exists(), self._since(access.sub).get()
+
+        def finish(replies: list[Reply]) -> bool:
+            if exists.finish(replies[:1]):
+                return True
+            until_ms = get.finish(replies[1:])
+            return until_ms is not None and access.issued_at_ms <= until_ms
+
+        return Operation(self._tokens.store, [*exists.steps, *get.steps], finish)
+
     async def admitted(self, access: Access) -> Access | Denied:
         """The token, unless it was revoked, or all of its user's were. One round trip for both questions."""
-        try:
-            token, since = self._tokens(access.jti), self._since(access.sub)
-        except BadKey:  # no key can name it, so nobody could ever revoke it
-            return Denied("claims")
-        try:
-            is_revoked, from_ms = await self._tokens.keyspace.run(token.exists(), since.get())
-        except Unreadable:
-            return Denied("unavailable")
-        except StoreError as error:
-            return await self._unknown(access, error)
-        if is_revoked or (from_ms is not None and access.issued_at_ms < from_ms):
-            return Denied("revoked")
-        return access
+        found, _ = await self.decided(access)
+        return found
 
-    async def revoke(self, access: Access, until_ms: int) -> bool:
-        """End one token, which nobody takes after `until_ms`. False: that is past. One round trip."""
-        now_ms = self._tokens.now_ms()
-        if until_ms <= now_ms:
-            return False
-        await self._tokens(access.jti).set(now_ms, **{_until(self._tokens).field: until_ms})
-        return True
+    async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
+        """As `admitted`, and what these operations found, in the same round trip (one a store, at the same moment).
+
+        An error stands in the place of each that failed: it must not let in, nor keep out, whoever came.
+        """
+        try:
+            question = self.is_revoked(access)
+        except BadKey:  # no key can name it, so nobody could ever revoke it
+            return Denied("claims"), []
+        answer, *found = await each_of(question, *beside)
+        if isinstance(answer, StoreError) and not isinstance(answer, CommandError):
+            return await self._unknown(access, answer), found
+        if isinstance(answer, KeysteadError):  # something is there, and it cannot be read
+            _log.error("jwt: whether a token was revoked cannot be read: %s", answer.code)
+            return Denied("unavailable"), found
+        if isinstance(answer, BaseException):
+            raise answer
+        return Denied("revoked") if answer else access, found
+
+    def revoke(self, access: Access, until_ms: int) -> Operation[bool]:
+        """End one token, which nobody takes after `until_ms`. False: that is past, and nothing is written.
+
+        One round trip; await it, or give it to `run` or `atomically` with what else a logout does.
+        """
+        tokens = self._tokens
+        if until_ms <= tokens.now_ms():
+            return Operation(tokens.store, [], _false)
+        one = "1" if tokens.family.codec.type is str else 1
+        written = tokens(access.jti).set(one, **{_until(tokens).field: until_ms})
+        return Operation(tokens.store, written.steps, _true)
 
     async def revoke_all(self, sub: str) -> None:
-        """End all tokens of a user that were issued until now. It never goes back. Two round trips."""
+        """End all tokens of a user that were issued until now. It never goes back. Two round trips.
+
+        It returns in a later millisecond, so that a token which is issued after it by the same clock is good.
+        """
         key = self._since(sub)
         for _ in range(_ATTEMPTS):
             seen, now_ms = await key.see(), self._since.now_ms()
             # Another server's clock may be ahead: what it ended must not come back by this.
-            from_ms = now_ms if seen is None else max(now_ms, seen.value)
-            if await self._since.keyspace.atomically(key.holds(seen), key.set(from_ms)):
-                return
+            until_ms = now_ms if seen is None else max(now_ms, seen.value)
+            if await self._since.keyspace.atomically(key.holds(seen), key.set(until_ms)):
+                return await self._later_than(now_ms)
         raise Contended("the tokens of a user were ended again and again at the same moment; try again")
+
+    async def _later_than(self, ms: int) -> None:
+        for _ in range(_TICKS):
+            if self._since.now_ms() > ms:
+                return
+            await asyncio.sleep(0.001)
 
     async def _unknown(self, access: Access, error: StoreError) -> Access | Denied:
         _log.warning("jwt: nobody can say whether a token was revoked (%s): %s", self._when_down, error.code)
@@ -128,10 +185,15 @@ class RevokedTokens:
 
 
 def _checked(tokens: Any, since: Any, *, may_forget: bool) -> int:
-    for given, what in ((tokens, "keys.revoked"), (since, "keys.since")):
-        is_value = isinstance(given, Bound) and isinstance(given.family, Value) and given.family.codec.type is int
-        if not is_value or len(given.family.pattern.names) != 1:
-            raise BadDeclaration(f"revoked tokens are kept in two families Value(…, int, …), as in {what}")
+    for given, what, types in ((tokens, "keys.revoked", (str, int)), (since, "keys.since", (int,))):
+        is_value = isinstance(given, Bound) and isinstance(given.family, Value) and given.family.codec.type in types
+        if not is_value or len(given.family.pattern.names) != 1 or given.family.has_relations:
+            raise BadDeclaration(
+                "revoked tokens are kept in two families of one placeholder, Value(…, str, …) for each token and "
+                f"Value(…, int, …) for each user; {what} is none"
+            )
+    if tokens.store is not since.store:
+        raise BadDeclaration(f"{tokens.family.place} and {since.family.place} are asked together; give both one role")
     lifetime = since.family.lifetime
     if not isinstance(tokens.family.lifetime, Until):
         raise BadDeclaration(
@@ -156,3 +218,11 @@ def _until(bound: Bound[Any]) -> Until:
     if not isinstance(lifetime, Until):  # pragma: no cover - checked at the start
         raise BadValue(f"{bound.family.place} lives until a moment")
     return lifetime
+
+
+def _true(replies: list[Reply]) -> bool:
+    return True
+
+
+def _false(replies: list[Reply]) -> bool:
+    return False

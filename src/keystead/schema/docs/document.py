@@ -31,7 +31,8 @@ class Placeholder:
 class Entry:
     """One family: a row of the table, and a section of its own.
 
-    `doc`, `value`, `lifetime`, `changed` and `relations` are prose, in which code stands between backticks.
+    `doc`, `value`, `lifetime`, `changed`, `naming_exempt` and `relations` are prose, in which code stands between
+    backticks.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Entry:
     relations: tuple[str, ...]
     models: tuple[Model, ...]
     changed: str
+    naming_exempt: str
 
     @property
     def anchor(self) -> str:
@@ -145,6 +147,7 @@ def _entry(family: Family[Any], keyspace: type[Keyspace]) -> Entry:
         relations=sentences(family, keyspace.families),
         models=models(family),
         changed=family.changed,
+        naming_exempt=family.naming_exempt,
     )
 
 

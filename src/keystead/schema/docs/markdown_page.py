@@ -116,6 +116,8 @@ def _facts(entry: Entry) -> Iterator[str]:
     yield from map(as_markdown, entry.relations)
     if entry.hash_tag:
         yield f"In a cluster, keys with the same {code(entry.hash_tag)} live in one slot: it is the hash tag."
+    if entry.naming_exempt:
+        yield f"Exempt from the naming rule: {as_markdown(entry.naming_exempt)}"
 
 
 def _placeholders(entry: Entry) -> str:

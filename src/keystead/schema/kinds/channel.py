@@ -53,6 +53,7 @@ class ChannelOptions(TypedDict, total=False):
     member_of: str | None
     used_by: Any
     changed: str
+    naming_exempt: str
 
 
 class Channel(Family[ChannelKey[T]], Generic[T]):

@@ -1,0 +1,87 @@
+"""The middleware for bearer tokens: who comes with one, for every request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from keystead.errors import BadDeclaration
+from keystead.integrations.asgi.answers import Answer, refuse
+from keystead.integrations.asgi.requests import HasScope
+from keystead.integrations.asgi.types import App, Receive, Scope, Send
+from keystead.parts.admission import Admission, Admitted, Challenge, admit
+from keystead.parts.admission.bearer import check_realm
+
+T = TypeVar("T")
+
+Chosen: TypeAlias = "Admission[T] | Callable[[Scope], Admission[T]]"
+
+
+class BearerMiddleware(Generic[T]):
+    """Lets in who comes with a token that counts: `request.state.admitted` is an `Admitted`, with claims and user.
+
+        app.add_middleware(BearerMiddleware, admission=lambda scope: scope["app"].state.admission, skip=["/login"])
+
+    admission   who is let in, or a function that finds it for a request, where it is made when the application starts
+    realm       what the token is asked for, in the header `WWW-Authenticate`
+    required    whether a request without any token is refused; without that, `admitted` is None for it. A token that
+                does not count is refused in any case
+    skip        paths that nobody needs a token for, each with all that is below it: `/login`, and not `/login-as`.
+                There is no `admitted` there
+
+    Whoever is not let in does not reach the application: 401 with `WWW-Authenticate` as in RFC 6750, or 503 with
+    `Retry-After` while nobody can say whether the token counts. A WebSocket is closed before it is accepted.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        admission: Chosen[T],
+        realm: str = "api",
+        required: bool = True,
+        skip: Sequence[str] = (),
+    ) -> None:
+        self.app = app
+        self._admission = admission
+        self._realm = check_realm(realm)
+        self._required = required
+        if isinstance(skip, str) or not all(path.startswith("/") for path in skip):
+            raise BadDeclaration(f'skip takes paths, as in skip=["/login"], not {skip!r}')
+        self._skip = frozenset(path.rstrip("/") for path in skip)
+        self._below = tuple(f"{path}/" for path in self._skip)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._skips(scope["path"]):
+            return await self.app(scope, receive, send)
+        given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
+        admission = self._admission if isinstance(self._admission, Admission) else self._admission(scope)
+        client = scope.get("client")
+        found = await admit(admission, given, realm=self._realm, client=client[0] if client else None)
+        if isinstance(found, Challenge) and (found.came or self._required):
+            return await _refuse(scope, send, found)
+        scope.setdefault("state", {})["admitted"] = found if isinstance(found, Admitted) else None
+        return await self.app(scope, receive, send)
+
+    def _skips(self, path: str) -> bool:
+        return path in self._skip or path.startswith(self._below)
+
+
+async def _refuse(scope: Scope, send: Send, challenge: Challenge) -> None:
+    more = [(name.encode(), value.encode()) for name, value in challenge.headers.items() if name != "cache-control"]
+    await refuse(scope, send, Answer(challenge.status, challenge.code, challenge.sentence), more)
+
+
+def admitted_of(request: HasScope, user: type[T]) -> Admitted[T]:
+    """Who sends a request: what `request.state.admitted` is, and type checkers know who the user is.
+
+    Raises LookupError where the middleware let nobody in, TypeError where users are something else.
+    """
+    found: Any = (request.scope.get("state") or {}).get("admitted")
+    if not isinstance(found, Admitted):
+        raise LookupError(
+            "nobody was let in here: add BearerMiddleware with required=True, or take the path out of skip"
+        )
+    if not isinstance(found.user, user):
+        raise TypeError(f"users are {type(found.user).__name__} here, not {user.__name__}")
+    return found

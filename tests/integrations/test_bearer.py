@@ -1,0 +1,136 @@
+"""Bearer tokens in front of real applications, by real servers: what one process ends is over in all of them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from keystead import connect
+from keystead.errors import BadDeclaration
+from keystead.integrations.asgi import BearerMiddleware
+from keystead.parts.jwt import SigningKeys
+from keystead.testing import servers
+from tests.integrations.serving import Served, serving
+from tests.parts.admission.conftest import App
+from tests.serving import wait_until
+
+MODULE = "tests.integrations.bearer_apps"
+KEYS = f"k1:{SigningKeys.new_key('EdDSA')}"
+INVALID = 'Bearer realm="api", error="invalid_token", error_description="The token is not valid, or no longer."'
+
+
+def asked(served: Served, path: str, token: str | None = None, method: str = "GET") -> httpx2.Response:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return httpx2.request(method, f"{served.url}{path}", headers=headers, timeout=20)
+
+
+def logged_in(served: Served, user: int) -> str:
+    token: str = asked(served, f"/login?user={user}", method="POST").json()["token"]
+    return token
+
+
+def refused(answer: httpx2.Response) -> bool:
+    return (answer.status_code, answer.headers.get("www-authenticate")) == (401, INVALID)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_a_token_that_was_logged_out_at_one_server_is_refused_at_the_other_also_after_a_restart(
+    kind: str, tmp_path: Path
+) -> None:
+    with ExitStack() as ends:
+        store, redis = f"sqlite:///{tmp_path}/kept.db", None
+        if kind == "redis":
+            redis = ends.enter_context(servers.redis("--appendonly", "yes", "--appendfsync", "always"))
+            store = f"{redis.url}?timeout=1s&connect_timeout=300ms"
+        one = ends.enter_context(serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS))
+        other = ends.enter_context(serving(tmp_path, "litestar", module=MODULE, store=store, keys=KEYS))
+        first, second, third = logged_in(one, 42), logged_in(other, 42), logged_in(one, 7)
+        assert asked(other, "/me", first).json() == {"user": "user 42", "sub": "42"}
+        assert asked(one, "/logout", first, "POST").json() == {"ended": True}
+        assert refused(asked(other, "/me", first))
+        assert asked(other, "/me", second).status_code == 200
+        assert asked(one, "/logout-all", second, "POST").json() == {"ended": True}
+        assert refused(asked(other, "/me", second))
+        assert refused(asked(one, "/logout", second, "POST"))
+        assert asked(one, "/me", logged_in(one, 42)).status_code == 200  # the next login
+        if redis is not None:
+            redis.kill()
+            began = time.monotonic()
+            away = asked(other, "/me", third)
+            assert (away.status_code, away.json()["code"]) == (503, "STORE_UNAVAILABLE")
+            assert away.headers["retry-after"] == "1"
+            assert "www-authenticate" not in away.headers
+            assert refused(asked(other, "/me", "made.up.token"))  # for that nobody is asked
+            assert time.monotonic() - began < 5
+            redis.restart()
+            wait_until(lambda: asked(other, "/me", third).status_code == 200, "the store is back")
+        else:
+            other = ends.enter_context(serving(tmp_path, "litestar", module=MODULE, store=store, keys=KEYS))
+        for token in (first, second):
+            assert refused(asked(other, "/me", token))
+
+
+def test_what_reaches_an_application_and_what_does_not(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/kept.db"
+    with serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS, required=False) as served:
+        token = logged_in(served, 42)
+        assert asked(served, "/me").json() == {"user": None}
+        assert refused(asked(served, "/me", f"{token}x"))  # a token that does not count is none in no case
+        assert "nobody was let in here" in asked(served, "/login/unseen", token).json()["error"]
+        assert asked(served, "/login-as").json() == {"reached": True}
+        in_the_address = asked(served, f"/me?access_token={token}")
+        assert in_the_address.json() == {"user": None}
+        two = httpx2.get(f"{served.url}/me", headers=[("authorization", f"Bearer {token}")] * 2)
+        assert two.status_code == 400
+        assert token not in served.said
+    with serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS, realm="team") as served:
+        nothing = asked(served, "/me")
+        assert nothing.status_code == 401
+        assert nothing.json() == {
+            "ok": False,
+            "error": "Send the header Authorization: Bearer, and the token.",
+            "code": "NO_TOKEN",
+        }
+        assert nothing.headers["www-authenticate"] == 'Bearer realm="team"'
+        assert nothing.headers["cache-control"] == "no-store"
+        assert asked(served, "/login-as").status_code == 401  # it is not below /login
+        assert asked(served, "/login/unseen").status_code == 200
+
+
+async def test_a_websocket_is_closed_before_it_is_accepted_where_nobody_is_let_in() -> None:
+    """Its close is what a server makes a 403 of, with a code for whoever speaks WebSocket."""
+    async with connect("memory://") as store:
+        own = App({"default": store})
+        reached: list[str] = []
+
+        async def app(scope: dict[str, object], receive: object, send: object) -> None:
+            state = scope["state"]
+            assert isinstance(state, dict)
+            reached.append(state["admitted"].user.name)
+
+        async def socket(token: str) -> list[dict[str, object]]:
+            sent: list[dict[str, object]] = []
+
+            async def send(message: object) -> None:
+                assert isinstance(message, dict)
+                sent.append(message)
+
+            headers = [(b"authorization", f"Bearer {token}".encode())]
+            middleware = BearerMiddleware(app, admission=own.admission)
+            await middleware({"type": "websocket", "path": "/", "headers": headers}, None, send)  # type: ignore[arg-type]
+            return sent
+
+        assert await socket(own.token()) == []
+        assert reached == ["Ann"]
+        assert await socket("made.up.token") == [{"type": "websocket.close", "code": 1008, "reason": "INVALID_TOKEN"}]
+        assert reached == ["Ann"]
+
+
+@pytest.mark.parametrize("skip", ["/login", ["login"]])
+def test_skip_takes_a_list_of_paths(skip: object) -> None:
+    with pytest.raises(BadDeclaration, match="takes paths"):
+        BearerMiddleware(None, admission=None, skip=skip)  # type: ignore[arg-type]
