@@ -46,6 +46,10 @@ SUMMARY = DashboardSummary(
 
 
 NEW = {
+    "jwt:since:{userId}": "Value",
+    "session:user:{userId}:mark": "Value",
+    "dashboard:summary:{userId}:{teamId}:mark": "Value",
+    "dashboard:teams:{userId}": "Set",
     "notifications:user:{userId}:log": "Log",
     "notifications:wakes:log": "Channel",
     "deadlines:item:{teamId}:{refType}:{refId}": "Hash",
@@ -71,6 +75,10 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "user_session": "30 minutes after the last use; touched at most once in 1 minute",
         "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
         "dashboard": "5 minutes",
+        "tokens_since": "1 day",
+        "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is nothing",
+        "dashboard_mark": "10 seconds while it is loaded, 2 seconds after a failure",
+        "dashboard_teams": "15 minutes after the last use; touched at most once in 1 minute",
         "notice_log": "7 days after the last use; touched at most once in 1 hour",
         "notice_wakes": "never ends: messages are not kept",
         "due_item": "never ends: deleted in one step with its deadline",
@@ -91,7 +99,10 @@ def test_keys_follow_the_naming_rule_of_the_document() -> None:
 def test_a_revoked_token_needs_a_store_that_forgets_nothing() -> None:
     assert {name: family.role for name, family in TeamworkKeys.families.items() if family.role != "default"} == {
         "revoked_token": "durable",
+        "tokens_since": "durable",
         "dashboard": "cache",
+        "dashboard_mark": "cache",
+        "dashboard_teams": "cache",
     }
 
 

@@ -10,6 +10,7 @@ from keystead.kits.teamwork.models import (
     TeamSettings,
     UserSession,
 )
+from keystead.parts.cache import Marks
 from keystead.schema import Channel, Hash, Keyspace, Log, Set, SortedSet, Value, after, never, packed, sliding, until
 
 _EPOCH = date(1970, 1, 1)
@@ -38,14 +39,35 @@ class TeamworkKeys(Keyspace):
         changed="It lives in the store that forgets nothing when it starts again: a token that was revoked stays "
         "revoked. The deadline is the moment at which the token expires, not a number of seconds.",
     )
+    tokens_since = Value(
+        "jwt:since:{userId}",
+        int,
+        lifetime=after("1d"),
+        role="durable",
+        member_of="user:{userId}",
+        doc="When all tokens of a user were ended: what was issued until then does not count. In ms since 1970.",
+        used_by=("logout everywhere", _EACH_REQUEST),
+        changed="New: the document ends tokens one by one only.",
+    )
     user_session = Hash(
         "session:user:{userId:int}",
         UserSession,
         lifetime=sliding("30m", touch_every="1m"),
+        tag="userId",
         member_of="user:{userId}",
         doc="Who a user is and which team they work in, until they have done nothing for 30 minutes.",
         used_by=(_EACH_REQUEST,),
         changed="To spare writes, the 30 minutes begin anew at most once a minute.",
+    )
+    user_session_mark = Marks(
+        "session:user:{userId:int}:mark",
+        role="default",
+        nothing="1m",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="Who finds out now who a user is: so that one asks the database.",
+        used_by=(_EACH_REQUEST,),
+        changed="New: in the document every request asks when the cache is empty.",
     )
     notifications = Channel(
         "notifications:user:{userId:int}",
@@ -114,7 +136,29 @@ class TeamworkKeys(Keyspace):
         DashboardSummary,
         lifetime=after("5m"),
         role="cache",
+        tag="userId",
         member_of="user:{userId}",
         doc="What waits for a user in a team, counted at most every five minutes. Deleted when something changes.",
-        used_by=("/api/dashboard",),
+        used_by=("/api/dashboard/summary",),
+    )
+    dashboard_mark = Marks(
+        "dashboard:summary:{userId:int}:{teamId:int}:mark",
+        loading="10s",
+        retry="2s",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="Who counts now: so that one does, and a change is not undone by a count that was under way.",
+        used_by=("/api/dashboard/summary",),
+        changed="New: in the document every request counts when the cache is empty.",
+    )
+    dashboard_teams = Set(
+        "dashboard:teams:{userId:int}",
+        int,
+        lifetime=sliding("15m", touch_every="1m"),
+        role="cache",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="In which teams something is counted for a user, so that a change drops all of it.",
+        used_by=("/api/dashboard/summary",),
+        changed="New: the document does not say whose summaries a notice concerns.",
     )

@@ -1,4 +1,4 @@
-"""The tables of the teamwork kit: notices, what each user wants to hear of, and what was sent to Slack.
+"""The tables of the teamwork kit: notices, what each user wants to hear of, who they are, and what went to Slack.
 
 Times are milliseconds since 1970. In the database each name has `keystead_teamwork_` before it.
 """
@@ -61,6 +61,19 @@ PREFERENCES = table(
     ),
 )
 
+# Who works in which team, for applications that have no table of users of their own.
+PEOPLE = table(
+    "teamwork_people",
+    _metadata,
+    Column("user_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Words, nullable=False),
+    Column("email", Words, nullable=False),
+    Column("role", Name(WORD_MAX_BYTES), nullable=False),
+    Column("team_id", BigInteger, nullable=False),
+    Column("team_role", Name(WORD_MAX_BYTES), nullable=False),
+)
+Index("keystead_teamwork_people_team", PEOPLE.c.team_id)
+
 SLACK_LOG = table(
     "teamwork_slack_log",
     _metadata,
@@ -78,17 +91,17 @@ Index("keystead_teamwork_slack_log_notice", SLACK_LOG.c.notice_id)
 Index("keystead_teamwork_slack_log_status", SLACK_LOG.c.status, SLACK_LOG.c.sent_at_ms)
 Index("keystead_teamwork_slack_log_time", SLACK_LOG.c.sent_at_ms)
 
-ALL = (READERS, NOTICES, PREFERENCES, SLACK_LOG)
+ALL = (READERS, NOTICES, PREFERENCES, PEOPLE, SLACK_LOG)
 
 
 def rows_of_user(user: str) -> Belongings:
     """All that is kept of a user."""
     number = int(user) if user.isascii() and user.isdecimal() and len(user) < 19 else -1
-    return [(one, one.c.user_id == number) for one in (SLACK_LOG, NOTICES, PREFERENCES, READERS)]
+    return [(one, one.c.user_id == number) for one in (SLACK_LOG, NOTICES, PREFERENCES, PEOPLE, READERS)]
 
 
 TEAMWORK_TABLES = TableSet(
     "teamwork",
-    (Change(1, "makes the tables of notices, of preferences and of what was sent to Slack", create(*ALL)),),
+    (Change(1, "makes the tables of notices, preferences, people and of what was sent to Slack", create(*ALL)),),
     member_of={"user": rows_of_user},
 )
