@@ -50,6 +50,7 @@ NEW = {
     "session:user:{userId}:mark": "Value",
     "dashboard:summary:{userId}:{teamId}:mark": "Value",
     "dashboard:teams:{userId}": "Set",
+    "dashboard:users:{teamId}": "Set",
     "notifications:user:{userId}:log": "Log",
     "notifications:wakes:log": "Channel",
     "deadlines:item:{teamId}:{refType}:{refId}": "Hash",
@@ -78,6 +79,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "tokens_since": "1 day",
         "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is nothing",
         "dashboard_mark": "10 seconds while it is loaded, 2 seconds after a failure",
+        "dashboard_users": "15 minutes after the last use; touched at most once in 1 minute",
         "dashboard_teams": "15 minutes after the last use; touched at most once in 1 minute",
         "notice_log": "7 days after the last use; touched at most once in 1 hour",
         "notice_wakes": "never ends: messages are not kept",
@@ -103,6 +105,7 @@ def test_a_revoked_token_needs_a_store_that_forgets_nothing() -> None:
         "dashboard": "cache",
         "dashboard_mark": "cache",
         "dashboard_teams": "cache",
+        "dashboard_users": "cache",
     }
 
 

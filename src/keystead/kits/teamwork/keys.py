@@ -162,3 +162,13 @@ class TeamworkKeys(Keyspace):
         used_by=("/api/dashboard/summary",),
         changed="New: the document does not say whose summaries a notice concerns.",
     )
+    dashboard_users = Set(
+        "dashboard:users:{teamId:int}",
+        int,
+        lifetime=sliding("15m", touch_every="1m"),
+        role="cache",
+        tag="teamId",
+        doc="For which users something is counted in a team, so that a deadline that changes drops all of it.",
+        used_by=("/api/dashboard/summary",),
+        changed="New: as for the teams of a user.",
+    )

@@ -32,8 +32,8 @@ class Dashboard:
     count    how much work there is for a user in a team: asked of your database, by one at a time
     unread   how many notices a user has not read
 
-    A change that is told here (`changed`, `changed_in`) is seen by the next who asks, in any process. One that nobody
-    tells of is hidden for `longest_staleness` at most.
+    A change that is told here (`changed`, `changed_team`, `changed_in`) is seen by the next who asks, in any process.
+    One that nobody tells of is hidden for `longest_staleness` at most.
     """
 
     def __init__(self, keys: TeamworkKeys, count: Count, unread: Callable[[int], Awaitable[int]]) -> None:
@@ -57,16 +57,21 @@ class Dashboard:
             for team in await self._keys.dashboard_teams(user).members():
                 await self.changed_in(user, team)
 
+    async def changed_team(self, team: int) -> None:
+        """Something of a team has changed, for whomever of it: it is out of the cache when this returns."""
+        for user in await self._keys.dashboard_users(team).members():
+            await self.changed_in(user, team)
+
     async def changed_in(self, user: int, team: int) -> None:
-        """The same, of one team."""
+        """The same, of one user in one team."""
         await self.summaries.invalidate(self._keys.dashboard(user, team))
 
     async def close(self) -> None:
         await self.summaries.close()
 
     async def _counted(self, user: int, team: int) -> DashboardSummary:
-        # Before the count: whoever changes something after it finds the team here.
-        await self._keys.dashboard_teams(user).add(team)
+        # Before the count: whoever changes something after it finds user and team here.
+        await self._keys.run(self._keys.dashboard_teams(user).add(team), self._keys.dashboard_users(team).add(user))
         work = await self._count(user, team)
         return DashboardSummary(
             myWorkRequests=work.my_work_requests,

@@ -41,9 +41,10 @@ class Morning:
 class Deadlines:
     """The deadlines of teams.
 
-    tell    tells of one; what was told before may be told again, and is then known as told (see `Notices.tell`)
-    zone    the time zone of teams that have none of their own
-    days    how many days before the day each is told of: (3,) or (7, 3, 1)
+    tell      tells of one; what was told before may be told again, and is then known as told (see `Notices.tell`)
+    changed   is told which team's deadlines have changed
+    zone      the time zone of teams that have none of their own
+    days      how many days before the day each is told of: (3,) or (7, 3, 1)
 
     **Told once for each item, day and mark**, however often the job runs, late, or on two machines: the id of the event
     is made of the team, the item, its day and the mark, and of nothing else. Where several marks are past, because the
@@ -55,6 +56,7 @@ class Deadlines:
         keys: TeamworkKeys,
         tell: Callable[[DeadlineNear], Awaitable[Any]],
         *,
+        changed: Callable[[int], Awaitable[Any]] | None = None,
         zone: str = "UTC",
         days: Sequence[int] = (3,),
     ) -> None:
@@ -62,6 +64,7 @@ class Deadlines:
             raise BadValue(f"days is a list of whole numbers from 0 to 365, not {days!r:.80}")
         self._keys = keys
         self._tell = tell
+        self._changed = changed
         self._zone = zone_named(zone)
         self._days = sorted(set(days))
 
@@ -80,6 +83,7 @@ class Deadlines:
         written = row.put(fields if assignee is None else {**fields, "assigneeId": assignee})
         nobody = [row.remove("assigneeId")] if assignee is None else []
         done = await keys.atomically(items.score(ref), written, *nobody, items.put({ref: deadline_score(due)}))
+        await self._note(team)
         return done.values[0] is None
 
     async def move(self, team: int, ref: Deadline, due: date) -> bool:
@@ -87,13 +91,19 @@ class Deadlines:
         _check_day(due)
         row, items = self._keys.due_item(team, *ref), self._keys.deadlines(team)
         done = await self._keys.atomically(row.update({"due": due}), items.put({ref: deadline_score(due)}))
+        await self._note(team)
         return bool(done)
 
     async def complete(self, team: int, ref: Deadline) -> bool:
         """Take a deadline out: its work item is closed or deleted. False: there was none."""
         row, items = self._keys.due_item(team, *ref), self._keys.deadlines(team)
         outcome = await self._keys.atomically(items.remove(ref), row.delete())
+        await self._note(team)
         return bool(outcome.values[0])
+
+    async def _note(self, team: int) -> None:
+        if self._changed is not None:
+            await self._changed(team)
 
     async def between(self, team: int, first: date, last: date, *, limit: int = 500) -> list[Due]:
         """What is due from one day to another, both included, in the order of the days."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
+from keystead.kits.teamwork.service.dashboard import Dashboard
 from keystead.kits.teamwork.service.notices import Notice, Notices
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox
@@ -34,7 +35,8 @@ class Relay(Rounds[None]):
     has, and with it the whole step; so each notice is on the stream once and in order, and handed on once, and no lock
     is needed. While the store is away, notices wait in the table.
 
-    outbox   without it nothing goes to Slack
+    outbox      without it nothing goes to Slack
+    dashboard   what is counted for a reader is dropped with each of their notices
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Relay(Rounds[None]):
         feed: Feed[Notification],
         outbox: Outbox | None = None,
         *,
+        dashboard: Dashboard | None = None,
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         super().__init__("relay of notices", "it is begun again", _log, _STOP_WITHIN_MS, wait)
@@ -51,6 +54,7 @@ class Relay(Rounds[None]):
         self._notices = notices
         self._feed = feed
         self._outbox = outbox
+        self._dashboard = dashboard
 
     def wake(self) -> None:
         """There is something new in the table. Other processes see it at their next look."""
@@ -71,6 +75,8 @@ class Relay(Rounds[None]):
         for notice in found:
             await self._put(notice)
         if found:
+            if self._dashboard is not None:
+                await self._dashboard.changed(user)
             await self._notices.published(user, found[-1].place)
         return len(found)
 
