@@ -205,8 +205,9 @@ async def open_teamwork(
     *,
     load: Load | None = None,
     count: Count | None = None,
+    patience: OutboxPolicy = SLACK_PATIENCE,
 ) -> AsyncIterator[Teamwork]:
-    """The service, with its relay, its feed and its outbox at work."""
+    """The service, with its relay, its feed and its outbox at work. `patience` is that with Slack."""
     async with AsyncExitStack() as stack:
         feed: Feed[Notification] = await stack.enter_async_context(Feed(keys.notice_log, keys.notice_wakes()))
         made = Teamwork(keys, settings, site, feed, load=load, count=count)
@@ -218,7 +219,7 @@ async def open_teamwork(
             )
             made.slack = SlackSender(settings.slack, made.notices, site.tables_for("teamwork"), http, site.now_ms)
             store = keys.notice_log.store
-            outbox = Outbox(OutboxKeys(store, now_ms=site.now_ms), made.slack.send, policy=SLACK_PATIENCE)
+            outbox = Outbox(OutboxKeys(store, now_ms=site.now_ms), made.slack.send, policy=patience)
             await stack.enter_async_context(outbox)
         made.relay = Relay(keys, made.notices, feed, outbox, dashboard=made.dashboard)
         await stack.enter_async_context(made.relay)
