@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import httpx2
 import pytest
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, WebSocket
 
 from keystead import connect
 from keystead.kits.bearer import bearer
@@ -104,6 +104,33 @@ async def test_while_the_store_is_away_it_is_a_503_with_when_to_come_again(own: 
     async with client_of(routes(own, server=server)) as client:
         unknown = await client.get("/me", headers=sent(own.token()))
         assert (unknown.status_code, unknown.headers["retry-after"]) == (503, "5")
+
+
+@pytest.mark.parametrize("server", [True, False])
+async def test_a_websocket_is_closed_before_it_is_accepted(own: App, server: bool) -> None:
+    app = routes(own, server=server)
+
+    @app.websocket("/live")
+    async def live(socket: WebSocket, who: Annotated[Admitted[User], Depends(bearer(own.admission))]) -> None:
+        await socket.accept()
+        await socket.close(1000, who.user.name)
+
+    async def said(token: str) -> list[Any]:
+        sent: list[Any] = []
+        headers = [(b"authorization", f"Bearer {token}".encode())]
+        scope = {"type": "websocket", "path": "/live", "headers": headers, "query_string": b"", "subprotocols": []}
+
+        async def receive() -> dict[str, str]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: Any) -> None:
+            sent.append((message["type"], message.get("code"), message.get("reason")))
+
+        await app(scope, receive, send)
+        return sent
+
+    assert (await said(own.token()))[-1] == ("websocket.close", 1000, "Ann")
+    assert await said("made.up.token") == [("websocket.close", 1008, "INVALID_TOKEN")]
 
 
 async def test_the_document_says_that_a_route_takes_a_bearer_token(own: App) -> None:

@@ -7,7 +7,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection
 
 from keystead.kits.refusal import Refusal
@@ -39,7 +39,7 @@ def bearer(admission: Chosen[T], *, realm: str = "api") -> Callable[[HTTPConnect
 
     The route gets the claims (`who.claims`) and the user (`who.user`). Without a token that counts it is not called:
     401 with `WWW-Authenticate` as in RFC 6750; 503 with `Retry-After` while nobody can say whether it counts. The
-    OpenAPI document says that the route takes a bearer token.
+    OpenAPI document says that the route takes a bearer token. A WebSocket is closed before it is accepted.
     """
     return _Bearer(admission, check_realm(realm))
 
@@ -57,6 +57,8 @@ class _Bearer(SecurityBase, Generic[T]):
         admission = self._admission if isinstance(self._admission, Admission) else self._admission(request)
         client = request.client.host if request.client else None
         found = await admit(admission, request.headers.getlist("authorization"), realm=self._realm, client=client)
-        if isinstance(found, Challenge):
-            raise BearerRefused(found)
-        return found
+        if not isinstance(found, Challenge):
+            return found
+        if request.scope["type"] == "websocket":  # it is closed before it is accepted, which is a 403
+            raise WebSocketException(1013 if found.status == 503 else 1008, found.code)
+        raise BearerRefused(found)

@@ -41,6 +41,8 @@ ANN = User(name="Ann", role="DEVELOPER")
 class AppKeys(Keyspace):
     """Tokens that count no more, and users who are at work."""
 
+    naming = "domain:entity:scope"
+
     revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a revoked token")
     since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="when all of a user ended")
     user = Hash("session:user:{id:int}", User, lifetime=sliding("30m", touch_every="1m"), tag="id", doc="who")

@@ -13,8 +13,9 @@ from keystead.errors import BadDeclaration
 from keystead.parts.admission import Admission, Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.jwt import Denied, UncheckedToken
+from keystead.schema.check import check
 from keystead.testing.servers import Server
-from tests.parts.admission.conftest import ANN, App, People, User, everywhere, here
+from tests.parts.admission.conftest import ANN, App, AppKeys, People, User, everywhere, here
 from tests.parts.jwt.test_revoked import Down
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
 from tests.stores.redis.proxy import Proxy
@@ -215,6 +216,10 @@ async def test_an_entry_that_cannot_be_read_is_loaded_again(store: Store) -> Non
         who = await app.admission.admitted(app.token())
         assert isinstance(who, Admitted)
         assert who.user == ANN
+
+
+def test_check_finds_nothing_wrong_with_its_families() -> None:
+    assert check([AppKeys]) == check([AppKeys], cluster=True) == []
 
 
 # --- how it is made ------------------------------------------------------------------------------------------------

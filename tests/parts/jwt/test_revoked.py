@@ -33,6 +33,7 @@ class RevokedKeys(Keyspace):
     cached = Value("cached:{jti}", int, lifetime=until("expires_at"), role="cache")
     brief = Value("brief:{sub}", int, lifetime=after("1h"), role="durable")
     bounded = Value("bounded:{jti}", int, lifetime=until("expires_at", at_most="1h"), role="durable")
+    erased = Value("erased:{sub}", int, lifetime=after("2h"), role="durable", member_of="user:{sub}")
     slides = Value("slides:{sub}", int, lifetime=sliding("2h", touch_every="1m"), role="durable")
     text = Value("text:{sub}", str, lifetime=after("2h"), role="durable")
 
@@ -356,6 +357,23 @@ async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Sto
     assert await access.admitted(access.issue("ann").token) == Denied("unavailable")
 
 
+@everywhere
+@pytest.mark.parametrize("stored", [("SET", "never"), ("SADD", "of another kind")])
+async def test_what_cannot_be_read_is_over_with_the_next_end(
+    store: Store, clock: Clock, stored: tuple[str, str]
+) -> None:
+    access, keys = tokens_on(store, clock)
+    await store.run([(stored[0], keys.since("ann").key, stored[1])])
+    old = access.issue("ann")
+    await access.revoke_all("ann")
+    clock.pass_ms(1)
+    assert await access.admitted(old.token) == Denied("revoked")
+    assert await admitted(access, access.issue("ann"))
+    left = await keys.since("ann").remaining()
+    assert left is not None
+    assert left <= timedelta(hours=2)
+
+
 async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path, clock: Clock) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     async with connect(url) as store:
@@ -414,6 +432,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     assert "give both one role" in refused(with_others.revoked, with_others.elsewhere)
     assert "until(" in refused(keys.since, keys.since)
     assert 'after("2h")' in refused(keys.revoked, keys.slides)
+    assert "to erase them would make tokens good again" in refused(keys.revoked, keys.erased)
     assert "deny or allow" in refused(keys.revoked, keys.since, when_down="maybe")
 
 

@@ -17,6 +17,8 @@ from keystead.errors import (
     DoesNotFit,
     KeysteadError,
     StoreError,
+    Unreadable,
+    WrongKind,
 )
 from keystead.parts.jwt.access import Access, Denied, each_of
 from keystead.schema import Bound, Operation
@@ -160,7 +162,12 @@ class RevokedTokens:
         """
         key = self._since(sub)
         for _ in range(_ATTEMPTS):
-            seen, now_ms = await key.see(), self._since.now_ms()
+            try:
+                seen = await key.see()
+            except (Unreadable, WrongKind):  # while it stood there nobody was let in; this is how that ends
+                await key.set(now_ms := self._since.now_ms())
+                return await self._later_than(now_ms)
+            now_ms = self._since.now_ms()
             # Another server's clock may be ahead: what it ended must not come back by this.
             until_ms = now_ms if seen is None else max(now_ms, seen.value)
             if await self._since.keyspace.atomically(key.holds(seen), key.set(until_ms)):
@@ -202,6 +209,11 @@ def _checked(tokens: Any, since: Any, *, may_forget: bool) -> int:
         )
     if not isinstance(lifetime, After):
         raise BadDeclaration(f'{since.family.place}: it lives longer than any token, as in after("2h")')
+    if since.family.member_text is not None:
+        raise BadDeclaration(
+            f"{since.family.place} belongs to {since.family.member_text}: to erase them would make tokens good again "
+            "that were ended; leave member_of out, it ends by itself"
+        )
     for one in (tokens, since):
         if one.family.role == CACHE:
             raise BadDeclaration(f"{one.family.place}: a cache may forget what was revoked; give it another role")
