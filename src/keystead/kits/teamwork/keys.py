@@ -44,7 +44,6 @@ class TeamworkKeys(Keyspace):
         int,
         lifetime=after("1d"),
         role="durable",
-        member_of="user:{userId}",
         doc="When all tokens of a user were ended: what was issued until then does not count. In ms since 1970.",
         used_by=("logout everywhere", _EACH_REQUEST),
         changed="New: the document ends tokens one by one only.",
