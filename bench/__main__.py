@@ -34,7 +34,14 @@ class Subject(StrEnum):
     limits = "limits"
     cache = "cache"
     sessiondata = "sessiondata"
+    notices = "notices"
     all = "all"
+
+
+async def _notices(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_notices
+
+    return await on_notices.run(folder, progress, quick=quick)
 
 
 async def _redis(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
@@ -130,6 +137,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.limits: _limits,
     Subject.cache: _cache,
     Subject.sessiondata: _sessiondata,
+    Subject.notices: _notices,
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.streams import Stream, stream
 from keystead import KeyRing, connect
 from keystead.kits.kit import Site
 from keystead.kits.teamwork.keys import TeamworkKeys
@@ -23,7 +24,6 @@ from keystead.kits.teamwork.service import (
 )
 from keystead.parts.tables import open_tables
 from keystead.testing.servers import Server
-from tests.kits.teamwork.streams import Stream, stream
 from tests.real_servers import redis_server
 from tests.serving import Keystead, keystead_serving
 

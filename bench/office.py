@@ -1,6 +1,6 @@
 """A process of the kit that is told of events and may be killed at any moment.
 
-    python -m tests.kits.teamwork.office_worker STORE DATABASE SLACK EVENTS READERS
+    python -m bench.office STORE DATABASE SLACK EVENTS READERS
 
 It tells of the events 0 to EVENTS, each to one of READERS, prints how far it is, then waits until all of them are on
 the stream and in Slack, and prints `done`. Started again, it tells of all of them again: what was told is known.
