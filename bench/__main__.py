@@ -35,7 +35,14 @@ class Subject(StrEnum):
     cache = "cache"
     membership = "membership"
     sessiondata = "sessiondata"
+    notices = "notices"
     all = "all"
+
+
+async def _notices(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_notices
+
+    return await on_notices.run(folder, progress, quick=quick)
 
 
 async def _redis(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
@@ -138,6 +145,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.cache: _cache,
     Subject.membership: _membership,
     Subject.sessiondata: _sessiondata,
+    Subject.notices: _notices,
 }
 
 

@@ -12,7 +12,7 @@ __all__ = ["DATABASES", "database_url", "mariadb_server", "on_databases", "postg
 
 DATABASES = ("memory", "sqlite", "postgres", "mariadb")
 _SERVERS = ("postgres", "mariadb")
-_OURS = ("keystead_tables", "keystead_membership_%", "keystead_test_%")
+_OURS = ("keystead_tables", "keystead_membership_%", "keystead_teamwork_%", "keystead_test_%")
 
 
 def on_databases(*names: str) -> pytest.MarkDecorator:

@@ -45,13 +45,27 @@ SUMMARY = DashboardSummary(
 )
 
 
+NEW = {
+    "jwt:since:{userId}": "Value",
+    "session:user:{userId}:mark": "Value",
+    "dashboard:summary:{userId}:{teamId}:mark": "Value",
+    "dashboard:teams:{userId}": "Set",
+    "dashboard:users:{teamId}": "Set",
+    "notifications:user:{userId}:log": "Log",
+    "notifications:wakes:log": "Channel",
+    "deadlines:item:{teamId}:{refType}:{refId}": "Hash",
+    "deadlines:teams:all": "Set",
+    "team:settings:{teamId}": "Hash",
+}
+
+
 @pytest.fixture
 def keys(store: Store) -> TeamworkKeys:
     return TeamworkKeys(store)
 
 
 def test_every_row_of_the_document_is_a_family() -> None:
-    assert rows_of(TeamworkKeys) == rows(DOCUMENT)
+    assert rows_of(TeamworkKeys) == rows(DOCUMENT | NEW)
 
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
@@ -62,6 +76,16 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "user_session": "30 minutes after the last use; touched at most once in 1 minute",
         "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
         "dashboard": "5 minutes",
+        "tokens_since": "1 day",
+        "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is nothing",
+        "dashboard_mark": "10 seconds while it is loaded, 2 seconds after a failure",
+        "dashboard_users": "15 minutes after the last use; touched at most once in 1 minute",
+        "dashboard_teams": "15 minutes after the last use; touched at most once in 1 minute",
+        "notice_log": "7 days after the last use; touched at most once in 1 hour",
+        "notice_wakes": "never ends: messages are not kept",
+        "due_item": "never ends: deleted in one step with its deadline",
+        "due_teams": "never ends: as many as there are teams with a deadline",
+        "team_settings": "never ends: deleted with the team",
     }
 
 
@@ -77,7 +101,11 @@ def test_keys_follow_the_naming_rule_of_the_document() -> None:
 def test_a_revoked_token_needs_a_store_that_forgets_nothing() -> None:
     assert {name: family.role for name, family in TeamworkKeys.families.items() if family.role != "default"} == {
         "revoked_token": "durable",
+        "tokens_since": "durable",
         "dashboard": "cache",
+        "dashboard_mark": "cache",
+        "dashboard_teams": "cache",
+        "dashboard_users": "cache",
     }
 
 
@@ -136,10 +164,10 @@ async def test_deadlines_are_the_members_and_scores_of_the_document(keys: Teamwo
     deadlines = keys.deadlines(teamId=3)
     await deadlines.put(
         {
-            Deadline("WORK_REQUEST", 101): deadline_score(date(2026, 3, 3)),
-            Deadline("TECH_TASK", 21): deadline_score(date(2026, 3, 4)),
-            Deadline("TEST_SCENARIO", 17): deadline_score(date(2026, 3, 5)),
-            Deadline("DEFECT", 34): deadline_score(date(2026, 3, 6)),
+            Deadline("WORK_REQUEST", "101"): deadline_score(date(2026, 3, 3)),
+            Deadline("TECH_TASK", "21"): deadline_score(date(2026, 3, 4)),
+            Deadline("TEST_SCENARIO", "17"): deadline_score(date(2026, 3, 5)),
+            Deadline("DEFECT", "34"): deadline_score(date(2026, 3, 6)),
         }
     )
     assert await raw.ask("ZRANGE", "deadlines:team:3", 0, -1, "WITHSCORES") == [
@@ -148,14 +176,14 @@ async def test_deadlines_are_the_members_and_scores_of_the_document(keys: Teamwo
         [b"TEST_SCENARIO:17", 1772668800],
         [b"DEFECT:34", 1772755200],
     ]
-    await deadlines.put({Deadline("WORK_REQUEST", 101): deadline_score(date(2026, 3, 7))})
+    await deadlines.put({Deadline("WORK_REQUEST", "101"): deadline_score(date(2026, 3, 7))})
     assert await raw.ask("ZSCORE", "deadlines:team:3", "WORK_REQUEST:101") == 1772841600
     assert await deadlines.count() == 4
     soon = await deadlines.between(deadline_score(date(2026, 3, 3)), deadline_score(date(2026, 3, 6)))
     assert [deadline for deadline, _ in soon] == [
-        Deadline("TECH_TASK", 21),
-        Deadline("TEST_SCENARIO", 17),
-        Deadline("DEFECT", 34),
+        Deadline("TECH_TASK", "21"),
+        Deadline("TEST_SCENARIO", "17"),
+        Deadline("DEFECT", "34"),
     ]
 
 
@@ -189,7 +217,7 @@ async def test_a_time_of_another_zone_is_stored_in_whole_seconds_of_utc(keys: Te
     ("name", "values", "value", "duration"),
     [
         ("user_session", (42,), USER, "1800s"),
-        ("deadlines", (3,), Deadline("DEFECT", 34), None),
+        ("deadlines", (3,), Deadline("DEFECT", "34"), None),
         ("dashboard", (42, 3), SUMMARY, "300s"),
     ],
 )

@@ -2,8 +2,16 @@
 
 from datetime import date
 
-from keystead.kits.teamwork.models import DashboardSummary, Deadline, Notification, UserSession
-from keystead.schema import Channel, Hash, Keyspace, SortedSet, Value, after, never, packed, sliding, until
+from keystead.kits.teamwork.models import (
+    DashboardSummary,
+    Deadline,
+    DueItem,
+    Notification,
+    TeamSettings,
+    UserSession,
+)
+from keystead.parts.cache import Marks
+from keystead.schema import Channel, Hash, Keyspace, Log, Set, SortedSet, Value, after, never, packed, sliding, until
 
 _EPOCH = date(1970, 1, 1)
 _DAY_SECONDS = 86_400
@@ -31,14 +39,34 @@ class TeamworkKeys(Keyspace):
         changed="It lives in the store that forgets nothing when it starts again: a token that was revoked stays "
         "revoked. The deadline is the moment at which the token expires, not a number of seconds.",
     )
+    tokens_since = Value(
+        "jwt:since:{userId}",
+        int,
+        lifetime=after("1d"),
+        role="durable",
+        doc="When all tokens of a user were ended: what was issued until then does not count. In ms since 1970.",
+        used_by=("logout everywhere", _EACH_REQUEST),
+        changed="New: the document ends tokens one by one only.",
+    )
     user_session = Hash(
         "session:user:{userId:int}",
         UserSession,
         lifetime=sliding("30m", touch_every="1m"),
+        tag="userId",
         member_of="user:{userId}",
         doc="Who a user is and which team they work in, until they have done nothing for 30 minutes.",
         used_by=(_EACH_REQUEST,),
         changed="To spare writes, the 30 minutes begin anew at most once a minute.",
+    )
+    user_session_mark = Marks(
+        "session:user:{userId:int}:mark",
+        role="default",
+        nothing="1m",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="Who finds out now who a user is: so that one asks the database.",
+        used_by=(_EACH_REQUEST,),
+        changed="New: in the document every request asks when the cache is empty.",
     )
     notifications = Channel(
         "notifications:user:{userId:int}",
@@ -47,22 +75,99 @@ class TeamworkKeys(Keyspace):
         doc="Notices to a user, for whoever listens now. They are stored in the database before they are published.",
         used_by=("/api/notifications",),
     )
+    notice_log = Log(
+        "notifications:user:{userId:int}:log",
+        Notification,
+        keep=1_000,
+        lifetime=sliding("7d", touch_every="1h"),
+        tag="userId",
+        member_of="user:{userId}",
+        doc="The newest notices to a user, by their place among all of theirs: what a stream replays that was cut off.",
+        used_by=("/api/notifications/stream",),
+        changed="New: a message on a channel is gone for whoever was away in that moment.",
+    )
+    notice_wakes = Channel(
+        "notifications:wakes:log",
+        str,
+        doc="Whose log has something new, so that one subscription serves all streams of a process.",
+        used_by=("/api/notifications/stream",),
+        changed="New: on Redis a subscription is a connection of its own.",
+    )
     deadlines = SortedSet(
         "deadlines:team:{teamId:int}",
-        packed(Deadline, "{ref_type}:{ref_id:int}"),
+        packed(Deadline, "{ref_type}:{ref_id}"),
         score="the day that it is due at 00:00 UTC, in seconds since 1970",
         lifetime=never("each deadline is taken out when its work item is closed or deleted"),
+        tag="teamId",
         doc="What is due in a team, in the order of the days.",
         used_by=("the deadline job, daily at 09:00",),
         changed="The document gives no lifetime. It takes a member out before it changes its date; a put alone moves "
         "it, and so nobody sees the team without it.",
+    )
+    due_item = Hash(
+        "deadlines:item:{teamId:int}:{refType}:{refId}",
+        DueItem,
+        lifetime=never("deleted in one step with its deadline"),
+        tag="teamId",
+        doc="Who is to be told of a deadline, and what was told.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: the document reads it from the database.",
+    )
+    due_teams = Set(
+        "deadlines:teams:all",
+        int,
+        lifetime=never("as many as there are teams with a deadline"),
+        doc="The teams that have deadlines, so that the job finds them.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: the document does not say where the job has the teams from.",
+    )
+    team_settings = Hash(
+        "team:settings:{teamId:int}",
+        TeamSettings,
+        lifetime=never("deleted with the team"),
+        tag="teamId",
+        doc="In which time zone a team has its mornings.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: the document's job knows only the zone of its server.",
     )
     dashboard = Hash(
         "dashboard:summary:{userId:int}:{teamId:int}",
         DashboardSummary,
         lifetime=after("5m"),
         role="cache",
+        tag="userId",
         member_of="user:{userId}",
         doc="What waits for a user in a team, counted at most every five minutes. Deleted when something changes.",
-        used_by=("/api/dashboard",),
+        used_by=("/api/dashboard/summary",),
+    )
+    dashboard_mark = Marks(
+        "dashboard:summary:{userId:int}:{teamId:int}:mark",
+        loading="10s",
+        retry="2s",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="Who counts now: so that one does, and a change is not undone by a count that was under way.",
+        used_by=("/api/dashboard/summary",),
+        changed="New: in the document every request counts when the cache is empty.",
+    )
+    dashboard_teams = Set(
+        "dashboard:teams:{userId:int}",
+        int,
+        lifetime=sliding("15m", touch_every="1m"),
+        role="cache",
+        tag="userId",
+        member_of="user:{userId}",
+        doc="In which teams something is counted for a user, so that a change drops all of it.",
+        used_by=("/api/dashboard/summary",),
+        changed="New: the document does not say whose summaries a notice concerns.",
+    )
+    dashboard_users = Set(
+        "dashboard:users:{teamId:int}",
+        int,
+        lifetime=sliding("15m", touch_every="1m"),
+        role="cache",
+        tag="teamId",
+        doc="For which users something is counted in a team, so that a deadline that changes drops all of it.",
+        used_by=("/api/dashboard/summary",),
+        changed="New: as for the teams of a user.",
     )

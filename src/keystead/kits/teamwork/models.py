@@ -2,6 +2,7 @@
 
 # ruff: noqa: N815 - fields are named as they are stored
 
+from datetime import date
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -34,15 +35,39 @@ class Notification(BaseModel):
     title: str
     refType: str
     """to what kind of work item: `WORK_REQUEST`"""
-    refId: int
+    refId: int | str
+    """its number, or whatever names it"""
     createdAt: IsoSeconds
 
 
 class Deadline(NamedTuple):
-    """What is due: one work item, by its kind and its number."""
+    """What is due: one work item, by its kind and its number, or whatever names it."""
 
     ref_type: str
-    ref_id: int
+    ref_id: str
+
+
+class DueItem(BaseModel):
+    """What is told of a work item that is due."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    title: str
+    docNo: str
+    """as people call it: `WR-001`"""
+    due: date
+    assigneeId: int | None = None
+    told: str | None = None
+    """for which day, mark and assignee it was told of last"""
+
+
+class TeamSettings(BaseModel):
+    """How a team works."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    zone: str
+    """its time zone: `Asia/Seoul`"""
 
 
 class DashboardSummary(BaseModel):

@@ -30,12 +30,16 @@ class LogKey(GrownKey, Generic[T]):
 
     __slots__ = ()
 
-    def append(self, item: T, **until: Moment) -> Operation[str]:
-        """Put an item at the end; returns its id. What is beyond the family's `keep` is dropped. Atomic."""
+    def append(self, item: T, *, entry_id: str | None = None, **until: Moment) -> Operation[str]:
+        """Put an item at the end; returns its id. What is beyond the family's `keep` is dropped. Atomic.
+
+        An id of your own, such as `17-0`, must be greater than all before it, also of those that were taken out again:
+        BadArgument where it is not. So what is appended twice under one id is in the log once.
+        """
         keep = self.bound.family.keep
         data = self.bound.family.item.encode(item, self.key, self.bound.ring)
         cap = () if keep is None else ("MAXLEN", keep)
-        return self._write([("XADD", self.key, *cap, "*", _FIELD, data)], _id, until)
+        return self._write([("XADD", self.key, *cap, entry_id or "*", _FIELD, data)], _id, until)
 
     def entries(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T]]]:
         """The entries from the oldest on, or those after an id."""

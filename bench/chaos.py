@@ -1,0 +1,121 @@
+"""Events while everything breaks: the process is killed, the bus goes away, and Slack answers 429 and 500."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from keystead.kits.teamwork.service.tables import NOTICES, SLACK_LOG, TEAMWORK_TABLES
+from keystead.parts.tables import open_tables
+from keystead.testing.servers import Server
+
+ROOT = Path(__file__).parents[1]
+POST = "/api/chat.postMessage"
+
+
+@dataclass
+class FakeSlack:
+    """Slack: of its answers some are 429, some 500, and some messages it takes without saying so."""
+
+    url: str = ""
+    posted: Counter[str] = field(default_factory=Counter)
+    said: Counter[int] = field(default_factory=Counter)
+
+    def answer(self, body: bytes) -> bytes:
+        number = sum(self.said.values())
+        status = 429 if number % 40 == 7 else 500 if number % 40 in (19, 33) else 200
+        self.said[status] += 1
+        if status == 200 or number % 40 == 33:  # the last of them has taken it all the same
+            self.posted[json.loads(body)["attachments"][0]["blocks"][0]["block_id"]] += 1
+        wait = "retry-after: 0\r\n" if status == 429 else ""
+        content = b'{"ok": true}'
+        head = f"HTTP/1.1 {status} Status\r\ncontent-length: {len(content)}\r\n{wait}\r\n"
+        return head.encode() + content
+
+
+@asynccontextmanager
+async def fake_slack() -> AsyncIterator[FakeSlack]:
+    """A server on this machine that answers as Slack does on a bad day."""
+    slack = FakeSlack()
+    writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length:")[2].split("\r\n")[0])
+                writer.write(slack.answer(await reader.readexactly(length)))
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client is gone
+        finally:
+            writers.discard(writer)
+            writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    slack.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}{POST}"
+    try:
+        yield slack
+    finally:
+        listening.close()
+        for writer in writers:
+            writer.transport.abort()
+        await listening.wait_closed()
+
+
+async def endure(store: Server, database: str, slack: FakeSlack, *, events: int, readers: int, kills: int) -> int:
+    """Tell of so many events, with so many kills and one time without the bus; how often the process was started."""
+    arguments = (store.url, database, slack.url, str(events), str(readers))
+    command = (sys.executable, "-m", "bench.office", *arguments)
+    for number in range(kills):
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
+        # Each one comes further than the one before.
+        await _until(process, events * (number + 1) // (kills + 1))
+        if number == kills // 2:
+            store.kill()
+            await _until(process, min(events, events * (number + 1) // (kills + 1) + 100))
+            store.restart()
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
+    rest, _ = await process.communicate()
+    assert rest.split()[-1] == b"done", rest
+    assert process.returncode == 0
+    return kills + 1
+
+
+async def check(bus: Server, database: str, slack: FakeSlack, *, events: int, readers: int) -> int:
+    """Each notice is in the table once, on the stream once and in order, and in Slack; how many attempts failed."""
+    async with open_tables(database, TEAMWORK_TABLES) as tables:
+        rows = await tables.read(lambda connection: connection.execute(select(NOTICES)).all())
+        failed = select(func.count()).select_from(SLACK_LOG).where(SLACK_LOG.c.status == "FAILED")
+        logged: int = await tables.read(lambda connection: connection.execute(failed).scalar_one())
+    assert sorted(row.event_id for row in rows) == sorted(f"event-{number}" for number in range(events))
+    for user in range(1, readers + 1):
+        entries = bus.ask("XRANGE", f"notifications:user:{user}:log", "-", "+")
+        shown = [(entry_id, json.loads(fields[1])["notificationId"]) for entry_id, fields in entries]
+        own = sorted((row.place, row.id) for row in rows if row.user_id == user)
+        assert shown == [(b"%d-0" % place, number) for place, number in own]
+        assert [place for place, _ in own] == list(range(1, len(own) + 1))
+    assert set(slack.posted) == {f"notice-{row.id}" for row in rows}
+    assert all(row.slack_sent for row in rows)
+    return logged
+
+
+async def _until(process: Process, told: int) -> None:
+    assert process.stdout is not None
+    while line := await process.stdout.readline():
+        if line.strip() == b"done" or int(line) >= told:
+            return
+    raise AssertionError(f"the process ended with {await process.wait()}")

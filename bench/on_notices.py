@@ -1,0 +1,236 @@
+"""Notices from the event to the browser: one at a time, in a burst to a thousand streams, and through five kills.
+
+The server is `keystead serve`, a process of its own; readers are plain connections that read its server-sent events.
+Whoever tells is another process of the application, which shares the store and the database with the server. The time
+is from the call that tells to the line that a reader has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import statistics
+import sysconfig
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.chaos import check, endure, fake_slack
+from bench.measure import Advance, Progress, Row, Target
+from bench.on_doctor import memory_mb
+from bench.streams import Stream, free_port, stream
+from keystead import KeyRing, connect
+from keystead.kits.kit import Site
+from keystead.kits.teamwork import TeamworkKeys, TeamworkSettings, UserSession
+from keystead.kits.teamwork.service import TEAMWORK_TABLES, Assigned, Teamwork, WorkItem, open_teamwork
+from keystead.parts.tables import open_tables
+from keystead.testing import servers
+
+ONE_BY_ONE, ONE_BY_ONE_QUICK = 500, 20
+STREAMS, STREAMS_QUICK = 1_000, 20
+NOTICES, NOTICES_QUICK = 10_000, 100
+EVENTS, EVENTS_QUICK = 10_000, 200
+READERS = 20
+KILLS = 5
+SEAL: Final = "bench:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
+START_S = 30.0
+GROWTH = Target("under", 50)
+LOOK_EVERY_S = 0.1
+
+
+@dataclass
+class Office:
+    """A server, and the service that tells beside it."""
+
+    port: int
+    pid: int
+    teamwork: Teamwork
+
+    @asynccontextmanager
+    async def listening(self, user: int) -> AsyncIterator[Stream]:
+        async with stream(self.port, self.teamwork.tokens.issue(str(user)).token) as opened:
+            status, _ = await opened.head()
+            if status != 200 or (await opened.next()).kind != "hello":
+                raise RuntimeError(f"a stream was answered with {status}")
+            yield opened
+
+    async def tell(self, user: int, number: int) -> None:
+        item = WorkItem(refType="DEFECT", refId=number, docNo=str(time.time_ns()), title="", assigneeId=user)
+        await self.teamwork.tell(Assigned(id=f"{user}-{number}", item=item))
+
+
+async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(16_384, most), most))
+    rows: list[Row] = []
+    with servers.redis() as redis:
+        for name, url in (("SQLite", f"sqlite:///{folder}/office.db"), ("Redis", redis.url)):
+            async with _office(folder, name, url, STREAMS_QUICK if quick else STREAMS) as office:
+                rows += await _one_by_one(office, name, ONE_BY_ONE_QUICK if quick else ONE_BY_ONE, progress)
+                rows += await _burst(office, name, progress, quick=quick)
+    rows.append(await _through_kills(folder, EVENTS_QUICK if quick else EVENTS, progress))
+    return rows
+
+
+async def _one_by_one(office: Office, name: str, count: int, progress: Progress) -> list[Row]:
+    took = []
+    async with office.listening(1) as opened:
+        with progress.activity(f"notices · {name}, one at a time", count) as advance:
+            for number in range(count):
+                await office.tell(1, number)
+                took.append(_age_ms((await opened.next()).data))
+                advance(1)
+    return _percentiles(f"{name}: from the event to the browser, one at a time", took)
+
+
+async def _burst(office: Office, name: str, progress: Progress, *, quick: bool) -> list[Row]:
+    streams, notices = (STREAMS_QUICK, NOTICES_QUICK) if quick else (STREAMS, NOTICES)
+    each = notices // streams
+    users = range(2, streams + 2)
+    async with AsyncExitStack() as stack:
+        opened = []
+        with progress.activity(f"notices · {name}, opening {streams:,} streams", streams) as advance:
+            for user in users:
+                opened.append(await stack.enter_async_context(office.listening(user)))
+                advance(1)
+        async with _watched(office.pid) as held:
+            with progress.activity(f"notices · {name}, a burst of {notices:,}", notices) as advance:
+                began = time.perf_counter()
+                reading = [asyncio.ensure_future(_read(one, each, advance)) for one in opened]
+                await asyncio.gather(*(_tell_each(office, user, each) for user in users))
+                took = [age for ages in await asyncio.gather(*reading) for age in ages]
+                lasted = time.perf_counter() - began
+    return [
+        Row(
+            "notices",
+            f"{name}: {notices:,} notices to {streams:,} streams, each in order",
+            notices / lasted,
+            "a second",
+        ),
+        *_percentiles(f"{name}: in that burst, from the event to the browser", took),
+        Row("notices", f"{name}: memory of the server beyond {held[0]:.0f} MB", max(held) - held[0], "MB", GROWTH),
+    ]
+
+
+async def _tell_each(office: Office, user: int, count: int) -> None:
+    for number in range(count):
+        await office.tell(user, number)
+
+
+async def _read(opened: Stream, count: int, advance: Advance) -> list[float]:
+    """How old each notice was, in ms. Raises RuntimeError where one is missing or out of order."""
+    ages: list[float] = []
+    for place in range(1, count + 1):
+        one = await opened.next()
+        if (one.kind, one.place) != ("notice", place):
+            raise RuntimeError(f"instead of the notice at place {place} came {one}")
+        ages.append(_age_ms(one.data))
+        advance(1)
+    return ages
+
+
+def _age_ms(data: str) -> float:
+    title: str = json.loads(data)["title"]  # it begins with what the item is called, which is when it was told
+    return (time.time_ns() - int(title.split()[0])) / 1e6
+
+
+@asynccontextmanager
+async def _watched(pid: int) -> AsyncIterator[list[float]]:
+    """What a process holds meanwhile, in MB."""
+    seen = [memory_mb(pid) or 0.0]
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            seen.append(memory_mb(pid) or 0.0)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield seen
+    finally:
+        looking.cancel()
+
+
+def _percentiles(name: str, took: list[float]) -> list[Row]:
+    cuts = statistics.quantiles(took, n=100, method="inclusive")
+    return [Row("notices", f"{name}, p50", cuts[49], "ms"), Row("notices", f"{name}, p99", cuts[98], "ms")]
+
+
+async def _through_kills(folder: Path, events: int, progress: Progress) -> Row:
+    database = f"sqlite:///{folder}/killed.tables.db"
+    with (
+        servers.redis("--appendonly", "yes", "--appendfsync", "always") as bus,
+        progress.activity(f"notices · {events:,} events through {KILLS} kills", 1),
+    ):
+        began = time.perf_counter()
+        async with fake_slack() as slack:
+            await endure(bus, database, slack, events=events, readers=READERS, kills=KILLS)
+        took = time.perf_counter() - began
+        failed = await check(bus, database, slack, events=events, readers=READERS)
+    note = f"Slack refused {failed:,} times; {sum(slack.posted.values()) - events:,} came to it twice"
+    return Row(
+        "notices",
+        f"{events:,} events, killed {KILLS} times, the bus away once: each once in the table and on the stream",
+        took,
+        "s",
+        note=note,
+    )
+
+
+@asynccontextmanager
+async def _office(folder: Path, name: str, url: str, streams: int) -> AsyncIterator[Office]:
+    place = folder / name
+    place.mkdir()
+    database = f"sqlite:///{place}/office.tables.db"
+    port = free_port()
+    settings = {
+        "KEYSTEAD_STORE": url,
+        "KEYSTEAD_KITS": "keystead.kits.teamwork:KIT",
+        "KEYSTEAD_SEAL_KEYS": SEAL,
+        "KEYSTEAD_DATABASE": database,
+        "KEYSTEAD_LOG_LEVEL": "warning",
+    }
+    command = (str(Path(sysconfig.get_path("scripts")) / "keystead"), "serve", "--port", str(port))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYSTEAD_")}
+    with (place / "output.txt").open("w") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=place, env={**environment, **settings}, stdout=output, stderr=output
+        )
+    try:
+        await _until_it_runs(process, place / "output.txt")
+        async with connect(url) as store, open_tables(database, TEAMWORK_TABLES) as tables:
+            keys = TeamworkKeys(store, seal=KeyRing.from_text(SEAL))
+            home = f"http://127.0.0.1:{port}"
+            site = Site(home, home, True, keys.now_ms, lambda *_, **__: "", tables=tables)
+            async with open_teamwork(keys, TeamworkSettings(), site) as teamwork:
+                person = UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=3, teamRole="MEMBER")
+                for user in range(1, streams + 2):
+                    await teamwork.people.save(user, person)
+                yield Office(port, _serving(process.pid), teamwork)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _until_it_runs(process: asyncio.subprocess.Process, output: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while "Keystead is running" not in (said := _said(output)):
+        if process.returncode is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"keystead did not start: {said}")
+        await asyncio.sleep(0.05)
+
+
+def _said(output: Path) -> str:
+    return output.read_text()
+
+
+def _serving(pid: int) -> int:
+    """The process that answers: the worker of the one that was started, where there is one."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else pid

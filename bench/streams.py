@@ -1,0 +1,75 @@
+"""Readers of server-sent events over plain sockets, as many as one process can hold."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+PATH = "/api/notifications/stream"
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    kind: str
+    place: int | None
+    data: str
+
+
+class Stream:
+    """One connection, read event by event."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        raw = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = raw.strip().split("\r\n")
+        fields = (line.partition(":") for line in lines)
+        return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in fields}
+
+    async def next(self) -> StreamEvent:
+        """The next event; comments and what has no kind are passed over. Raises EOFError at the end."""
+        while True:
+            try:
+                block = await self._reader.readuntil(b"\n\n")
+            except asyncio.IncompleteReadError:
+                raise EOFError from None
+            fields = {}
+            for line in block.decode().splitlines():
+                name, colon, value = line.partition(": ")
+                if colon and name in ("id", "event", "data"):
+                    fields[name] = value
+            if "event" in fields:
+                place = int(fields["id"]) if "id" in fields else None
+                return StreamEvent(fields["event"], place, fields.get("data", ""))
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def stream(port: int, token: str, *, after: int | None = None, small: bool = False) -> AsyncIterator[Stream]:
+    """An open stream. `small`: with a buffer that is soon full, so that a reader who does not read is a slow one."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096 if small else 2**16)
+    last = "" if after is None else f"Last-Event-ID: {after}\r\n"
+    # HTTP/1.0, so that what is answered comes without the frames of chunks.
+    writer.write(f"GET {PATH} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{last}\r\n".encode())
+    opened = Stream(reader, writer)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

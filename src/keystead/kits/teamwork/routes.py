@@ -1,0 +1,411 @@
+"""The routes of the teamwork kit. They translate HTTP, and decide nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import date
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Body, Depends, Header, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, Field
+
+from keystead.errors import BadValue
+from keystead.kits.bearer import bearer
+from keystead.kits.kit import Kit, Site, service_of
+from keystead.kits.refusal import Refusal
+from keystead.kits.teamwork.keys import TeamworkKeys
+from keystead.kits.teamwork.models import DashboardSummary, Deadline, UserSession
+from keystead.kits.teamwork.service import (
+    TEAMWORK_TABLES,
+    Count,
+    Event,
+    Load,
+    Notice,
+    Teamwork,
+    TeamworkSettings,
+    TooManyStreams,
+    missing,
+    open_teamwork,
+    ref_id_of,
+    user_of,
+)
+from keystead.kits.visit import NO_STORE
+from keystead.parts.admission import Admitted
+from keystead.parts.cache import LoadFailed
+from keystead.parts.feed import place_in
+from keystead.schema.times import moment
+
+_PAGE_MOST: Final = 100
+_LAST_PAGE: Final = 1_000_000
+_LEADS: Final = frozenset({"OWNER", "ADMIN"})  # of a team: who may say in which zone it works
+
+Serving = Annotated[Teamwork, Depends(service_of("teamwork"))]
+Who = Annotated[
+    Admitted[UserSession],
+    Depends(bearer(lambda request: request.app.state.kits["teamwork"].admission, realm="teamwork")),
+]
+RefTypeOf = Annotated[str, Query(alias="refType", min_length=1, max_length=64)]
+RefIdOf = Annotated[str, Query(alias="refId", min_length=1, max_length=200)]
+
+
+# --- what is sent and answered ---------------------------------------------------------------------------------
+
+
+class NoticeAnswer(BaseModel):
+    id: int
+    userId: int  # noqa: N815 - names as in the document
+    type: str
+    title: str
+    message: str
+    refType: str  # noqa: N815
+    refId: int | str  # noqa: N815
+    isRead: bool  # noqa: N815
+    slackSent: bool  # noqa: N815
+    createdAt: str  # noqa: N815
+
+
+class PageAnswer(BaseModel):
+    items: list[NoticeAnswer]
+    page: int
+    size: int
+    total: int
+
+
+class UnreadAnswer(BaseModel):
+    total: int
+    workRequest: int  # noqa: N815
+    testScenario: int  # noqa: N815
+    defect: int
+    others: int
+
+
+class ReadAnswer(BaseModel):
+    read: int = Field(description="How many were not read before.")
+
+
+class Preferences(BaseModel):
+    assign: bool
+    comment: bool
+    deadline: bool
+    status: bool
+    deploy: bool
+    mention: bool
+
+
+class WantedPreferences(BaseModel):
+    """What is to be changed; what is left out stays."""
+
+    model_config = {"extra": "forbid"}
+
+    assign: bool | None = None
+    comment: bool | None = None
+    deadline: bool | None = None
+    status: bool | None = None
+    deploy: bool | None = None
+    mention: bool | None = None
+
+
+class ToldAnswer(BaseModel):
+    notices: int = Field(description="How many were written now; 0 where the event was told of before.")
+
+
+class DueBody(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    due: date
+    title: str = Field(max_length=500)
+    docNo: str = Field("", max_length=32)  # noqa: N815
+    assigneeId: int | None = Field(None, ge=1, le=2**63 - 1)  # noqa: N815
+
+
+class DueAnswer(BaseModel):
+    refType: str  # noqa: N815
+    refId: int | str  # noqa: N815
+    due: date
+    title: str
+    docNo: str  # noqa: N815
+    assigneeId: int | None  # noqa: N815
+    days: int = Field(description="From the team's today; below 0: it was due so many days ago.")
+
+
+class DueListAnswer(BaseModel):
+    today: date = Field(description="Of the team, whose day begins at 09:00.")
+    zone: str
+    items: list[DueAnswer]
+
+
+class ZoneBody(BaseModel):
+    zone: str = Field(max_length=64)
+
+
+class MeAnswer(BaseModel):
+    id: int
+    name: str
+    email: str
+    role: str
+    teamId: int  # noqa: N815
+    teamRole: str  # noqa: N815
+
+
+class OkAnswer(BaseModel):
+    ok: Literal[True] = True
+
+
+# --- the routes ------------------------------------------------------------------------------------------------
+
+
+def router() -> APIRouter:
+    """All routes of the kit."""
+    routes = APIRouter(tags=["teamwork"])
+    add = routes.add_api_route
+    base = "/api/notifications"
+    add(base, _list, methods=["GET"], response_model=PageAnswer, summary="My notices, the newest first")
+    add(f"{base}/unread-counts", _unread, methods=["GET"], response_model=UnreadAnswer, summary="How many are not read")
+    add(
+        f"{base}/stream",
+        _stream,
+        methods=["GET"],
+        response_class=StreamingResponse,
+        summary="My notices as they come",
+        responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    )
+    add(f"{base}/preferences", _preferences, methods=["GET"], response_model=Preferences, summary="What I hear of")
+    add(f"{base}/preferences", _prefer, methods=["PUT"], response_model=Preferences, summary="Change what I hear of")
+    add(f"{base}/read-all", _read_all, methods=["PATCH"], response_model=ReadAnswer, summary="All are read")
+    add(f"{base}/read-by-ref", _read_by_ref, methods=["PATCH"], response_model=ReadAnswer, summary="Those of an item")
+    add(f"{base}/{{id}}/read", _read, methods=["PATCH"], response_model=ReadAnswer, summary="One is read")
+    add("/api/events", _tell, methods=["POST"], response_model=ToldAnswer, summary="Tell of what happened")
+    add("/api/deadlines", _due, methods=["GET"], response_model=DueListAnswer, summary="What is due in my team")
+    one = "/api/deadlines/{refType}/{refId}"
+    add(one, _register, methods=["PUT"], response_model=OkAnswer, summary="Put a deadline in, or move it")
+    add(one, _complete, methods=["DELETE"], response_model=OkAnswer, summary="It is done")
+    add("/api/team/zone", _zone, methods=["PUT"], response_model=OkAnswer, summary="Where my team has its mornings")
+    add(
+        "/api/dashboard/summary",
+        _summary,
+        methods=["GET"],
+        response_model=DashboardSummary,
+        summary="What waits for me in my team",
+    )
+    add("/api/me", _me, methods=["GET"], response_model=MeAnswer, summary="Who I am", operation_id="teamwork_me")
+    add("/api/tokens/revoke", _revoke, methods=["POST"], response_model=OkAnswer, summary="End this token")
+    add("/api/tokens/revoke-all", _revoke_all, methods=["POST"], response_model=OkAnswer, summary="End all of mine")
+    return routes
+
+
+async def _list(
+    who: Who,
+    teamwork: Serving,
+    read: bool | None = None,
+    ref_type: Annotated[str | None, Query(alias="refType", min_length=1, max_length=64)] = None,
+    user_id: Annotated[int | None, Query(alias="userId")] = None,
+    page: Annotated[int, Query(ge=0, le=_LAST_PAGE)] = 0,
+    size: Annotated[int, Query(ge=1, le=_PAGE_MOST)] = 20,
+) -> Response:
+    user = user_of(who.access)
+    if user_id is not None and user_id != user:
+        raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
+    found = await teamwork.notices.page(user, read=read, ref_type=ref_type, page=page, size=size)
+    return _answer(PageAnswer(items=[_shown(one) for one in found.notices], page=page, size=size, total=found.total))
+
+
+async def _unread(who: Who, teamwork: Serving) -> Response:
+    counts = dict(await teamwork.notices.unread(user_of(who.access)))
+    total = sum(counts.values())
+    named = [counts.pop(kind, 0) for kind in ("WORK_REQUEST", "TEST_SCENARIO", "DEFECT")]
+    return _answer(
+        UnreadAnswer(
+            total=total, workRequest=named[0], testScenario=named[1], defect=named[2], others=total - sum(named)
+        )
+    )
+
+
+async def _stream(
+    request: Request,
+    who: Who,
+    teamwork: Serving,
+    last_event_id: Annotated[str | None, Header()] = None,
+    last_seen: Annotated[str | None, Query(alias="lastEventId", max_length=20)] = None,
+) -> Response:
+    """Server-sent events: `notice`, `missed` where something could not be replayed, `bye` where the token has ended."""
+    token = request.headers["authorization"].partition(" ")[2].strip()
+
+    async def still() -> bool:
+        return bool(await teamwork.admission.admitted(token))
+
+    try:
+        events = await teamwork.stream(user_of(who.access), place_in(last_event_id or last_seen), still)
+    except TooManyStreams as error:
+        raise Refusal(429, "TOO_MANY_STREAMS", str(error), headers={"retry-after": "30"}) from None
+    headers = {**NO_STORE, "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _preferences(who: Who, teamwork: Serving) -> Response:
+    return _answer(Preferences(**await teamwork.notices.preferences(user_of(who.access))))
+
+
+async def _prefer(who: Who, teamwork: Serving, body: WantedPreferences) -> Response:
+    wanted = body.model_dump(exclude_none=True)
+    return _answer(Preferences(**await teamwork.notices.prefer(user_of(who.access), wanted)))
+
+
+async def _read(who: Who, teamwork: Serving, id: int) -> Response:
+    user = user_of(who.access)
+    count = await teamwork.read(user, notice=id)
+    if not count and await teamwork.notices.find(user, id) is None:
+        raise Refusal(404, "NOT_FOUND", "There is no such notice.")
+    return _answer(ReadAnswer(read=count))
+
+
+async def _read_all(who: Who, teamwork: Serving) -> Response:
+    return _answer(ReadAnswer(read=await teamwork.read(user_of(who.access))))
+
+
+async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id: RefIdOf) -> Response:
+    return _answer(ReadAnswer(read=await teamwork.read(user_of(who.access), ref=(ref_type, ref_id))))
+
+
+async def _tell(who: Who, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
+    """Only users of one's own team are told, and that it was oneself who did it."""
+    user = user_of(who.access)
+    # Ids are those of a team: nobody takes another team's away.
+    happened = body.model_copy(update={"actorId": user, "id": f"{who.user.teamId}:{body.id}"})
+    written = await teamwork.tell(happened, within=who.user.teamId)
+    return _answer(ToldAnswer(notices=len(written)))
+
+
+async def _due(
+    who: Who,
+    teamwork: Serving,
+    first: Annotated[date, Query(alias="from")] = date(1970, 1, 1),
+    last: Annotated[date, Query(alias="to")] = date(9999, 12, 31),
+) -> Response:
+    team = who.user.teamId
+    zone = await teamwork.deadlines.zone_of(team)
+    today = teamwork.deadlines.morning_of(zone)
+    with _values():
+        listed = await teamwork.deadlines.between(team, first, last)
+    items = [
+        DueAnswer(
+            refType=one.ref.ref_type,
+            refId=ref_id_of(one.ref.ref_id),
+            due=one.due,
+            title="" if one.item is None else one.item.title,
+            docNo="" if one.item is None else one.item.docNo,
+            assigneeId=None if one.item is None else one.item.assigneeId,
+            days=(one.due - today).days,
+        )
+        for one in listed
+    ]
+    return _answer(DueListAnswer(today=today, zone=str(zone), items=items))
+
+
+RefType = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
+RefId = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
+    with _values():
+        await teamwork.deadlines.register(
+            who.user.teamId,
+            Deadline(refType, refId),
+            body.due,
+            title=body.title,
+            doc_no=body.docNo,
+            assignee=body.assigneeId,
+        )
+    return _answer(OkAnswer())
+
+
+async def _complete(who: Who, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
+    if not await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId)):
+        raise Refusal(404, "NOT_FOUND", "There is no such deadline.")
+    return _answer(OkAnswer())
+
+
+async def _zone(who: Who, teamwork: Serving, body: ZoneBody) -> Response:
+    if who.user.teamRole not in _LEADS:
+        raise Refusal(403, "FORBIDDEN", "Only those who lead the team may say in which zone it works.")
+    with _values():
+        await teamwork.deadlines.set_zone(who.user.teamId, body.zone)
+    return _answer(OkAnswer())
+
+
+async def _summary(who: Who, teamwork: Serving) -> Response:
+    try:
+        found = await teamwork.dashboard.summary(user_of(who.access), who.user.teamId)
+    except LoadFailed as error:
+        headers = {**NO_STORE, "retry-after": str(max(1, round(error.retry_after.total_seconds())))}
+        raise Refusal(503, "UNAVAILABLE", "This cannot be counted at the moment; try again.", headers=headers) from None
+    return _answer(found)
+
+
+async def _me(who: Who) -> Response:
+    return _answer(MeAnswer(id=user_of(who.access), **who.user.model_dump()))
+
+
+async def _revoke(who: Who, teamwork: Serving) -> Response:
+    await teamwork.tokens.revoke(who.access)
+    return _answer(OkAnswer())
+
+
+async def _revoke_all(who: Who, teamwork: Serving) -> Response:
+    await teamwork.tokens.revoke_all(who.sub)
+    return _answer(OkAnswer())
+
+
+@contextmanager
+def _values() -> Iterator[None]:
+    """Turns what is wrong with a value into what the server answers."""
+    try:
+        yield
+    except BadValue as error:
+        raise Refusal(400, "BAD_REQUEST", str(error)) from None
+
+
+def _shown(notice: Notice) -> NoticeAnswer:
+    return NoticeAnswer(
+        id=notice.id,
+        userId=notice.user,
+        type=notice.type,
+        title=notice.title,
+        message=notice.message,
+        refType=notice.ref_type,
+        refId=ref_id_of(notice.ref_id),
+        isRead=notice.is_read,
+        slackSent=notice.slack_sent,
+        createdAt=moment(notice.created_at_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+def _answer(body: BaseModel) -> Response:
+    return JSONResponse(body.model_dump(mode="json"), headers=NO_STORE)
+
+
+def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit:
+    """The kit with your own users and your own work: `KIT = teamwork_kit(load=find_user, count=count_work)`.
+
+    load    who a user is, by their id; None: nobody. Without it the table of people says so
+    count   how much work there is for a user in a team. Without it deadlines are counted
+    """
+
+    def service(keys: TeamworkKeys, settings: TeamworkSettings, site: Site) -> AbstractAsyncContextManager[Any]:
+        return open_teamwork(keys, settings, site, load=load, count=count)
+
+    return Kit(
+        name="teamwork",
+        doc="A team at work: tokens that can be ended, notices as they happen, deadlines that are not missed.",
+        keyspace=TeamworkKeys,
+        settings=TeamworkSettings,
+        router=router,
+        service=service,
+        missing=missing,
+        jobs=lambda teamwork: teamwork.jobs,
+        tables=TEAMWORK_TABLES,
+    )
+
+
+KIT: Final = teamwork_kit()

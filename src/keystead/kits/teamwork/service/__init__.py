@@ -1,0 +1,56 @@
+"""A team at work: who is asking, what they are told, what is due, and what waits for them. It knows no HTTP."""
+
+from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
+from keystead.kits.teamwork.service.deadlines import Deadlines, Due
+from keystead.kits.teamwork.service.events import (
+    Assigned,
+    Commented,
+    DeadlineNear,
+    DefectRegistered,
+    Event,
+    Invited,
+    StatusChanged,
+    WorkItem,
+)
+from keystead.kits.teamwork.service.notices import PREFERENCES_FIRST, TYPES, Notice, Notices, Page, Told
+from keystead.kits.teamwork.service.people import People
+from keystead.kits.teamwork.service.relay import Relay, ref_id_of
+from keystead.kits.teamwork.service.settings import TeamworkSettings, missing
+from keystead.kits.teamwork.service.slack import Slack, SlackSender
+from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.kits.teamwork.service.teamwork import Load, Teamwork, TooManyStreams, open_teamwork, user_of
+
+__all__ = [
+    "PREFERENCES_FIRST",
+    "TEAMWORK_TABLES",
+    "TYPES",
+    "Assigned",
+    "Commented",
+    "Count",
+    "Dashboard",
+    "DeadlineNear",
+    "Deadlines",
+    "DefectRegistered",
+    "Due",
+    "Event",
+    "Invited",
+    "Load",
+    "Notice",
+    "Notices",
+    "Page",
+    "People",
+    "Relay",
+    "Slack",
+    "SlackSender",
+    "StatusChanged",
+    "Teamwork",
+    "TeamworkSettings",
+    "Told",
+    "TooManyStreams",
+    "Work",
+    "WorkItem",
+    "missing",
+    "open_teamwork",
+    "ref_id_of",
+    "user_of",
+]

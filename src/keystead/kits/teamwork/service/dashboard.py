@@ -1,0 +1,83 @@
+"""What waits for a user in a team: counted once for all who ask, and dropped when something of it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from keystead.kits.teamwork.keys import TeamworkKeys
+from keystead.kits.teamwork.models import DashboardSummary
+from keystead.parts.cache import Cache
+from keystead.schema.times import moment
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much work there is, but for notices."""
+
+    my_work_requests: int = 0
+    my_tech_tasks: int = 0
+    active_defects: int = 0
+    upcoming_deployments: int = 0
+
+
+Count: TypeAlias = Callable[[int, int], Awaitable[Work]]
+
+
+class Dashboard:
+    """Summaries, by user and team.
+
+    count    how much work there is for a user in a team: asked of your database, by one at a time
+    unread   how many notices a user has not read
+
+    A change that is told here (`changed`, `changed_team`, `changed_in`) is seen by the next who asks, in any process.
+    One that nobody tells of is hidden for `longest_staleness` at most.
+    """
+
+    def __init__(self, keys: TeamworkKeys, count: Count, unread: Callable[[int], Awaitable[int]]) -> None:
+        self._keys = keys
+        self._count = count
+        self._unread = unread
+        self.summaries: Cache[DashboardSummary] = Cache(keys.dashboard, keys.dashboard_mark)
+
+    @property
+    def longest_staleness(self) -> timedelta:
+        return self.summaries.longest_staleness
+
+    async def summary(self, user: int, team: int) -> DashboardSummary:
+        """What waits for a user in a team. Raises LoadFailed where it cannot be counted."""
+        found = await self.summaries.get(self._keys.dashboard(user, team), lambda: self._counted(user, team))
+        return found if found is not None else await self._counted(user, team)
+
+    async def changed(self, *users: int) -> None:
+        """Something of these users has changed, in whatever team: it is out of the cache when this returns."""
+        for user in dict.fromkeys(users):
+            for team in await self._keys.dashboard_teams(user).members():
+                await self.changed_in(user, team)
+
+    async def changed_team(self, team: int) -> None:
+        """Something of a team has changed, for whomever of it: it is out of the cache when this returns."""
+        for user in await self._keys.dashboard_users(team).members():
+            await self.changed_in(user, team)
+
+    async def changed_in(self, user: int, team: int) -> None:
+        """The same, of one user in one team."""
+        await self.summaries.invalidate(self._keys.dashboard(user, team))
+
+    async def close(self) -> None:
+        await self.summaries.close()
+
+    async def _counted(self, user: int, team: int) -> DashboardSummary:
+        # Before the count: whoever changes something after it finds user and team here.
+        await self._keys.run(self._keys.dashboard_teams(user).add(team), self._keys.dashboard_users(team).add(user))
+        work = await self._count(user, team)
+        return DashboardSummary(
+            myWorkRequests=work.my_work_requests,
+            myTechTasks=work.my_tech_tasks,
+            activeDefects=work.active_defects,
+            upcomingDeployments=work.upcoming_deployments,
+            unreadNotifications=await self._unread(user),
+            computedAt=moment(self._keys.now_ms()),
+        )

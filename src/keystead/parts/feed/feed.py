@@ -1,0 +1,214 @@
+"""A feed: a log for each reader, and a way to follow it from any place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
+
+from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError, StoreUnavailable
+from keystead.schema import Bound, Log, Operation
+from keystead.schema.kinds import ChannelKey, LogEntry, LogKey
+
+T = TypeVar("T")
+
+_log = logging.getLogger("keystead.feed")
+
+PAGE: Final = 100
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class FeedItem(NamedTuple, Generic[T]):
+    """A message, and its place: 1 is a reader's first, and there are no gaps."""
+
+    place: int
+    item: T
+
+
+class Missed(NamedTuple):
+    """Messages before this place are not in the log any more, and were not followed."""
+
+    first: int
+
+
+class Pause(NamedTuple):
+    """Nothing came for so long: a moment to show that the reader is still there."""
+
+
+Followed: TypeAlias = "list[FeedItem[T]] | Missed | Pause"
+
+
+class Feed(Generic[T]):
+    """Messages to readers, as they come.
+
+        class AppKeys(Keyspace):
+            log = Log("notices:{user}:log", Notice, keep=1000, lifetime=sliding("7d", touch_every="1h"), tag="user", …)
+            notices = Channel("notices:{user}", Notice, …)
+            wakes = Channel("notices-wakes", str, …)
+
+        async with Feed(keys.log, keys.wakes()) as feed:
+            await feed.put(keys.log("ann"), 17, notice, keys.notices("ann").publish(notice))
+            async for messages in feed.follow(keys.log("ann"), after=12): …
+
+    logs    a log for each reader, with `keep`: what can be followed from a place in the past
+    wakes   one channel for all of them, with the name of a log as its message. So each process has one subscription,
+            however many readers it serves
+
+    What a reader sees comes out of the log, in its order; a message on the channel only says that there is something
+    to look at. So a reader who is slow holds up nobody and fills no memory; whoever falls behind what the log keeps is
+    told. `Pause` comes after each `pause_s` without a message.
+
+    Raises BadDeclaration where the log has no `keep`.
+    """
+
+    def __init__(self, logs: Bound[LogKey[T]], wakes: ChannelKey[str], *, pause_s: float = 15.0) -> None:
+        family: Log[T] = logs.family
+        if family.keep is None:
+            raise BadDeclaration(f"{family.place}: a feed is followed from the past, so say how far: keep=1000")
+        self._logs = logs
+        self._wakes = wakes
+        self._pause_s = pause_s
+        self._readers: dict[str, set[asyncio.Event]] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        """Listen from now on."""
+        self._closing = False
+        self._listener = asyncio.create_task(self._listen())
+        return self
+
+    async def __aexit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all who follow: their iterators stop."""
+        self._closing = True
+        self._wake_all()
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+            self._listener = None
+
+    @property
+    def readers(self) -> int:
+        """How many follow something here."""
+        return sum(map(len, self._readers.values()))
+
+    def readers_of(self, log: LogKey[T]) -> int:
+        """How many follow this log here."""
+        return len(self._readers.get(log.key, ()))
+
+    # --- putting ---------------------------------------------------------------------------------------------
+
+    async def put(self, log: LogKey[T], place: int, item: T, *more: Operation[Any]) -> bool:
+        """Add a message at a place, and do `more` in the same atomic step.
+
+        False: the log is at this place or beyond, and nothing was done. Places grow by one from 1 on. So a message that
+        is put again, after a crash or by another process, is in the log once, and `more` takes effect once.
+        """
+        if place < 1:
+            raise BadValue(f"{log.key}: places begin with 1, not {place}")
+        try:
+            await self._logs.keyspace.atomically(
+                log.append(item, entry_id=f"{place}-0"), *more, self._wakes.publish(log.key)
+            )
+        except BadArgument:
+            if place <= await self.last_place(log):
+                return False
+            raise
+        return True
+
+    async def last_place(self, log: LogKey[T]) -> int:
+        """The place of the newest message; 0 where there is none."""
+        latest = await log.latest(1)
+        return _place(latest[0]) if latest else 0
+
+    # --- following -------------------------------------------------------------------------------------------
+
+    async def follow(
+        self, log: LogKey[T], *, after: int | None = None, last: int | None = None
+    ) -> AsyncIterator[Followed[T]]:
+        """Messages after a place, or from now on, until the feed is closed: in portions, each as soon as it is there.
+
+        last    the place of the newest message, where something else than the log knows it. So a reader is told of
+                what they missed also where the whole log has expired, and one whose place was never given begins anew.
+        """
+        with self._reading(log.key) as wake:
+            at = await self._begin(log, after)
+            if last is not None and at > last:
+                yield Missed(last + 1)
+                at = last
+            while not self._closing:
+                wake.clear()
+                entries = await log.entries(after=f"{at}-0", limit=PAGE)
+                first = _place(entries[0]) if entries else (last or 0) + 1
+                if first > at + 1:
+                    yield Missed(first)
+                    at = first - 1
+                last = None
+                if entries:
+                    yield [FeedItem(_place(one), one.item) for one in entries]
+                    at = _place(entries[-1])
+                elif not await self._woken(wake):
+                    yield Pause()
+
+    async def _begin(self, log: LogKey[T], after: int | None) -> int:
+        return max(0, after) if after is not None else await self.last_place(log)
+
+    async def _woken(self, wake: asyncio.Event) -> bool:
+        try:
+            async with asyncio.timeout(self._pause_s):
+                await wake.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[asyncio.Event]:
+        wake = asyncio.Event()
+        self._readers.setdefault(key, set()).add(wake)
+        try:
+            yield wake
+        finally:
+            readers = self._readers[key]
+            readers.discard(wake)
+            if not readers:
+                del self._readers[key]
+
+    # --- waking ----------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Wake readers, for ever. While the store is away they look after each pause; then all look at once."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                async with self._wakes.subscribe() as keys:
+                    self._wake_all()  # whatever came before
+                    pause_s = _FIRST_PAUSE_S
+                    async for key in keys:
+                        for wake in self._readers.get(key, ()):
+                            wake.set()
+            except StoreUnavailable as error:
+                _log.info("feed: %s", error)
+            except KeysteadError as error:
+                _log.warning("feed: %s", error)
+            self._wake_all()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _wake_all(self) -> None:
+        for readers in self._readers.values():
+            for wake in readers:
+                wake.set()
+
+
+def _place(entry: LogEntry[Any]) -> int:
+    return int(entry.id.partition("-")[0])

@@ -1,0 +1,256 @@
+"""Deadlines: told once for each item, day and mark, in the morning of the team, whatever runs twice or late."""
+
+import asyncio
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keystead import Store, connect
+from keystead.errors import BadValue
+from keystead.kits.teamwork.keys import TeamworkKeys
+from keystead.kits.teamwork.models import Deadline
+from keystead.kits.teamwork.service.deadlines import Deadlines
+from keystead.kits.teamwork.service.events import DeadlineNear
+from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from tests.parts.sessions.conftest import Clock
+
+__all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
+
+everywhere = on(*EVERY, "cluster")
+here = on("memory")
+WR, TASK = Deadline("WORK_REQUEST", "101"), Deadline("TECH_TASK", "21")
+SEOUL = "Asia/Seoul"
+
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+class Office:
+    """Deadlines, and what was told: each event once, as notices do."""
+
+    def __init__(self, store: Store, now: str = "2026-02-20T00:00", **options: Any) -> None:
+        self.clock = Clock(at(now))
+        self.told: dict[tuple[str, int | None], DeadlineNear] = {}
+        self.keys = TeamworkKeys(store, now_ms=self.clock)
+        self.deadlines = Deadlines(self.keys, self._tell, **options)
+
+    async def _tell(self, event: DeadlineNear) -> None:
+        self.told.setdefault((event.id, event.item.assigneeId), event)
+
+    async def run(self, now: str) -> list[str]:
+        """What is told at a moment: `WORK_REQUEST:101 in 3`."""
+        before = set(self.told)
+        self.clock.now_ms = at(now)
+        await self.deadlines.tell_due()
+        new = [event for key, event in self.told.items() if key not in before]
+        return [f"{event.item.refType}:{event.item.refId} in {event.days}" for event in new]
+
+    async def register(self, ref: Deadline, due: str, team: int = 3, assignee: int | None = 42) -> bool:
+        return await self.deadlines.register(team, ref, date.fromisoformat(due), title="Print", assignee=assignee)
+
+
+@everywhere
+async def test_deadlines_are_registered_moved_completed_and_listed_by_range(store: Store) -> None:
+    office = Office(store)
+    assert await office.register(WR, "2026-03-03")
+    assert await office.register(TASK, "2026-03-04")
+    assert not await office.register(WR, "2026-03-03")
+    assert await office.deadlines.move(3, TASK, date(2026, 3, 1))
+    listed = await office.deadlines.between(3, date(2026, 3, 1), date(2026, 3, 3))
+    assert [(one.ref, one.due) for one in listed] == [(TASK, date(2026, 3, 1)), (WR, date(2026, 3, 3))]
+    assert listed[0].item is not None
+    assert (listed[0].item.title, listed[0].item.assigneeId) == ("Print", 42)
+    assert await office.deadlines.complete(3, TASK)
+    assert not await office.deadlines.complete(3, TASK)
+    assert not await office.deadlines.move(3, TASK, date(2026, 3, 1))
+    assert [one.ref for one in await office.deadlines.between(3, date(1970, 1, 1), date(9999, 12, 31))] == [WR]
+    assert await office.deadlines.between(4, date(1970, 1, 1), date(9999, 12, 31)) == []
+
+
+@on("redis")
+async def test_they_are_in_the_store_as_the_document_shows(store: Store, redis_server: Any) -> None:
+    office = Office(store)
+    await office.register(WR, "2026-03-03")
+    assert redis_server.ask("ZRANGE", "deadlines:team:3", "0", "-1", "WITHSCORES") == [
+        [b"WORK_REQUEST:101", 1772496000.0]
+    ]
+    assert redis_server.ask("TTL", "deadlines:team:3") == -1
+
+
+@here
+async def test_any_id_is_parsed_back(store: Store) -> None:
+    office = Office(store)
+    names = ["a:b", "::", "%3A", "é 😀", "x" * 200, "1", "01"]
+    for name in names:
+        await office.register(Deadline("DEFECT", name), "2026-03-03")
+    listed = await office.deadlines.between(3, date(2026, 3, 3), date(2026, 3, 3))
+    assert {one.ref.ref_id for one in listed} == set(names)
+    assert len(await office.run("2026-03-01T09:00")) == len(names)
+
+
+@everywhere
+async def test_an_item_is_told_of_three_days_before_and_when_it_is_overdue_and_never_again(store: Store) -> None:
+    office = Office(store)
+    await office.register(WR, "2026-03-03")
+    assert await office.run("2026-02-28T08:59") == []
+    assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
+    for day in ("2026-02-28T09:15", "2026-03-01T09:00", "2026-03-02T09:00", "2026-03-03T09:00", "2026-03-04T08:45"):
+        assert await office.run(day) == []
+    assert await office.run("2026-03-04T09:00") == ["WORK_REQUEST:101 in -1"]
+    assert await office.run("2026-03-09T09:00") == []
+
+
+@here
+async def test_a_job_that_did_not_run_tells_late_rather_than_never_and_only_the_nearest_mark(store: Store) -> None:
+    office = Office(store, days=(7, 3, 1))
+    await office.register(WR, "2026-03-10")
+    assert await office.run("2026-03-03T09:00") == ["WORK_REQUEST:101 in 7"]
+    assert await office.run("2026-03-09T12:00") == ["WORK_REQUEST:101 in 1"]
+    assert await office.run("2026-03-10T09:00") == []
+
+
+@here
+async def test_an_item_that_is_new_and_near_is_told_of_at_the_next_look(store: Store) -> None:
+    office = Office(store)
+    await office.register(WR, "2026-03-03")
+    assert await office.run("2026-03-03T03:00") == ["WORK_REQUEST:101 in 1"]  # it is still the working day of the 2nd
+
+
+@here
+async def test_two_jobs_at_once_tell_once(store: Store) -> None:
+    office = Office(store)
+    for number in range(30):
+        await office.register(Deadline("DEFECT", str(number)), "2026-03-03", team=number % 3 + 1)
+    office.clock.now_ms = at("2026-02-28T09:00")
+    await asyncio.gather(*(office.deadlines.tell_due() for _ in range(3)))
+    assert len(office.told) == 30
+
+
+@here
+async def test_the_morning_is_that_of_the_team(store: Store) -> None:
+    office = Office(store, zone=SEOUL)
+    await office.register(WR, "2026-03-03")
+    await office.register(TASK, "2026-03-03", team=4)
+    await office.deadlines.set_zone(4, "America/Los_Angeles")
+    assert await office.run("2026-02-27T23:59") == []
+    assert await office.run("2026-02-28T00:00") == ["WORK_REQUEST:101 in 3"]  # 09:00 in Seoul
+    assert await office.run("2026-02-28T16:59") == []
+    assert await office.run("2026-02-28T17:00") == ["TECH_TASK:21 in 3"]  # 09:00 in Los Angeles
+    with pytest.raises(BadValue, match="Europe/Berlin"):
+        await office.deadlines.set_zone(4, "Mars/Base")
+
+
+@here
+async def test_a_team_that_changes_its_zone_is_told_neither_twice_nor_not_at_all(store: Store) -> None:
+    office = Office(store, zone=SEOUL)
+    await office.register(WR, "2026-03-03")
+    await office.register(TASK, "2026-03-04")
+    assert await office.run("2026-02-28T00:00") == ["WORK_REQUEST:101 in 3"]
+    await office.deadlines.set_zone(3, "Pacific/Honolulu")  # where it is the day before
+    assert await office.run("2026-02-28T19:00") == []
+    await office.deadlines.set_zone(3, "Pacific/Kiritimati")  # and there the day after
+    assert await office.run("2026-02-28T20:00") == ["TECH_TASK:21 in 3"]
+
+
+@here
+async def test_an_item_that_is_moved_is_told_of_for_its_new_day(store: Store) -> None:
+    office = Office(store)
+    await office.register(WR, "2026-03-03")
+    assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
+    await office.deadlines.move(3, WR, date(2026, 3, 5))
+    assert await office.run("2026-03-01T09:00") == []
+    assert await office.run("2026-03-02T09:00") == ["WORK_REQUEST:101 in 3"]
+    await office.deadlines.move(3, WR, date(2026, 3, 3))  # and back to where it was told of before
+    assert await office.run("2026-03-02T09:15") == []
+
+
+@here
+async def test_an_item_that_moves_over_the_edge_while_the_job_runs_is_told_of_for_the_day_it_has(store: Store) -> None:
+    office = Office(store)
+    await office.register(WR, "2026-03-03")
+    told = office.deadlines._tell
+
+    async def moved_meanwhile(event: DeadlineNear) -> None:
+        await office.deadlines.move(3, WR, date(2026, 3, 9))
+        await told(event)
+
+    office.deadlines._tell = moved_meanwhile
+    assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
+    office.deadlines._tell = told
+    assert await office.run("2026-03-05T09:00") == []
+    assert await office.run("2026-03-06T09:00") == ["WORK_REQUEST:101 in 3"]
+
+
+@here
+async def test_a_new_assignee_is_told_and_an_item_without_one_when_it_has_one(store: Store) -> None:
+    office = Office(store)
+    await office.register(WR, "2026-03-03", assignee=None)
+    assert await office.run("2026-02-28T09:00") == []
+    await office.register(WR, "2026-03-03", assignee=7)
+    assert await office.run("2026-02-28T09:15") == ["WORK_REQUEST:101 in 3"]
+    await office.register(WR, "2026-03-03", assignee=8)
+    assert await office.run("2026-02-28T09:30") == ["WORK_REQUEST:101 in 3"]
+    await office.register(WR, "2026-03-03", assignee=None)
+    await office.register(WR, "2026-03-03", assignee=7)
+    assert await office.run("2026-02-28T09:45") == []
+    assert {assignee for _, assignee in office.told} == {7, 8}
+
+
+@pytest.mark.parametrize(
+    ("zone", "due", "before", "morning"),
+    [
+        ("Europe/Berlin", "2026-04-01", "2026-03-29T06:59", "2026-03-29T07:00"),  # clocks go forward in that night
+        ("Europe/Berlin", "2026-10-28", "2026-10-25T07:59", "2026-10-25T08:00"),  # and back in that one
+        ("Australia/Lord_Howe", "2026-04-08", "2026-04-04T22:29", "2026-04-04T22:30"),  # by half an hour
+        ("America/Havana", "2026-03-11", "2026-03-08T12:59", "2026-03-08T13:00"),  # at midnight
+        ("Asia/Kathmandu", "2028-03-01", "2028-02-27T03:14", "2028-02-27T03:15"),  # over the 29th of February
+        ("Asia/Seoul", "2027-01-01", "2026-12-28T23:59", "2026-12-29T00:00"),  # over the end of a year
+    ],
+)
+async def test_mornings_of_days_when_clocks_change_and_months_end(
+    zone: str, due: str, before: str, morning: str
+) -> None:
+    async with connect("memory://") as opened:
+        office = Office(opened, zone=zone)
+        await office.register(WR, due)
+        assert await office.run(before) == []
+        assert await office.run(morning) == ["WORK_REQUEST:101 in 3"]
+        assert await office.run(morning) == []
+
+
+@given(
+    looks=st.lists(st.integers(min_value=0, max_value=14 * 96), min_size=1, max_size=12),
+    zones=st.lists(st.sampled_from(["UTC", SEOUL, "America/New_York", "Asia/Kathmandu"]), min_size=1, max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once(
+    looks: list[int], zones: list[str]
+) -> None:
+    async def play() -> None:
+        async with connect("memory://") as opened:
+            office = Office(opened, "2026-03-01T00:00", days=(3, 1))
+            await office.register(WR, "2026-03-10")
+            start = at("2026-03-01T00:00")
+            for number, look in enumerate(sorted(looks)):
+                await office.deadlines.set_zone(3, zones[number % len(zones)])
+                office.clock.now_ms = start + look * 15 * 60_000
+                await office.deadlines.tell_due()
+            ids = [event_id for event_id, _ in office.told]
+            assert len(ids) == len(set(ids)) <= 3
+            last_day = (start + max(looks) * 15 * 60_000 - at("2026-03-07T00:00")) // 86_400_000
+            assert ids or last_day < 1  # a day after the mark there is no zone in which it is not yet told
+
+    asyncio.run(play())
+
+
+@here
+async def test_days_and_dates_that_are_none_are_refused(store: Store) -> None:
+    for wrong in ((), (-1,), (400,), ("3",)):
+        with pytest.raises(BadValue):
+            Office(store, days=wrong)
+    with pytest.raises(BadValue, match="from 1970"):
+        await Office(store).deadlines.register(3, WR, date(1960, 1, 1), title="")

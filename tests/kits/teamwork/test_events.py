@@ -1,0 +1,110 @@
+"""Who is told what, by the table of the document's own system."""
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from keystead.kits.teamwork.service.events import (
+    Assigned,
+    Commented,
+    DeadlineNear,
+    Event,
+    Invited,
+    RefType,
+    StatusChanged,
+    WorkItem,
+    told_by,
+)
+from keystead.kits.teamwork.service.notices import TYPES
+
+OWNER, ASSIGNEE, OTHER = 1, 2, 3
+
+
+def item(ref_type: RefType = "WORK_REQUEST", status: str = "개발중", **more: Any) -> WorkItem:
+    given = {"docNo": "WR-001", "title": "Print", "ownerId": OWNER, "assigneeId": ASSIGNEE, **more}
+    return WorkItem(refType=ref_type, refId=101, status=status, **given)
+
+
+def who(event: Event) -> list[tuple[int, str]]:
+    return [(one.user, one.type) for one in told_by(event)]
+
+
+def test_an_assignment_is_told_to_the_new_assignee() -> None:
+    assert who(Assigned(id="e", item=item())) == [(ASSIGNEE, "담당자배정")]
+    assert who(Assigned(id="e", item=item(), actorId=ASSIGNEE)) == []
+    assert who(Assigned(id="e", item=item(assigneeId=None))) == []
+
+
+def test_a_status_that_really_changed_is_told_to_owner_and_assignee_each_once() -> None:
+    assert who(StatusChanged(id="e", item=item(), before="접수대기")) == [(OWNER, "상태변경"), (ASSIGNEE, "상태변경")]
+    assert who(StatusChanged(id="e", item=item(assigneeId=OWNER), before="접수대기")) == [(OWNER, "상태변경")]
+    assert who(StatusChanged(id="e", item=item(), before="개발중")) == []
+
+
+@pytest.mark.parametrize(("status", "kind"), [("완료", "배포완료"), ("실패", "배포실패"), ("진행중", "상태변경")])
+def test_a_deployment_is_told_to_its_manager(status: str, kind: str) -> None:
+    assert who(StatusChanged(id="e", item=item("DEPLOYMENT", status), before="대기")) == [(ASSIGNEE, kind)]
+
+
+def test_an_idea_that_is_adopted_is_told_to_its_proposer() -> None:
+    assert who(StatusChanged(id="e", item=item("PROJECT_IDEA", "채택"), before="제안됨")) == [(OWNER, "아이디어채택")]
+
+
+def test_a_mention_is_told_to_the_mentioned_and_not_to_oneself() -> None:
+    text = f"@[Kim]({OTHER}) and @[me](9) and @[Kim]({OTHER}), @[nobody](0), @[no](x), @[{'x' * 200}](7)"
+    event = Commented(id="e", item=item(), actorId=9, text=text)
+    assert who(event) == [(OTHER, "멘션"), (OWNER, "댓글등록"), (ASSIGNEE, "댓글등록")]
+    many = Commented(id="e", item=item(), text="".join(f"@[a]({number})" for number in range(100, 400)))
+    assert len(told_by(many)) == 52
+
+
+def test_words_are_in_the_language_that_is_asked_for() -> None:
+    event = StatusChanged(id="e", item=item(), before="접수대기")
+    assert told_by(event, "ko")[0].title == "WR-001 상태가 변경되었습니다"
+    assert told_by(event, "en")[0].message == "Print: 접수대기 → 개발중"
+    for days, said in ((3, "due in 3 days: Print"), (0, "due today: Print"), (-2, "overdue for 2 days: Print")):
+        assert told_by(DeadlineNear(id="e", item=item(), days=days))[0].message == said
+
+
+def test_every_type_has_words_in_every_language() -> None:
+    seen = set()
+    for language in ("en", "ja", "ko"):
+        for event in (
+            Assigned(id="e", item=item()),
+            Invited(kind="team-invited", id="e", item=item(), userId=4),
+            Invited(kind="action-assigned", id="e", item=item(), userId=4),
+            DeadlineNear(id="e", item=item(), days=1),
+            Commented(id="e", item=item(), text=f"@[a]({OTHER})"),
+            StatusChanged(id="e", item=item(), before=""),
+            StatusChanged(id="e", item=item("DEPLOYMENT", "완료"), before=""),
+            StatusChanged(id="e", item=item("DEPLOYMENT", "실패"), before=""),
+            StatusChanged(id="e", item=item("PROJECT_IDEA", "채택"), before=""),
+            EVENTS.validate_python({"kind": "defect-registered", "id": "e", "item": item("DEFECT")}),
+        ):
+            seen |= {one.type for one in told_by(event, language)}
+    assert seen == set(TYPES)
+
+
+EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "assigned", "id": "", "item": {}},
+        {"kind": "none", "id": "e", "item": {}},
+        {"kind": "assigned", "id": "e", "item": {"refType": "WORK_REQUEST", "refId": -1, "title": "x"}},
+        {"kind": "assigned", "id": "e", "item": {"refType": "other", "refId": 1, "title": "x"}},
+        {"kind": "assigned", "id": "e", "item": {"refType": "DEFECT", "refId": 1, "title": "x", "assigneeId": 0}},
+    ],
+)
+def test_what_is_no_event_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        EVENTS.validate_python(wrong)
+
+
+def test_closed_items_are_known() -> None:
+    assert item("DEFECT", "재현불가").is_closed
+    assert not item("DEFECT", "수정중").is_closed
+    assert not item("KNOWLEDGE_BASE", "완료").is_closed

@@ -1,0 +1,178 @@
+"""The routes of the kit, as an application asks them."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from keystead.kits.teamwork.models import UserSession
+from keystead.kits.teamwork.routes import KIT
+from keystead.kits.teamwork.service import Teamwork
+from keystead.server import Settings, create_app
+from tests.parts.sessions.conftest import Clock
+
+BASE = "http://127.0.0.1:8713"
+RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
+ANN, BEN, CHO, OUTSIDER = 42, 7, 8, 99
+ITEM = {"refType": "WORK_REQUEST", "refId": 101, "title": "Print", "docNo": "WR-001", "status": "개발중"}
+
+
+class Office:
+    """The application, and people of two teams."""
+
+    def __init__(self, app: FastAPI, clock: Clock) -> None:
+        self.app = app
+        self.clock = clock
+        transport = httpx2.ASGITransport(app, client=("192.0.2.7", 50_000))
+        self.http = httpx2.AsyncClient(transport=transport, base_url=BASE)
+
+    @property
+    def teamwork(self) -> Teamwork:
+        found: Teamwork = self.app.state.kits["teamwork"]
+        return found
+
+    def token(self, user: int = ANN) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.teamwork.tokens.issue(str(user)).token}"}
+
+    async def tell(self, number: int, by: int = ANN, **more: Any) -> int:
+        event = {"kind": "assigned", "id": f"e{number}", "item": {**ITEM, "assigneeId": BEN, **more}}
+        answer = await self.http.post("/api/events", json=event, headers=self.token(by))
+        assert answer.status_code == 200, answer.text
+        found: int = answer.json()["notices"]
+        return found
+
+    async def get(self, path: str, user: int = BEN) -> Any:
+        answer = await self.http.get(path, headers=self.token(user))
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+async def office() -> AsyncIterator[Office]:
+    clock = Clock(4_000_017_600_000)  # 2096-10-02 at noon
+    settings = Settings(store="memory://", public_url=BASE, seal_keys=RING)
+    app = create_app(settings, [KIT], now_ms=clock)
+    async with app.router.lifespan_context(app):
+        made = Office(app, clock)
+        for user, team, role in ((ANN, 3, "OWNER"), (BEN, 3, "MEMBER"), (CHO, 3, "MEMBER"), (OUTSIDER, 4, "OWNER")):
+            person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", teamId=team, teamRole=role)
+            await made.teamwork.people.save(user, person)
+        async with made.http:
+            yield made
+
+
+async def test_what_is_told_is_listed_counted_and_read(office: Office) -> None:
+    assert [await office.tell(1), await office.tell(1), await office.tell(2, refType="DEFECT")] == [1, 0, 1]
+    page = await office.get("/api/notifications?size=1")
+    assert (page["total"], page["page"], page["size"]) == (2, 0, 1)
+    [newest] = page["items"]
+    assert newest.pop("id") > 0
+    assert newest == {
+        "userId": BEN,
+        "type": "담당자배정",
+        "title": "WR-001 was assigned to you",
+        "message": "Print",
+        "refType": "DEFECT",
+        "refId": 101,
+        "isRead": False,
+        "slackSent": False,
+        "createdAt": "2096-10-02T12:00:00Z",
+    }
+    counts = {"total": 2, "workRequest": 1, "testScenario": 0, "defect": 1, "others": 0}
+    assert await office.get("/api/notifications/unread-counts") == counts
+    [older] = (await office.get("/api/notifications?page=1&size=1"))["items"]
+    read = await office.http.patch(f"/api/notifications/{older['id']}/read", headers=office.token(BEN))
+    assert read.json() == {"read": 1}
+    foreign = await office.http.patch(f"/api/notifications/{older['id']}/read", headers=office.token(CHO))
+    assert foreign.status_code == 404
+    assert (await office.get("/api/notifications?read=false"))["total"] == 1
+    by_ref = "/api/notifications/read-by-ref?refType=DEFECT&refId=101"
+    assert (await office.http.patch(by_ref, headers=office.token(BEN))).json() == {"read": 1}
+    assert (await office.http.patch("/api/notifications/read-all", headers=office.token(BEN))).json() == {"read": 0}
+    other = await office.http.get(f"/api/notifications?userId={ANN}", headers=office.token(BEN))
+    assert other.status_code == 403
+
+
+async def test_only_ones_own_team_is_told(office: Office) -> None:
+    assert await office.tell(1, by=OUTSIDER) == 0
+    assert await office.tell(1, assigneeId=OUTSIDER) == 0
+    assert await office.tell(1) == 1  # another team has used this id, and takes nothing away by that
+
+
+async def test_what_one_hears_of_can_be_chosen(office: Office) -> None:
+    assert all((await office.get("/api/notifications/preferences")).values())
+    wanted = await office.http.put("/api/notifications/preferences", json={"assign": False}, headers=office.token(BEN))
+    assert wanted.json() == {
+        "assign": False,
+        "comment": True,
+        "deadline": True,
+        "status": False,
+        "deploy": True,
+        "mention": True,
+    }
+    assert await office.tell(1) == 0
+    wrong = await office.http.put("/api/notifications/preferences", json={"all": 1}, headers=office.token(BEN))
+    assert wrong.status_code == 400
+
+
+async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> None:
+    assert (await office.get("/api/dashboard/summary"))["myWorkRequests"] == 0
+    body = {"due": "2096-10-05", "title": "Print", "docNo": "WR-001", "assigneeId": BEN}
+    put = await office.http.put("/api/deadlines/WORK_REQUEST/101", json=body, headers=office.token(ANN))
+    assert put.status_code == 200, put.text
+    assert (await office.get("/api/dashboard/summary"))["myWorkRequests"] == 1
+    due = await office.get("/api/deadlines?from=2096-10-01&to=2096-10-31")
+    assert (due["today"], due["zone"]) == ("2096-10-02", "UTC")
+    [item] = due["items"]
+    assert (item["refType"], item["refId"], item["due"], item["days"]) == ("WORK_REQUEST", 101, "2096-10-05", 3)
+    await office.teamwork.deadlines.tell_due()
+    assert [one["type"] for one in (await office.get("/api/notifications"))["items"]] == ["마감임박"]
+    await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
+    assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 1
+    for status in (200, 404):
+        done = await office.http.delete("/api/deadlines/WORK_REQUEST/101", headers=office.token(ANN))
+        assert done.status_code == status
+    assert (await office.get("/api/dashboard/summary"))["myWorkRequests"] == 0
+    zone = {"zone": "Asia/Seoul"}
+    assert (await office.http.put("/api/team/zone", json=zone, headers=office.token(BEN))).status_code == 403
+    assert (await office.http.put("/api/team/zone", json=zone, headers=office.token(ANN))).status_code == 200
+    assert (await office.get("/api/deadlines"))["zone"] == "Asia/Seoul"
+    wrong = await office.http.put("/api/team/zone", json={"zone": "Mars"}, headers=office.token(ANN))
+    assert (wrong.status_code, "Europe/Berlin" in wrong.json()["error"]) == (400, True)
+    early = await office.http.get("/api/deadlines?from=1900-01-01", headers=office.token(ANN))
+    assert early.status_code == 400
+
+
+async def test_a_token_that_was_ended_is_refused_from_the_next_request_on(office: Office) -> None:
+    one, other = office.token(BEN), office.token(BEN)
+    assert (await office.http.get("/api/me", headers=one)).json()["teamId"] == 3
+    assert (await office.http.post("/api/tokens/revoke", headers=one)).status_code == 200
+    refused = await office.http.get("/api/me", headers=one)
+    assert refused.status_code == 401
+    assert "invalid_token" in refused.headers["www-authenticate"]
+    office.clock.pass_ms(5)
+    assert (await office.http.post("/api/tokens/revoke-all", headers=other)).status_code == 200
+    assert (await office.http.get("/api/me", headers=other)).status_code == 401
+    assert (await office.http.get("/api/notifications")).status_code == 401
+
+
+async def test_a_stream_tells_what_was_missed_and_what_comes(office: Office) -> None:
+    for number in range(3):
+        await office.tell(number)
+    await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
+    events = await office.teamwork.stream(BEN, 1, _always)
+    assert await anext(events) == b'retry: 2000\n\nid: 1\nevent: hello\ndata: {"place": 3}\n\n'
+    replayed = (await anext(events)).decode()
+    assert [line for line in replayed.splitlines() if line.startswith("id:")] == ["id: 2", "id: 3"]
+    first = json.loads(replayed.splitlines()[2].removeprefix("data: "))
+    assert (first["type"], first["refId"]) == ("담당자배정", 101)
+    await office.tell(9)
+    assert (await anext(events)).startswith(b"id: 4\nevent: notice\n")
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def _always() -> bool:
+    return True

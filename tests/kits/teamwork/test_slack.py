@@ -1,0 +1,174 @@
+"""Notices in Slack: at least once, with an id that stays the same, and a log of what was tried."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from keystead import connect
+from keystead.kits.teamwork.service.notices import ASSIGNED, TEAM_INVITED, Notice, Notices, Told
+from keystead.kits.teamwork.service.slack import Slack, SlackSender
+from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.parts.outbox import Counts, Outbox, OutboxKeys
+from keystead.parts.tables import Tables, open_tables
+from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
+from tests.parts.oauth.stand_in import StandIn, answer, stand_in
+from tests.parts.sessions.conftest import Clock
+
+__all__ = ["database_url", "mariadb_server", "postgres_server"]
+
+HOOK, POST = "/services/T0/B0/secret", "/api/chat.postMessage"
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[StandIn]:
+    async with stand_in() as server:
+        yield server
+
+
+@pytest.fixture
+async def tables(database_url: str) -> AsyncIterator[Tables]:
+    async with open_tables(database_url, TEAMWORK_TABLES) as opened:
+        yield opened
+
+
+class Office:
+    """A sender with its outbox, on a store in memory."""
+
+    def __init__(self, slack: Slack, tables: Tables, http: httpx2.AsyncClient, store: Any, clock: Clock) -> None:
+        self.notices = Notices(tables)
+        self.sender = SlackSender(slack, self.notices, tables, http, clock)
+        self.keys = OutboxKeys(store, now_ms=clock)
+        self.outbox = Outbox(self.keys, self.sender.send)
+        self.clock = clock
+
+    async def tell(self, number: int, kind: str = ASSIGNED, message: str = "Print") -> Notice:
+        told = Told(42, kind, f"WR-{number}", message, "WORK_REQUEST", "101")
+        [notice] = await self.notices.tell(f"e{number}", [told], self.clock())
+        await self.keys.atomically(*self.outbox.add("slack", "42", {"notice": notice.id, "user": 42}))
+        return notice
+
+    async def deliver(self) -> Counts:
+        return await self.outbox.deliver_due()
+
+
+@pytest.fixture
+async def office(slack: StandIn, tables: Tables, request: pytest.FixtureRequest) -> AsyncIterator[Office]:
+    by_token = Slack(token="xoxb-secret", channel="C1", post_url=slack.url + POST)
+    by_hook = Slack(
+        webhook_url=slack.url + HOOK, mention=lambda _: "U7", link=lambda one: f"https://x.example/{one.id}"
+    )
+    chosen = by_hook if "webhook" in request.node.name else by_token
+    async with httpx2.AsyncClient(trust_env=False) as http, connect("memory://") as store:
+        yield Office(chosen, tables, http, store, Clock())
+
+
+def posted(slack: StandIn, path: str) -> list[dict[str, Any]]:
+    return [json.loads(sent.partition("\r\n\r\n")[2]) for asked, sent in slack.asked if asked == path]
+
+
+@on_databases()
+async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, slack: StandIn) -> None:
+    slack.answers[POST] = answer({"ok": True, "ts": "1.2"})
+    notice = await office.tell(1, message="a < b & <!channel>")
+    assert await office.deliver() == Counts(1, 0, 0)
+    [sent] = posted(slack, POST)
+    assert sent["channel"] == "C1"
+    [bar] = sent["attachments"]
+    assert bar["color"] == "#4A90D9"
+    assert bar["blocks"][0]["block_id"] == f"notice-{notice.id}"
+    assert bar["blocks"][0]["text"]["text"] == "*WR-1*\na &lt; b &amp; &lt;!channel&gt;"
+    assert "authorization: bearer xoxb-secret" in slack.asked[0][1].lower()
+    [attempt] = await office.sender.attempts(notice=notice.id)
+    assert (attempt.status, attempt.error, attempt.retries, attempt.payload) == ("SENT", None, 0, sent)
+    found = await office.notices.find(42, notice.id)
+    assert found is not None
+    assert found.slack_sent
+
+
+@on_databases("memory")
+async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office, slack: StandIn) -> None:
+    answers = [
+        answer({}, 429, "retry-after: 30\r\n"),
+        answer(b"oops", 500),
+        answer({"ok": False, "error": "ratelimited"}),
+    ]
+    slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
+    first, second = await office.tell(1), await office.tell(2)
+    assert await office.deliver() == Counts(0, 1, 0)
+    assert await office.deliver() == Counts(0, 0, 0)  # it waits
+    for _ in range(2):
+        office.clock.pass_ms(600_000)
+        assert await office.deliver() == Counts(0, 1, 0)
+    office.clock.pass_ms(600_000)
+    assert await office.deliver() == Counts(2, 0, 0)
+    names = [sent["attachments"][0]["blocks"][0]["block_id"] for sent in posted(slack, POST)]
+    assert names == [f"notice-{first.id}"] * 4 + [f"notice-{second.id}"]
+    tried = [(one.status, one.error, one.retries) for one in reversed(await office.sender.attempts(notice=first.id))]
+    assert tried == [
+        ("FAILED", "Slack says that this was too much at once", 0),
+        ("FAILED", "Slack answered 500, what is no JSON", 1),
+        ("FAILED", "Slack answered 200, ratelimited", 2),
+        ("SENT", None, 3),
+    ]
+    assert [one.notice for one in await office.sender.attempts(status="SENT")] == [second.id, first.id]
+
+
+@on_databases("memory")
+async def test_what_slack_never_takes_is_given_up_and_the_next_goes_on(office: Office, slack: StandIn) -> None:
+    answers = [answer({"ok": False, "error": "invalid_blocks"})]
+    slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
+    await office.tell(1)
+    await office.tell(2)
+    assert await office.deliver() == Counts(1, 1, 1)  # a failure that is given up counts as both
+
+
+@on_databases("memory")
+async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: StandIn) -> None:
+    slack.answers[HOOK] = answer(b"ok")
+    notice = await office.tell(1, TEAM_INVITED)
+    assert await office.deliver() == Counts(1, 0, 0)
+    [sent] = posted(slack, HOOK)
+    assert "channel" not in sent
+    section, actions = sent["attachments"][0]["blocks"]
+    assert sent["attachments"][0]["color"] == "#868E96"
+    assert section["text"]["text"] == "*WR-1*\n<@U7> Print"
+    assert actions["elements"][0]["url"] == f"https://x.example/{notice.id}"
+
+
+@on_databases("memory")
+async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: StandIn) -> None:
+    slack.answers[HOOK] = answer(b"no_service", 404)
+    await office.tell(1)
+    await office.deliver()
+    [attempt] = await office.sender.attempts()
+    assert attempt.error == "Slack answered 404, no_service"
+    state = await office.outbox.state("slack", "42")
+    assert "secret" not in repr((attempt, state, office.sender._slack))
+
+
+@on_databases("memory")
+async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erased_is_not_told(
+    office: Office, slack: StandIn, tables: Tables
+) -> None:
+    slack.answers[POST] = answer({"ok": True})
+    notice = await office.tell(1)
+    await office.notices.sent_to_slack(notice.id)
+    await office.tell(2)
+    await tables.erase("user:42")
+    assert await office.deliver() == Counts(2, 0, 0)
+    assert posted(slack, POST) == []
+
+
+@on_databases()
+async def test_attempts_are_forgotten_in_portions(office: Office, slack: StandIn) -> None:
+    slack.answers[POST] = answer({"ok": True})
+    for number in range(5):
+        await office.tell(number)
+    await office.deliver()
+    now_ms = office.clock()
+    assert await office.sender.forget(now_ms) == 0
+    assert await office.sender.forget(now_ms + 1, most=3) == 3
+    assert await office.sender.forget(now_ms + 1, most=3) == 2
