@@ -139,6 +139,7 @@ const en = {
     "deployment-failed": "A deployment fails",
   },
   fill: "Put examples into the calendar",
+  filled: "The examples are in the calendar.",
   told: (count) => (count === 0 ? "Done; nobody wanted to hear of it." : `Done; notices written: ${count}.`),
   openAs: (name) => `Open a window as ${name}`,
 
@@ -310,6 +311,7 @@ const ja = {
     "deployment-failed": "デプロイが失敗する",
   },
   fill: "カレンダーに例を入れる",
+  filled: "カレンダーに例を入れました。",
   told: (count) => (count === 0 ? "完了。受け取る人はいませんでした。" : `完了。通知 ${count} 件を書きました。`),
   openAs: (name) => `${name} としてウィンドウを開く`,
 
@@ -481,6 +483,7 @@ const ko = {
     "deployment-failed": "배포 실패",
   },
   fill: "달력에 예시 넣기",
+  filled: "달력에 예시를 넣었습니다.",
   told: (count) => (count === 0 ? "완료. 받을 사람이 없었습니다." : `완료. 알림 ${count}건을 썼습니다.`),
   openAs: (name) => `${name}(으)로 창 열기`,
 
@@ -518,9 +521,11 @@ export function wordsOf(language) {
   return WORDS[language] ?? en;
 }
 
-// Statuses are kept in Korean, as the document has them: "개발중 → 완료" is said in the language of the reader.
+// Statuses are kept in Korean, as the document has them: "개발중 → 완료" is said in the language of the reader. Of whom a
+// comment mentions, `@[name](id)`, the name is shown.
 export function messageIn(words, message) {
-  return message.replace(/(\S+) → (\S+)$/, (all, before, after) => {
+  const named = message.replace(/@\[([^\]\n]{1,100})\]\(\d{1,18}\)/g, "@$1");
+  return named.replace(/(\S+) → (\S+)$/, (all, before, after) => {
     const { [before]: from, [after]: to } = words.statuses;
     return from && to ? `${from} → ${to}` : all;
   });

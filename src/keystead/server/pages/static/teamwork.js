@@ -183,6 +183,7 @@ async function enter(given) {
   summary = pressing = null;
   calendar?.show([], calendar.today);
   by("ended").hidden = true;
+  const wasAsked = !by("sign-in").hidden;
   show(true);
   if (window.BroadcastChannel) {
     windows = new BroadcastChannel(`keystead-teamwork-${me.id}`);
@@ -191,7 +192,7 @@ async function enter(given) {
   stream = new Stream({ url: "/api/notifications/stream", token, user: me.id, tell: came });
   draw();
   lookAtAll();
-  if (document.activeElement === document.body) by("notices-title").focus({ preventScroll: true });
+  if (wasAsked) by("notices-title").focus({ preventScroll: true });
 }
 
 // Nobody is signed in any more: by choice, or since the token does not count.
@@ -260,12 +261,14 @@ let heardTimer = null;
 
 function arrived(notice) {
   const id = notice.notificationId;
-  if (notices.fresh.has(id) || notices.items.some((item) => item.id === id)) return;
+  if (notices.fresh.has(id)) return;
   notices.fresh.add(id);
-  notices.unread += 1;
+  const listed = notices.items.find((item) => item.id === id); // by a look that was faster
+  if (listed?.isRead) return;
   const kind = by("kind-filter").value;
+  if (!listed) notices.unread += 1;
   if (notices.page > 0) notices.above += 1;
-  else if (!kind || kind === notice.refType) {
+  else if (!listed && (!kind || kind === notice.refType)) {
     notices.items.unshift({ ...notice, id, message: "", isRead: false });
     notices.items.length = Math.min(notices.items.length, SIZE);
     notices.total += 1;
@@ -679,7 +682,7 @@ by("demo")?.addEventListener("click", async ({ target }) => {
       : ask("/api/teamwork/demo/deadlines", "POST", { language }),
   );
   if (!answer) return;
-  by("demo-told").textContent = words.told(answer.notices);
+  by("demo-told").textContent = what ? words.told(answer.notices) : words.filled;
   if (!what) {
     windows?.postMessage({ kind: "deadlines" });
     lookAtDeadlines.soon();
