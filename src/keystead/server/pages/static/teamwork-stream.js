@@ -34,7 +34,9 @@ class Connection {
 
   // Whoever knows that it works again need not wait for the next try.
   now() {
-    this.#wake?.();
+    if (!this.#wake) return;
+    this.#say("connecting");
+    this.#wake();
   }
 
   // What is open is of no use: the network is gone, and nobody has told the socket.
@@ -44,8 +46,9 @@ class Connection {
 
   async #run() {
     let failures = 0;
+    this.#say("connecting");
+    // Tries that fail change nothing of what is said: whoever listens to the page would hear each of them.
     while (!this.#isStopped) {
-      this.#say("connecting");
       let outcome = {};
       try {
         outcome = await this.#once(() => (failures = 0));

@@ -182,6 +182,7 @@ async function enter(given) {
   notices.fresh.clear();
   summary = pressing = null;
   calendar?.show([], calendar.today);
+  for (const id of ["add-who", "demo-to"]) by(id)?.replaceChildren(); // whoever came before chose somebody else
   by("ended").hidden = true;
   const wasAsked = !by("sign-in").hidden;
   show(true);
@@ -693,7 +694,7 @@ by("demo")?.addEventListener("click", async ({ target }) => {
 // --- words -------------------------------------------------------------------------------------------------------
 
 function options(select, choices) {
-  const kept = select.value;
+  const kept = select.options.length ? select.value : null;
   select.replaceChildren(...choices.map(([value, text]) => new Option(text, value)));
   if (choices.some(([value]) => value === kept)) select.value = kept;
 }
