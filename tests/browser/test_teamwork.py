@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from tests.browser.tabs import DESKTOP, PHONE, tab
 from tests.browser.test_start_page import CONTRAST
@@ -198,9 +198,56 @@ async def test_whose_token_was_ended_is_asked_to_sign_in_again(browser: Browser,
         assert await used.page.evaluate("sessionStorage.length") == 0
         await used.page.get_by_role("button", name="Alan Turing").click()
         await window.shows("live")
+        # One that only listens finds out, too, when its connection comes back.
+        await _end_all(server.url, ALAN)
+        await used.page.context.set_offline(True)
+        await window.shows("offline")
+        await used.page.context.set_offline(False)
+        await expect(used.page.get_by_role("heading", name="Sign in as")).to_be_focused(timeout=LONG_MS)
+        await used.page.get_by_role("button", name="Alan Turing").click()
+        await window.shows("live")
         await used.page.get_by_role("button", name="Sign out").click()
         await expect(used.page.get_by_role("heading", name="Sign in as")).to_be_visible()
         await expect(used.page.get_by_role("alert")).to_have_count(0)
+
+
+async def _end_all(url: str, person: int) -> None:
+    async with colleague(url, person) as same:
+        await same.ask("POST", "/api/tokens/revoke-all")
+
+
+async def test_what_cannot_be_replayed_is_said_and_the_list_is_loaded_anew(browser: Browser, server: Keystead) -> None:
+    answers = [
+        {"status": 503, "headers": {"retry-after": "1"}, "body": "{}"},
+        {"status": 429, "headers": {"retry-after": "2"}, "body": "{}"},
+        {
+            "headers": {"content-type": "text/event-stream"},
+            "body": 'retry: 1000\n\nid: 1\nevent: hello\ndata: {"place": 9}\n\n'
+            'id: 8\nevent: missed\ndata: {"first": 9}\n\n: a comment\n\n',
+        },
+    ]
+    asked: list[str] = []
+
+    async def answer(route: Route) -> None:
+        asked.append(route.request.headers.get("last-event-id", ""))
+        await (route.fulfill(**answers.pop(0)) if answers else route.continue_())  # type: ignore[arg-type]
+
+    async with tab(browser) as used, colleague(server.url) as alan:
+        await used.page.context.route("**/api/notifications/stream", answer)
+        await alan.tell(GRACE, "LONG-AGO")
+        window = Window(used.page)
+        await used.page.goto(f"{server.url}/teamwork?as={GRACE}")
+        await window.shows("busy")
+        await expect(window.entry("LONG-AGO")).to_be_visible()
+        missed = used.page.get_by_text("Some notices came while you were away")
+        await expect(missed).to_be_visible(timeout=LONG_MS)
+        await window.shows("live")
+        assert asked[:3] == ["", "", ""]
+        assert asked[3] in ("8", "9")  # after what it could not get
+        await alan.tell(GRACE, "NEXT")
+        await expect(window.entry("NEXT")).to_be_visible()
+        await window.entry("NEXT").get_by_role("button").click()
+        await expect(missed).to_be_hidden()
 
 
 async def test_where_nobody_is_a_demo_the_application_brings_the_token(browser: Browser, tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import httpx2
 import pytest
+from pydantic import SecretStr
 
 from keystead.kits.kit import Kit
 from keystead.kits.teamwork import KIT, UserSession, teamwork_kit
 from keystead.kits.teamwork.page import language_of
 from keystead.server import Settings, create_app
+from keystead.server.kits import refuse_missing
+from keystead.server.settings import MissingSettings
 from tests.parts.sessions.conftest import Clock
 
 BASE = "http://127.0.0.1:8714"
@@ -127,6 +130,13 @@ async def test_nobody_signs_in_as_whom_they_like_where_others_reach_the_server(t
             there = await client.post(f"{DEMO}/sign-in", json={"person": ADA})
             nowhere = await client.post(f"{DEMO}/sign-out", json={"person": ADA})
             assert (there.status_code, there.json()) == (nowhere.status_code, nowhere.json())
+
+
+def test_production_needs_the_keys_that_seal_since_tokens_are_signed_with_what_comes_of_them() -> None:
+    settings = Settings(mode="production", store="sqlite:///office.db", public_url="https://office.example.com")
+    with pytest.raises(MissingSettings, match=r"seal_keys: .*keystead secrets new"):
+        refuse_missing(settings, [KIT])
+    refuse_missing(settings.model_copy(update={"seal_keys": SecretStr(RING)}), [KIT])
 
 
 async def test_a_page_of_another_site_signs_nobody_in() -> None:

@@ -3,6 +3,7 @@
 const FIRST_MS = 1_000;
 const LONGEST_MS = 30_000;
 const SILENT_MS = 45_000; // the server says something every 15 seconds
+const DOUBTFUL_MS = 20_000;
 const ENDED = Symbol("ended");
 
 // One connection that comes back by itself, after what was seen last.
@@ -17,6 +18,7 @@ class Connection {
   #wake = null;
   #isStopped = false;
   #retryMs = FIRST_MS;
+  #heardMs = 0;
 
   constructor(url, token, lastId, tell) {
     this.#url = url;
@@ -32,11 +34,13 @@ class Connection {
     this.#wake?.();
   }
 
-  // Whoever knows that it works again need not wait for the next try.
+  // Whoever knows that it works again need not wait for the next try. A connection that has been silent for longer than
+  // the server ever is was lost while the machine slept.
   now() {
-    if (!this.#wake) return;
-    this.#say("connecting");
-    this.#wake();
+    if (this.#wake) {
+      this.#say("connecting");
+      this.#wake();
+    } else if (Date.now() - this.#heardMs > DOUBTFUL_MS) this.cut();
   }
 
   // What is open is of no use: the network is gone, and nobody has told the socket.
@@ -72,6 +76,7 @@ class Connection {
     const abort = this.#abort;
     let watchdog;
     const heard = () => {
+      this.#heardMs = Date.now();
       clearTimeout(watchdog);
       watchdog = setTimeout(() => abort.abort(), SILENT_MS);
     };

@@ -8,6 +8,7 @@ const LANGUAGE = "keystead.language";
 const SIZE = 20;
 const GAP_MS = 1_000; // between two looks, however many notices come
 const SOON_MS = 150;
+const LATER_MS = 2_500;
 const NEAR_DAYS = 3;
 const PREFIXES = {
   WORK_REQUEST: "WR", TECH_TASK: "TK", TEST_SCENARIO: "TS", DEFECT: "DF", DEPLOYMENT: "DP", MEETING_NOTE: "MN",
@@ -115,7 +116,12 @@ function looking(work) {
   const soon = () => {
     timer ??= setTimeout(run, Math.max(SOON_MS, lastMs + GAP_MS - performance.now()));
   };
-  return { now: run, soon };
+  let laterTimer = null;
+  const later = () => {
+    clearTimeout(laterTimer);
+    laterTimer = setTimeout(soon, LATER_MS);
+  };
+  return { now: run, soon, later };
 }
 
 function tell(id, sentence) {
@@ -180,6 +186,7 @@ async function enter(given) {
   store(() => sessionStorage, TOKEN, given);
   Object.assign(notices, { items: [], total: 0, page: 0, unread: 0, above: 0, isLoaded: false, problem: "" });
   notices.fresh.clear();
+  by("missed").hidden = true;
   summary = pressing = null;
   calendar?.show([], calendar.today);
   for (const id of ["add-who", "demo-to"]) by(id)?.replaceChildren(); // whoever came before chose somebody else
@@ -284,6 +291,7 @@ function arrived(notice) {
   }, 400);
   lookAtNotices.soon();
   lookAtSummary.soon();
+  lookAtSummary.later(); // where many come at once, what was counted is dropped a moment after the first of them
   if (notice.type === "마감임박") lookAtDeadlines.soon();
 }
 
@@ -438,6 +446,7 @@ by("read-all").addEventListener("click", async () => {
 });
 
 function afterRead(what) {
+  by("missed").hidden = true;
   windows?.postMessage({ kind: "read", ...what });
   lookAtNotices.soon();
   lookAtSummary.soon();
@@ -498,6 +507,7 @@ const lookAtSummary = looking(async () => {
 
 function drawSummary() {
   for (const name of Object.keys(words.counts)) by(name).textContent = summary ? String(summary[name]) : "–";
+  if (notices.isLoaded) by("unreadNotifications").textContent = String(notices.unread); // it is newer than the summary
   const time = summary && new Intl.DateTimeFormat(words.tag, { timeStyle: "medium" }).format(Date.parse(summary.computedAt));
   by("counted").textContent = summary ? words.countedAt(time) : "";
 }
