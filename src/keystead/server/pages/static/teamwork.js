@@ -210,6 +210,8 @@ function leave(hasEnded) {
   stream = windows = me = token = null;
   store(() => sessionStorage, TOKEN, null);
   by("ended").hidden = !hasEnded;
+  connection.state = "connecting";
+  drawConnection();
   show(false);
   by("sign-in-title").focus();
 }
@@ -259,6 +261,7 @@ function came(event) {
   if (event.kind === "hello") return lookAtAll(); // whatever came between two connections is in the list, too
   if (event.kind === "missed") {
     by("missed").hidden = false;
+    by("heard").textContent = words.missed;
     return lookAtAll();
   }
   if (event.kind === "notice") arrived(event.data);
@@ -629,7 +632,7 @@ function pathOf(item) {
 async function changed(sentence, undo = null) {
   undone = undo;
   by("deadlines-said").hidden = false;
-  by("deadlines-text").textContent = sentence;
+  by("deadlines-text").textContent = by("heard").textContent = sentence;
   by("undo").hidden = !undo;
   windows?.postMessage({ kind: "deadlines" });
   lookAtSummary.soon();
@@ -721,6 +724,7 @@ function speak() {
     each.textContent = words.happenings[each.dataset.happens];
   }
   by("pages").setAttribute("aria-label", words.pages);
+  by("jump").setAttribute("aria-label", words.onThisPage);
   by("preferences-said").textContent = "";
   by("deadlines-said").hidden = true;
   const kinds = Object.entries(words.kinds);
