@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from keystead.kits.kit import Kit
 from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes
 from keystead.kits.teamwork.routes import router
-from keystead.kits.teamwork.service import TYPES, events, teamwork
+from keystead.kits.teamwork.service import TYPES, events, tables, teamwork
 from keystead.kits.teamwork.service.notices import PREFERENCE_OF
 from keystead.parts.admission import bearer
 from keystead.server import Settings, create_app
@@ -86,6 +86,10 @@ def _kinds() -> list[str]:
     return re.findall(r"kind: Literal\[([^\]]+)\]", inspect.getsource(events))
 
 
+def test_the_guide_names_each_table() -> None:
+    assert [plain(name) for name, _ in rows("Table")] == [table.name for table in tables.ALL]
+
+
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"the newest {TeamworkKeys.families['notice_log'].keep:,}" in GUIDE  # type: ignore[attr-defined]
     assert f"within {teamwork._CHECK_EVERY_MS // 1000} seconds" in GUIDE
@@ -94,8 +98,7 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
 
 def test_the_example_of_settings_starts() -> None:
     [example] = examples("toml")
-    tables = tomllib.loads(example)
-    settings = Settings(store="memory://", seal_keys=RING, metrics=False, tables=tables)
+    settings = Settings(store="memory://", seal_keys=RING, metrics=False, tables=tomllib.loads(example))
     own = create_app(settings, [KIT]).state.settings.of(KIT)
     assert (own.zone, own.deadline_days, own.language) == ("Asia/Seoul", (7, 3, 1), "ko")
     assert not KIT.missing(own)
