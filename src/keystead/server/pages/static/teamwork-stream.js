@@ -189,7 +189,10 @@ export class Stream {
         this.#release = resolve;
         this.#open();
       });
-    navigator.locks.request(name, { signal: this.#leave.signal }, held).catch(() => {}); // it was left before its turn
+    navigator.locks.request(name, { signal: this.#leave.signal }, held).catch(() => {
+      // It was left before its turn; or the browser gives no locks here, and each window goes by itself.
+      if (!this.#leave.signal.aborted && !this.#connection) this.#open();
+    });
     this.#channel.postMessage({ kind: "ask" });
   }
 

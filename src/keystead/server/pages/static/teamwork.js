@@ -9,6 +9,7 @@ const SIZE = 20;
 const GAP_MS = 1_000; // between two looks, however many notices come
 const SOON_MS = 150;
 const LATER_MS = 2_500;
+const DRAW_MS = 40;
 const NEAR_DAYS = 3;
 const PREFIXES = {
   WORK_REQUEST: "WR", TECH_TASK: "TK", TEST_SCENARIO: "TS", DEFECT: "DF", DEPLOYMENT: "DP", MEETING_NOTE: "MN",
@@ -70,7 +71,7 @@ async function ask(path, method = "GET", body = undefined) {
     response = await fetch(path, { method, headers, cache: "no-store", body: body && JSON.stringify(body) });
     answer = await response.json();
   } catch {
-    if (!response) throw new Refused(0, words.unreachable);
+    if (!response || response.ok) throw new Refused(0, words.unreachable); // or something on the way answered instead
   }
   if (response.status === 401 && used && used === token && me) leave(true);
   if (!response.ok) throw new Refused(response.status, words.refused(answer.error ?? String(response.status)));
@@ -269,6 +270,7 @@ function came(event) {
 
 const heardTitles = [];
 let heardTimer = null;
+let drawTimer = null; // thousands may come at once
 
 function arrived(notice) {
   const id = notice.notificationId;
@@ -284,7 +286,10 @@ function arrived(notice) {
     notices.items.length = Math.min(notices.items.length, SIZE);
     notices.total += 1;
   }
-  drawNotices();
+  drawTimer ??= setTimeout(() => {
+    drawTimer = null;
+    if (me) drawNotices();
+  }, DRAW_MS);
   heardTitles.push(notice.title);
   heardTimer ??= setTimeout(() => {
     heardTimer = null;
