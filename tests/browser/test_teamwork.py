@@ -122,6 +122,29 @@ async def test_a_newcomer_signs_in_and_sees_what_a_colleague_does(browser: Brows
         await expect(page.locator("#demo-told")).to_have_text("Done; nobody wanted to hear of it.")
 
 
+async def test_older_notices_are_turned_to_and_what_comes_meanwhile_is_offered(
+    browser: Browser, server: Keystead
+) -> None:
+    async with tab(browser) as used, colleague(server.url, GRACE) as grace:
+        for number in range(25):
+            await grace.tell(ALAN, f"MANY-{number}")
+        page = used.page
+        window = await opened(page, server.url, ALAN)
+        await expect(window.entry("MANY-24")).to_be_visible()
+        await page.get_by_role("button", name="Older").press("Enter")
+        await expect(window.entry("MANY-4")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Notices")).to_be_focused()
+        await grace.tell(ALAN, "MANY-25")
+        await page.get_by_role("button", name="1 new notice: show").click()
+        await expect(window.entry("MANY-25")).to_be_visible()
+        await expect(page.locator("#above")).to_be_hidden()
+        await page.get_by_label("About").select_option("Defect")
+        await expect(window.entry("MANY-25")).to_have_count(0)
+        await page.get_by_label("About").select_option("Work request")
+        await expect(window.entry("MANY-25")).to_be_visible()
+        assert window.wrong == []
+
+
 async def test_two_windows_of_one_user_stay_in_step(browser: Browser, server: Keystead) -> None:
     async with tab(browser) as used, colleague(server.url) as alan:
         first = await opened(used.page, server.url, ADA)
@@ -239,8 +262,9 @@ async def test_what_cannot_be_replayed_is_said_and_the_list_is_loaded_anew(brows
         await used.page.goto(f"{server.url}/teamwork?as={GRACE}")
         await window.shows("busy")
         await expect(window.entry("LONG-AGO")).to_be_visible()
-        missed = used.page.get_by_text("Some notices came while you were away")
+        missed = used.page.locator("#missed")
         await expect(missed).to_be_visible(timeout=LONG_MS)
+        await expect(used.page.locator("#heard")).to_contain_text("Some notices came while you were away")
         await window.shows("live")
         assert asked[:3] == ["", "", ""]
         assert asked[3] in ("8", "9")  # after what it could not get
