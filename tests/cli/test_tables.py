@@ -16,8 +16,9 @@ def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Progr
     assert "went from version 0 to 1" in done.stdout
     assert file.exists()
     listed: Any = output(program.keystead("tables", "upgrade", "--json"))
-    [told] = listed
-    assert (told["tables"], told["found"], told["version"], told["changes"]) == ("membership", 1, 1, [])
+    assert [one["tables"] for one in listed] == ["membership", "teamwork"]
+    for told in listed:
+        assert (told["found"], told["version"], told["changes"]) == (1, 1, [])
 
 
 def test_a_store_without_a_place_for_tables_needs_one_to_be_named_in_production(program: Program) -> None:

@@ -46,7 +46,9 @@ def test_a_login_that_begins_on_localhost_goes_on_under_the_name_of_the_site(tmp
     ids=["production", "open to other machines", "behind a proxy", "behind a proxy of a confusing name"],
 )
 async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dict[str, str]) -> None:
-    app = create_app(Settings.model_validate({"store": "memory://", "seal_keys": SEAL_KEYS, **settings}))
+    app = create_app(
+        Settings.model_validate({"kits": ["login"], "store": "memory://", "seal_keys": SEAL_KEYS, **settings})
+    )
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client,

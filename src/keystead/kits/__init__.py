@@ -17,6 +17,7 @@ ROUTED: Final = {
     "login": "keystead.kits.login",
     "sharing": "keystead.kits.sharing",
     "membership": "keystead.kits.membership",
+    "teamwork": "keystead.kits.teamwork",
     "widgets": "keystead.kits.widgets",
     "sessiondata": "keystead.kits.sessiondata",
 }
@@ -24,6 +25,7 @@ ROUTED: Final = {
 # The relational tables of each kit that has some: the module, and the name of its `TableSet` there.
 TABLES: Final = {
     "membership": ("keystead.kits.membership.service.tables", "MEMBERSHIP_TABLES"),
+    "teamwork": ("keystead.kits.teamwork.service.tables", "TEAMWORK_TABLES"),
 }
 
 __all__ = ["KITS", "ROUTED", "TABLES"]

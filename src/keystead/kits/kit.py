@@ -78,6 +78,7 @@ class Kit:
     service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
     jobs         what it runs by itself, of its open service
     tables       its relational tables, which are open before its service: `site.tables`
+    signs        it signs tokens with keys that it derives of those that seal, so it needs them though it seals nothing
     leads        its routes come before those of other kits that have the same path
     """
 
@@ -94,6 +95,7 @@ class Kit:
     shared: Callable[[Any], Mapping[str, Sequence[str]]] = lambda settings: {}
     jobs: Callable[[Any], Sequence[Job]] = lambda service: ()
     tables: TableSet | None = None
+    signs: bool = False
     leads: bool = False
 
 

@@ -53,8 +53,10 @@ def _load(name: str) -> Kit:
 
 
 def needs_seal(kits: Sequence[Kit]) -> bool:
-    """Whether any of these seals something in its store."""
-    return any(family.needs_ring for kit in kits for family in kit.keyspace.families.values())
+    """Whether any of these seals something in its store, or signs with keys that come of those that seal."""
+    return any(kit.signs for kit in kits) or any(
+        family.needs_ring for kit in kits for family in kit.keyspace.families.values()
+    )
 
 
 def refuse_missing(settings: Settings, kits: Sequence[Kit]) -> None:

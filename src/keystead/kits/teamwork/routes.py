@@ -7,23 +7,22 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Depends, Header, Query, Request
+from fastapi import APIRouter, Body, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from keystead.errors import BadValue
-from keystead.kits.bearer import bearer
-from keystead.kits.kit import Kit, Site, service_of
+from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.refusal import Refusal
 from keystead.kits.teamwork.keys import TeamworkKeys
-from keystead.kits.teamwork.models import DashboardSummary, Deadline, UserSession
+from keystead.kits.teamwork.models import DashboardSummary, Deadline
+from keystead.kits.teamwork.page import Serving, Who, add_page_routes
 from keystead.kits.teamwork.service import (
     TEAMWORK_TABLES,
     Count,
     Event,
     Load,
     Notice,
-    Teamwork,
     TeamworkSettings,
     TooManyStreams,
     missing,
@@ -32,7 +31,6 @@ from keystead.kits.teamwork.service import (
     user_of,
 )
 from keystead.kits.visit import NO_STORE
-from keystead.parts.admission import Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.feed import place_in
 from keystead.schema.times import moment
@@ -41,11 +39,6 @@ _PAGE_MOST: Final = 100
 _LAST_PAGE: Final = 1_000_000
 _LEADS: Final = frozenset({"OWNER", "ADMIN"})  # of a team: who may say in which zone it works
 
-Serving = Annotated[Teamwork, Depends(service_of("teamwork"))]
-Who = Annotated[
-    Admitted[UserSession],
-    Depends(bearer(lambda request: request.app.state.kits["teamwork"].admission, realm="teamwork")),
-]
 RefTypeOf = Annotated[str, Query(alias="refType", min_length=1, max_length=64)]
 RefIdOf = Annotated[str, Query(alias="refId", min_length=1, max_length=200)]
 
@@ -192,6 +185,7 @@ def router() -> APIRouter:
     add("/api/me", _me, methods=["GET"], response_model=MeAnswer, summary="Who I am", operation_id="teamwork_me")
     add("/api/tokens/revoke", _revoke, methods=["POST"], response_model=OkAnswer, summary="End this token")
     add("/api/tokens/revoke-all", _revoke_all, methods=["POST"], response_model=OkAnswer, summary="End all of mine")
+    add_page_routes(routes)
     return routes
 
 
@@ -403,8 +397,12 @@ def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit
         router=router,
         service=service,
         missing=missing,
+        examples=(
+            Example("Notices, deadlines and what waits", "/teamwork", "Sign in as one of a team, and see them arrive."),
+        ),
         jobs=lambda teamwork: teamwork.jobs,
         tables=TEAMWORK_TABLES,
+        signs=True,
     )
 
 

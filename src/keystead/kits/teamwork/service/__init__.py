@@ -2,6 +2,8 @@
 
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
 from keystead.kits.teamwork.service.deadlines import Deadlines, Due
+from keystead.kits.teamwork.service.demo import PEOPLE as DEMO_PEOPLE
+from keystead.kits.teamwork.service.demo import DemoPerson, DemoTeam, Happening, demo_person
 from keystead.kits.teamwork.service.events import (
     Assigned,
     Commented,
@@ -21,6 +23,7 @@ from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.kits.teamwork.service.teamwork import Load, Teamwork, TooManyStreams, open_teamwork, user_of
 
 __all__ = [
+    "DEMO_PEOPLE",
     "PREFERENCES_FIRST",
     "TEAMWORK_TABLES",
     "TYPES",
@@ -31,8 +34,11 @@ __all__ = [
     "DeadlineNear",
     "Deadlines",
     "DefectRegistered",
+    "DemoPerson",
+    "DemoTeam",
     "Due",
     "Event",
+    "Happening",
     "Invited",
     "Load",
     "Notice",
@@ -49,6 +55,7 @@ __all__ = [
     "TooManyStreams",
     "Work",
     "WorkItem",
+    "demo_person",
     "missing",
     "open_teamwork",
     "ref_id_of",

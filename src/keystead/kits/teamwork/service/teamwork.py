@@ -15,6 +15,7 @@ from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification, UserSession
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
 from keystead.kits.teamwork.service.deadlines import Deadlines
+from keystead.kits.teamwork.service.demo import DemoTeam
 from keystead.kits.teamwork.service.events import Event, told_by
 from keystead.kits.teamwork.service.notices import Notice, Notices
 from keystead.kits.teamwork.service.people import People
@@ -92,6 +93,9 @@ class Teamwork:
         )
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
+        # Where the server brings a provider to sign in at without an account, nobody else reaches it. People of an
+        # application's own are not joined by a demo team.
+        self.demo: DemoTeam | None = DemoTeam(self) if site.providers and load is None else None
 
     async def close(self) -> None:
         await self.dashboard.close()

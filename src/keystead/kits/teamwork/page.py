@@ -1,0 +1,140 @@
+"""The page of the teamwork kit, and what it asks for in development: a demo team in which things happen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from keystead.kits.bearer import bearer
+from keystead.kits.kit import service_of
+from keystead.kits.refusal import Refusal
+from keystead.kits.teamwork.models import UserSession
+from keystead.kits.teamwork.service import DEMO_PEOPLE, DemoTeam, Happening, Teamwork, demo_person, user_of
+from keystead.kits.teamwork.service.events import Language
+from keystead.kits.visit import NO_STORE, Visit
+from keystead.parts.admission import Admitted
+
+LANGUAGES: Final[tuple[Language, ...]] = ("en", "ja", "ko")
+_BY_NAME: Final[Mapping[str, Language]] = {one: one for one in LANGUAGES}
+_RANGES_MOST: Final = 20  # of an Accept-Language; browsers send a handful
+
+Serving = Annotated[Teamwork, Depends(service_of("teamwork"))]
+Who = Annotated[
+    Admitted[UserSession],
+    Depends(bearer(lambda request: request.app.state.kits["teamwork"].admission, realm="teamwork")),
+]
+
+
+async def _demo(teamwork: Serving) -> DemoTeam:
+    """The demo team. Where there is none, these addresses are like any other at which there is nothing."""
+    if teamwork.demo is None:
+        raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
+    return teamwork.demo
+
+
+Demo = Annotated[DemoTeam, Depends(_demo)]
+
+
+class SignInBody(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    person: int
+
+
+class SignedInAnswer(BaseModel):
+    token: str
+    expiresAt: int = Field(description="In ms since 1970.")  # noqa: N815 - names as in the other answers
+
+
+class HappenBody(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    what: Happening
+    to: int | None = None
+    language: Language = "en"
+
+
+class FillBody(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    language: Language = "en"
+
+
+class HappenedAnswer(BaseModel):
+    ok: Literal[True] = True
+    notices: int
+
+
+def add_page_routes(routes: APIRouter) -> None:
+    """The page, and what is there in development only."""
+    routes.add_api_route("/teamwork", _page, methods=["GET"], response_class=HTMLResponse, include_in_schema=False)
+    base = "/api/teamwork/demo"
+    for name, route, answer in (
+        ("sign-in", _sign_in, SignedInAnswer),
+        ("events", _happen, HappenedAnswer),
+        ("deadlines", _fill, HappenedAnswer),
+    ):
+        routes.add_api_route(f"{base}/{name}", route, methods=["POST"], response_model=answer, include_in_schema=False)
+
+
+async def _page(request: Request, teamwork: Serving) -> Response:
+    """What a user sees: notices as they come, deadlines, and what waits. It asks the other routes for all of it."""
+    visit = Visit(request, teamwork.site)
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
+    people = DEMO_PEOPLE if teamwork.demo is not None else ()
+    return visit.page(
+        "teamwork/teamwork.html",
+        scripts=True,
+        language=language_of(request.headers.get("accept-language", "")),
+        people=[{"id": one.id, "name": one.name, "role": one.role} for one in people],
+    )
+
+
+async def _sign_in(request: Request, teamwork: Serving, demo: Demo, body: SignInBody) -> Response:
+    Visit(request, teamwork.site).refuse_other_origins()
+    person = demo_person(body.person)
+    if person is None:
+        raise Refusal(404, "NOT_FOUND", "There is nobody of this number in the demo team.")
+    new = await demo.sign_in(person)
+    return _answer(SignedInAnswer(token=new.token, expiresAt=new.expires_at_ms))
+
+
+async def _happen(who: Who, demo: Demo, body: HappenBody) -> Response:
+    to = user_of(who.access) if body.to is None else body.to
+    written = await demo.happen(body.what, to, who.user.teamId, body.language)
+    return _answer(HappenedAnswer(notices=len(written)))
+
+
+async def _fill(who: Who, demo: Demo, body: FillBody) -> Response:
+    return _answer(HappenedAnswer(notices=await demo.fill_calendar(who.user.teamId, body.language)))
+
+
+def language_of(accept: str) -> Language:
+    """The language of ours that a browser asks for first, by its `Accept-Language`; English where it asks for none."""
+    wanted: list[tuple[float, Language]] = []
+    for part in accept.split(",")[:_RANGES_MOST]:
+        name, _, parameters = part.partition(";")
+        primary = name.strip().partition("-")[0].lower()
+        if (language := _BY_NAME.get(primary)) is not None:
+            wanted.append((_weight(parameters), language))
+    best = max(wanted, key=lambda one: one[0], default=(0.0, LANGUAGES[0]))
+    return best[1] if best[0] > 0 else LANGUAGES[0]
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.strip().partition("=")
+    if name.strip().lower() != "q":
+        return 1.0
+    try:
+        return min(max(float(value), 0.0), 1.0)
+    except ValueError:
+        return 0.0
+
+
+def _answer(body: BaseModel) -> Response:
+    return JSONResponse(body.model_dump(mode="json"), headers=NO_STORE)

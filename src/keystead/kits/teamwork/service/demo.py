@@ -1,0 +1,156 @@
+"""A team to try the kit with, where nothing is configured: for development only, since anybody signs in as anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from secrets import randbelow, token_hex
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from keystead.kits.teamwork.models import Deadline, UserSession
+from keystead.kits.teamwork.service.events import Assigned, Commented, Event, Language, StatusChanged, WorkItem
+from keystead.kits.teamwork.service.notices import Notice
+from keystead.parts.jwt import NewAccess
+
+if TYPE_CHECKING:
+    from keystead.kits.teamwork.service.teamwork import Teamwork
+
+Happening: TypeAlias = Literal["assigned", "status-changed", "mentioned", "deployment-failed"]
+
+# Far from the ids that an application gives out first: no row of a person who is really there is written over.
+TEAM: Final = 900_000_000
+
+
+@dataclass(frozen=True)
+class DemoPerson:
+    """Somebody of the demo team."""
+
+    id: int
+    name: str
+    role: str
+    team_role: str
+
+    @property
+    def session(self) -> UserSession:
+        email = f"{self.name.split()[0].lower()}@example.com"
+        return UserSession(name=self.name, email=email, role=self.role, teamId=TEAM, teamRole=self.team_role)
+
+
+PEOPLE: Final = (
+    DemoPerson(TEAM + 1, "Ada Lovelace", "PM", "OWNER"),
+    DemoPerson(TEAM + 2, "Grace Hopper", "TEAM_LEAD", "ADMIN"),
+    DemoPerson(TEAM + 3, "Alan Turing", "DEVELOPER", "MEMBER"),
+)
+
+_TITLES: Final[Mapping[Language, Mapping[str, str]]] = {
+    "en": {
+        "WORK_REQUEST": "Print invoices in colour",
+        "TECH_TASK": "Split the large table",
+        "TEST_SCENARIO": "Sign-in on a slow phone",
+        "DEFECT": "The sum is off by one",
+        "DEPLOYMENT": "Release of the month",
+    },
+    "ja": {
+        "WORK_REQUEST": "請求書をカラーで印刷する",
+        "TECH_TASK": "大きな表を分割する",
+        "TEST_SCENARIO": "遅い端末でのサインイン",
+        "DEFECT": "合計が1つずれる",
+        "DEPLOYMENT": "今月のリリース",
+    },
+    "ko": {
+        "WORK_REQUEST": "청구서를 컬러로 인쇄",
+        "TECH_TASK": "큰 테이블 나누기",
+        "TEST_SCENARIO": "느린 휴대폰에서 로그인",
+        "DEFECT": "합계가 1만큼 다름",
+        "DEPLOYMENT": "이달의 릴리스",
+    },
+}
+_ASKS: Final[Mapping[Language, str]] = {
+    "en": "can you look at this?",
+    "ja": "見てもらえますか?",
+    "ko": "확인 부탁드립니다.",
+}
+_PREFIXES: Final = {
+    "WORK_REQUEST": "WR",
+    "TECH_TASK": "TK",
+    "TEST_SCENARIO": "TS",
+    "DEFECT": "DF",
+    "DEPLOYMENT": "DP",
+}
+# Kind and number of each example in the calendar, in how many days it is due, and who of the team it is for.
+_DUE: Final = (
+    ("DEFECT", 34, -2, 0),
+    ("TEST_SCENARIO", 17, 0, 1),
+    ("WORK_REQUEST", 101, 3, 0),
+    ("TECH_TASK", 21, 3, 2),
+    ("DEPLOYMENT", 5, 6, 0),
+    ("WORK_REQUEST", 102, 11, 1),
+    ("DEFECT", 35, 11, 2),
+    ("TECH_TASK", 22, 17, 0),
+)
+
+
+class DemoTeam:
+    """The demo team at work."""
+
+    def __init__(self, teamwork: Teamwork) -> None:
+        self._teamwork = teamwork
+
+    async def sign_in(self, person: DemoPerson) -> NewAccess:
+        """A token for one of the team, all of whom are in the table of people from then on."""
+        for one in PEOPLE:
+            await self._teamwork.people.save(one.id, one.session)
+        return self._teamwork.tokens.issue(str(person.id))
+
+    async def happen(self, what: Happening, to: int, team: int, language: Language) -> list[Notice]:
+        """Something that a colleague of somebody does, and of which they are told; what was written."""
+        return await self._teamwork.tell(_event(what, to, language), within=team)
+
+    async def fill_calendar(self, team: int, language: Language) -> int:
+        """Put examples into the calendar of a team, around its today, and tell of them as the daily job does."""
+        deadlines = self._teamwork.deadlines
+        today = deadlines.morning_of(await deadlines.zone_of(team))
+        for kind, number, days, who in _DUE:
+            await deadlines.register(
+                team,
+                Deadline(kind, str(number)),
+                today + timedelta(days=days),
+                title=_TITLES[language][kind],
+                doc_no=_called(kind, number),
+                assignee=PEOPLE[who].id,
+            )
+        return (await deadlines.tell_due()).told
+
+
+def demo_person(number: int) -> DemoPerson | None:
+    """Who of the demo team has this id; None: nobody."""
+    return next((one for one in PEOPLE if one.id == number), None)
+
+
+def _event(what: Happening, to: int, language: Language) -> Event:
+    colleague = next(one for one in PEOPLE if one.id != to)
+    number = 100 + randbelow(900)
+    named = {"id": f"demo:{token_hex(8)}", "actorId": colleague.id}
+    match what:
+        case "assigned":
+            return Assigned(item=_item("WORK_REQUEST", number, "접수대기", language, assigneeId=to), **named)
+        case "status-changed":
+            item = _item("TECH_TASK", number, "개발중", language, ownerId=to)
+            return StatusChanged(item=item, before="검토중", **named)
+        case "mentioned":
+            person = demo_person(to)
+            text = f"@[{person.name if person else to}]({to}) {_ASKS[language]}"
+            return Commented(item=_item("DEFECT", number, "분석중", language), text=text, **named)
+        case "deployment-failed":
+            item = _item("DEPLOYMENT", number, "실패", language, assigneeId=to)
+            return StatusChanged(item=item, before="진행중", **named)
+
+
+def _item(kind: str, number: int, status: str, language: Language, **people: int) -> WorkItem:
+    title = _TITLES[language][kind]
+    return WorkItem(refType=kind, refId=number, title=title, docNo=_called(kind, number), status=status, **people)
+
+
+def _called(kind: str, number: int) -> str:
+    return f"{_PREFIXES[kind]}-{number:03}"

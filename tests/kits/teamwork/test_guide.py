@@ -1,0 +1,145 @@
+"""The guide of the kit says what the code does, and its examples run."""
+
+import ast
+import inspect
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from fastapi.routing import APIRoute
+
+from keystead.kits.kit import Kit
+from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes
+from keystead.kits.teamwork.routes import router
+from keystead.kits.teamwork.service import TYPES, events, tables, teamwork
+from keystead.kits.teamwork.service.notices import PREFERENCE_OF
+from keystead.parts.admission import bearer
+from keystead.server import Settings, create_app
+from tests.serving import environment, keystead_serving, program
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "teamwork.md").read_text()
+RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The rows of the table that begins so, cell by cell."""
+    table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+    assert table, heading
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
+
+
+def plain(cell: str) -> str:
+    return cell.strip("` |")
+
+
+def examples(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+
+
+def test_the_guide_names_each_route_and_no_other() -> None:
+    told = sorted((plain(method), plain(path)) for method, path, _ in rows("Method"))
+    there = [(method, one.path) for one in router().routes if isinstance(one, APIRoute) for method in one.methods or ()]
+    assert told == sorted(there)
+
+
+def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
+    told = {plain(name): (plain(default), doc.strip("| ")) for name, default, doc in rows("Setting")}
+    assert list(told) == list(TeamworkSettings.model_fields)
+    for name, setting in TeamworkSettings.model_fields.items():
+        default: Any = setting.default
+        written = ", ".join(map(str, default)) if isinstance(default, tuple) else str(default or "")
+        assert told[name] == (written, setting.description), name
+
+
+def test_the_guide_names_each_error_with_its_status() -> None:
+    raised = {
+        (constants[1], constants[0])
+        for module, names in ((routes, ("Refusal",)), (page, ("Refusal",)), (bearer, ("_challenge", "_later")))
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in names
+        for constants in [_status_and_code(node)]
+    }
+    told = {(plain(code), int(status)) for code, status, _ in rows("Code")}
+    assert told == raised | {("CSRF", 403)}
+
+
+def _status_and_code(call: ast.Call) -> tuple[Any, Any]:
+    """The first two arguments; of a call without a status, 503."""
+    found = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+    return (found[0], found[1]) if isinstance(found[0], int) else (503, found[0])
+
+
+def test_the_guide_names_each_event_each_type_and_the_preference_that_it_goes_by() -> None:
+    table = rows("Event (`kind`)")
+    kinds = set(re.findall(r'"([a-z-]+)"', " ".join(_kinds())))
+    assert {kind for cell, *_ in table for kind in re.findall(r"`([a-z]+-?[a-z]*)`", cell)} - {"text"} == kinds
+    assert {one for _, _, cell, _ in table for one in re.findall(r"`([가-힣]+)`", cell)} == set(TYPES)
+    for _, _, types, preference in table:
+        if "," not in preference:
+            [kind] = re.findall(r"`([가-힣]+)`", types)
+            assert plain(preference).startswith(PREFERENCE_OF.get(kind, "none")), kind
+
+
+def _kinds() -> list[str]:
+    return re.findall(r"kind: Literal\[([^\]]+)\]", inspect.getsource(events))
+
+
+def test_the_guide_names_each_table() -> None:
+    assert [plain(name) for name, _ in rows("Table")] == [table.name for table in tables.ALL]
+
+
+def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
+    assert f"the newest {TeamworkKeys.families['notice_log'].keep:,}" in GUIDE  # type: ignore[attr-defined]
+    assert f"within {teamwork._CHECK_EVERY_MS // 1000} seconds" in GUIDE
+    assert teamwork.SLACK_PATIENCE.give_up_after == "30d"
+
+
+def test_the_example_of_settings_starts() -> None:
+    [example] = examples("toml")
+    settings = Settings(store="memory://", seal_keys=RING, metrics=False, tables=tomllib.loads(example))
+    own = create_app(settings, [KIT]).state.settings.of(KIT)
+    assert (own.zone, own.deadline_days, own.language) == ("Asia/Seoul", (7, 3, 1), "ko")
+    assert not KIT.missing(own)
+
+
+async def test_the_example_of_an_application_tells_its_users() -> None:
+    [example] = examples("python")
+    names: dict[str, Any] = {}
+    exec(compile(example, "teamwork.md", "exec"), names)
+    kit: Kit = names["KIT"]
+    app = create_app(Settings(store="memory://", seal_keys=RING, metrics=False), [kit])
+    async with app.router.lifespan_context(app):
+        service = app.state.kits["teamwork"]
+        for _ in range(2):
+            await names["assign"](service, 101, 42, 7)
+        found = await service.notices.page(42)
+        assert [one.title for one in found.notices] == ["WR-001 was assigned to you"]
+        assert (await service.dashboard.summary(42, 3)).myWorkRequests == 12
+        token = service.tokens.issue("42").token
+        assert (await service.admission.admitted(token)).user.name == "Mei"
+        await service.users.invalidate(service.keys.user_session(42))
+
+
+def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+    program("curl")
+    first, second = examples("bash")
+    assert first == "keystead serve --kits teamwork\n"
+    said = re.findall(r"# (.*)", second)
+    with keystead_serving(tmp_path, None, "--kits", "teamwork") as server:
+        script = "set -eu\n" + second.replace("http://127.0.0.1:8700", server.url).replace("   #", "; echo   #")
+        ended = subprocess.run(
+            [program("bash"), "-c", script],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert ended.returncode == 0, ended.stderr
+    for line, expected in zip(ended.stdout.splitlines(), said, strict=True):
+        begins, _, ends = expected.partition("…")
+        assert line.startswith(begins), line
+        assert "…" in expected or line == expected
+        assert line.endswith(ends), line
