@@ -63,8 +63,14 @@ def test_words_are_in_the_language_that_is_asked_for() -> None:
     event = StatusChanged(id="e", item=item(), before="접수대기")
     assert told_by(event, "ko")[0].title == "WR-001 상태가 변경되었습니다"
     assert told_by(event, "en")[0].message == "Print: 접수대기 → 개발중"
-    for days, said in ((3, "due in 3 days: Print"), (0, "due today: Print"), (-2, "overdue for 2 days: Print")):
-        assert told_by(DeadlineNear(id="e", item=item(), days=days))[0].message == said
+    for days, title, said in (
+        (3, "WR-001 is due soon", "due in 3 days: Print"),
+        (1, "WR-001 is due soon", "due in 1 day: Print"),
+        (0, "WR-001 is due soon", "due today: Print"),
+        (-2, "WR-001 is overdue", "overdue for 2 days: Print"),
+    ):
+        [one] = told_by(DeadlineNear(id="e", item=item(), days=days))
+        assert (one.title, one.message) == (title, said)
 
 
 def test_every_type_has_words_in_every_language() -> None:

@@ -215,9 +215,14 @@ _TITLES: Final[Mapping[Language, Mapping[str, str]]] = {
     },
 }
 _DAYS: Final[Mapping[Language, tuple[str, str, str]]] = {  # ahead, today, past
-    "en": ("due in {n} days: {title}", "due today: {title}", "overdue for {n} days: {title}"),
+    "en": ("due in {n} day{s}: {title}", "due today: {title}", "overdue for {n} day{s}: {title}"),
     "ja": ("あと {n} 日: {title}", "今日が期限: {title}", "期限を {n} 日過ぎています: {title}"),
     "ko": ("{n}일 남음: {title}", "오늘 마감: {title}", "마감 {n}일 지남: {title}"),
+}
+_OVERDUE: Final[Mapping[Language, str]] = {
+    "en": "{doc} is overdue",
+    "ja": "{doc} は期限を過ぎています",
+    "ko": "{doc} 마감이 지났습니다",
 }
 
 
@@ -227,5 +232,8 @@ def _words(kind: str, event: Event, more: str, language: Language) -> tuple[str,
     if isinstance(event, DeadlineNear):
         ahead, today, past = _DAYS[language]
         form = ahead if event.days > 0 else past if event.days < 0 else today
-        return title, form.format(n=abs(event.days), title=item.title)
+        if event.days < 0:
+            title = _OVERDUE[language].format(doc=item.called)
+        days = abs(event.days)
+        return title, form.format(n=days, s="" if days == 1 else "s", title=item.title)
     return title, f"{item.title}: {more}" if more else item.title
