@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -79,7 +79,7 @@ async def endure(store: Server, database: str, slack: FakeSlack, *, events: int,
     arguments = (store.url, database, slack.url, str(events), str(readers))
     command = (sys.executable, "-m", "bench.office", *arguments)
     for number in range(kills):
-        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=DEVNULL)
         # Each one comes further than the one before.
         await _until(process, events * (number + 1) // (kills + 1))
         if number == kills // 2:
@@ -88,7 +88,7 @@ async def endure(store: Server, database: str, slack: FakeSlack, *, events: int,
             store.restart()
         process.send_signal(signal.SIGKILL)
         await process.wait()
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=DEVNULL)
     rest, _ = await process.communicate()
     assert rest.split()[-1] == b"done", rest
     assert process.returncode == 0

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from keystead import Channel, Counter, Keyspace, Log, Store, after, never, sliding
+from keystead import Channel, Counter, Keyspace, Log, Store, after, connect, never, sliding
 from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.feed import Feed, FeedItem, Missed, Pause, event, heartbeat, place_in
 from keystead.parts.feed.feed import PAGE
 from keystead.schema.kinds import LogKey
+from keystead.testing import servers
 from tests.every_store import EVERY, on
 from tests.stores.sqlite.processes import until
 
@@ -172,6 +173,25 @@ async def test_a_subscription_that_is_lost_hides_nothing(feed: Feed[str], keys: 
     redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
     await put(feed, log, 2, 3)
     assert await following == items(1, 2, 3)
+
+
+async def test_a_reader_stays_while_the_store_is_away_and_misses_nothing() -> None:
+    with servers.redis("--appendonly", "yes", "--appendfsync", "always") as own:
+        async with connect(f"{own.url}?timeout=500ms") as opened:
+            keys = FeedKeys(opened)
+            async with Feed(keys.log, keys.wakes(), pause_s=0.05) as feed, asyncio.timeout(60):
+                log = keys.log("ann")
+                await put(feed, log, 1)
+                following = feed.follow(log, after=0)
+                assert await anext(following) == items(1)
+                own.kill()
+                assert await anext(following) == Pause()  # it cannot look, and stays
+                await asyncio.to_thread(own.restart)
+                await put(feed, log, 2)
+                while (found := await anext(following)) == Pause():
+                    pass
+                assert found == items(2)
+                await following.aclose()  # type: ignore[attr-defined]
 
 
 @on("sqlite", "redis")

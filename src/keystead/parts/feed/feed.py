@@ -60,7 +60,7 @@ class Feed(Generic[T]):
 
     What a reader sees comes out of the log, in its order; a message on the channel only says that there is something
     to look at. So a reader who is slow holds up nobody and fills no memory; whoever falls behind what the log keeps is
-    told. `Pause` comes after each `pause_s` without a message.
+    told. `Pause` comes after each `pause_s` without a message. While the store is away, readers stay and wait.
 
     Raises BadDeclaration where the log has no `keep`.
     """
@@ -148,7 +148,13 @@ class Feed(Generic[T]):
                 at = last
             while not self._closing:
                 wake.clear()
-                entries = await log.entries(after=f"{at}-0", limit=PAGE)
+                try:
+                    entries = await log.entries(after=f"{at}-0", limit=PAGE)
+                except StoreUnavailable:
+                    # The listener wakes all when the store is back. Who stays need not come again, all at once.
+                    await self._woken(wake)
+                    yield Pause()
+                    continue
                 first = _place(entries[0]) if entries else (last or 0) + 1
                 if first > at + 1:
                     yield Missed(first)
