@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import date
 from typing import Final, TypeAlias
@@ -69,7 +69,8 @@ class Teamwork:
         self.settings = settings
         self.site = site
         self.feed = feed
-        self.people = People(tables)
+        self.people = People(tables, self.user_changed)
+        self._load = load
         self.notices = Notices(tables)
         self.dashboard = Dashboard(keys, count or self._counted, self._unread)
         self.deadlines = Deadlines(
@@ -101,6 +102,19 @@ class Teamwork:
         await self.dashboard.close()
         await self.users.close()
 
+    # --- people ----------------------------------------------------------------------------------------------
+
+    async def user_changed(self, user: int) -> None:
+        """Somebody is another from now on: in every process the next request of theirs asks who they are."""
+        await self.users.invalidate(self.keys.user_session(user))
+
+    async def of_team(self, team: int, users: Collection[int]) -> set[int]:
+        """Those of some users who are in a team, as whoever knows the users says."""
+        if self._load is None:
+            return await self.people.of_team(team, users)
+        found = {user: await self._load(user) for user in dict.fromkeys(users)}
+        return {user for user, person in found.items() if person is not None and person.teamId == team}
+
     # --- telling ---------------------------------------------------------------------------------------------
 
     async def tell(self, happened: Event, *, within: int | None = None) -> list[Notice]:
@@ -111,7 +125,7 @@ class Teamwork:
         """
         told = told_by(happened, self.settings.language)
         if within is not None and told:
-            inside = await self.people.of_team(within, {one.user for one in told})
+            inside = await self.of_team(within, {one.user for one in told})
             told = [one for one in told if one.user in inside]
         written = await self.notices.tell(happened.id, told, self.keys.now_ms())
         if written and self.relay is not None:
@@ -187,7 +201,7 @@ class Teamwork:
 
     async def _tell_due(self, run: Run) -> Mapping[str, int | str]:
         done = await self.deadlines.tell_due()
-        return {"teams": done.teams, "told": done.told}
+        return {"teams": done.teams, "told": done.told, "failed": done.failed}
 
     async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
         forgotten = 0
