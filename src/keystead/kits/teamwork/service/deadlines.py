@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ValidationError
 
-from keystead.errors import BadValue, KeysteadError, StoreError, Unreadable
+from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Unreadable
 from keystead.kits.teamwork.keys import TeamworkKeys, deadline_score
 from keystead.kits.teamwork.models import Deadline, DueItem, TeamSettings
 from keystead.kits.teamwork.service.events import DeadlineNear, WorkItem
@@ -152,7 +152,7 @@ class Deadlines:
         for team in teams:
             try:
                 done = await self._tell_team(team)
-            except StoreError:
+            except (StoreError, StoreClosed):
                 raise
             except KeysteadError as error:
                 _log.error("the deadlines of team %d cannot be told of: %s", team, error)

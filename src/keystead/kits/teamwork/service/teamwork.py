@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import date
 from typing import Final, TypeAlias
 
 import httpx2
 
-from keystead.errors import BadDeclaration, KeysteadError
+from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError
 from keystead.kits.kit import Site
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification, UserSession
@@ -23,12 +25,14 @@ from keystead.kits.teamwork.service.relay import Relay
 from keystead.kits.teamwork.service.settings import TeamworkSettings
 from keystead.kits.teamwork.service.slack import SlackSender
 from keystead.parts.admission import Admission
-from keystead.parts.cache import Cache
+from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.feed import Feed, Missed, Pause, event, heartbeat
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxPolicy
 from keystead.parts.schedule import Job, Run
 from keystead.schema.lifetime import duration_ms
+
+_log = logging.getLogger("keystead.teamwork")
 
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
 
@@ -92,6 +96,7 @@ class Teamwork:
             key=lambda access: keys.user_session(int(access.sub)),
             load=lambda access: found(int(access.sub)),
         )
+        self._open: Counter[int] = Counter()  # streams, by user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
         # Where the server brings a provider to sign in at without an account, nobody else reaches it. People of an
@@ -139,21 +144,39 @@ class Teamwork:
             await self.dashboard.changed(user)
         return count
 
-    async def stream(self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    async def stream(
+        self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes, None]:
         """The notices of a user as server-sent events, from the one after a place, or from now on.
 
         `still` is asked at each pause: whoever is signed out meanwhile hears no more. Raises TooManyStreams at once.
         """
-        log = self.keys.notice_log(user)
-        if self.feed.readers_of(log) >= self.settings.streams_per_user:
-            raise TooManyStreams(f"at most {self.settings.streams_per_user} streams are open at once; close one")
-        last = await self.notices.last_place(user)
-        return self._events(user, last if after is None else after, last, still)
+        events = self._events(user, after, still)
+        first = await anext(events)  # so that it counts from now on, and is counted off however it ends
+        return _joined(first, events)
 
     async def _events(
+        self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes, None]:
+        most = self.settings.streams_per_user
+        if self._open[user] >= most:
+            raise TooManyStreams(f"at most {most} streams are open at once; close one")
+        self._open[user] += 1
+        try:
+            last = await self.notices.last_place(user)
+            place = last if after is None else after
+            yield _RETRY + event("hello", f'{{"place": {last}}}', place=min(place, last))
+            async with aclosing(self._followed(user, place, last, still)) as followed:
+                async for one in followed:
+                    yield one
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+
+    async def _followed(
         self, user: int, after: int, last: int, still: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[bytes]:
-        yield _RETRY + event("hello", f'{{"place": {last}}}', place=min(after, last))
+    ) -> AsyncGenerator[bytes, None]:
         checked_ms = self.keys.now_ms()
         async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last):
             if isinstance(found, Missed):
@@ -250,6 +273,16 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     if keys.ring is None:
         raise BadDeclaration("the teamwork kit signs tokens, so it needs keys: TeamworkKeys(store, seal=…)")
     return SigningKeys.from_ring(keys.ring)
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        try:
+            async for one in rest:
+                yield one
+        except (StoreError, StoreClosed, LoadFailed) as error:
+            _log.info("a stream ends, and its reader comes again: %s", error)
 
 
 def user_of(access: Access) -> int:
