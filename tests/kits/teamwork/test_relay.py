@@ -171,12 +171,13 @@ class _Slow(Notices):
 
     def __init__(self, tables: Tables, *, tell_anew: bool) -> None:
         super().__init__(tables)
-        self.own, self.tell_anew = tables, tell_anew
+        self.own: Tables | None = tables
+        self.tell_anew = tell_anew
 
     async def unpublished(self, user: int, *, most: int = 100) -> list[Notice]:
         found = await super().unpublished(user, most=most)
         if self.own is not None and found:
-            own, self.own = self.own, None  # type: ignore[assignment]
+            own, self.own = self.own, None
             await own.erase(f"user:{user}")
             if self.tell_anew:
                 await tell(self, user, 9)
