@@ -1,14 +1,15 @@
 """What somebody cannot do to others, and what no input can do to the server."""
 
+import asyncio
 from datetime import date
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from keystead.errors import KeysteadError
+from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.kits.teamwork.models import Deadline, UserSession
-from keystead.kits.teamwork.service import Assigned, WorkItem
+from keystead.kits.teamwork.service import Assigned, TooManyStreams, WorkItem
 from tests.kits.teamwork.test_routes import ANN, BEN, CHO, ITEM, OUTSIDER, Office, office
 
 __all__ = ["office"]
@@ -117,3 +118,63 @@ async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(of
 async def test_what_could_not_be_told_of_is_no_deadline(office: Office, wrong: tuple[str, str]) -> None:
     with pytest.raises(KeysteadError):
         await office.teamwork.deadlines.register(3, Deadline(*wrong), date(2096, 10, 5), title="t", assignee=BEN)
+
+
+async def test_who_tells_too_much_is_held_and_nobody_else(office: Office) -> None:
+    event = {"kind": "assigned", "id": "e", "item": {**ITEM, "assigneeId": BEN}}
+    ann, cho = office.token(ANN), office.token(CHO)
+    said = [(await office.http.post("/api/events", json=event, headers=ann)).status_code for _ in range(121)]
+    assert (said.count(200), said[-1]) == (120, 429)
+    held = await office.http.post("/api/events", json=event, headers=ann)
+    assert (held.json()["code"], int(held.headers["retry-after"]) <= 60) == ("RATE_LIMITED", True)
+    assert (await office.http.post("/api/events", json=event, headers=cho)).status_code == 200
+    assert (await office.http.put("/api/deadlines/DEFECT/1", json=DUE, headers=ann)).status_code == 200
+    office.clock.pass_ms(60_000)
+    assert (await office.http.post("/api/events", json=event, headers=ann)).status_code == 200
+
+
+async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office: Office) -> None:
+    async def still() -> bool:
+        return True
+
+    opened = await asyncio.gather(
+        *(office.teamwork.stream(BEN, None, still) for _ in range(30)), return_exceptions=True
+    )
+    streams = [one for one in opened if not isinstance(one, BaseException)]
+    assert len(streams) == 8
+    assert {type(one) for one in opened if isinstance(one, BaseException)} == {TooManyStreams}
+    for one in streams:
+        assert (await anext(one)).startswith(b"retry:")
+        await one.aclose()
+    again = await office.teamwork.stream(BEN, None, still)
+    await again.aclose()
+
+
+async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(office: Office) -> None:
+    ended_ms, heard_ms = office.clock(), 0
+
+    async def still() -> bool:
+        return office.clock() <= ended_ms
+
+    stream = await office.teamwork.stream(BEN, None, still)
+    await anext(stream)
+    for number in range(10):
+        office.clock.pass_ms(4_900)
+        await office.tell(number)
+        if b"bye" in await anext(stream):
+            break
+        heard_ms = office.clock() - ended_ms
+    assert heard_ms <= 15_000
+    assert [one async for one in stream] == []
+
+
+async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Office) -> None:
+    async def still() -> bool:
+        raise StoreUnavailable("it is away")
+
+    stream = await office.teamwork.stream(BEN, None, still)
+    await anext(stream)
+    assert await office.tell(1) == 1
+    assert b"event: notice" in await anext(stream)
+    office.clock.pass_ms(60_000)
+    assert [one async for one in stream] == []

@@ -24,6 +24,7 @@ from keystead.kits.teamwork.service import (
     Event,
     Load,
     Notice,
+    Teamwork,
     TeamworkSettings,
     TooManyStreams,
     missing,
@@ -32,9 +33,10 @@ from keystead.kits.teamwork.service import (
     user_of,
 )
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
-from keystead.kits.visit import NO_STORE
+from keystead.kits.visit import NO_STORE, too_often
 from keystead.parts.cache import LoadFailed
 from keystead.parts.feed import place_in
+from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
 _PAGE_MOST: Final = 100
@@ -270,6 +272,7 @@ async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id:
 async def _tell(who: Who, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
     """Only users of one's own team are told, and that it was oneself who did it."""
     user = user_of(who.access)
+    await _count(teamwork, "events", user)
     happened = body.model_copy(update={"actorId": user, "id": _own_id(user, body.id)})
     written = await teamwork.tell(happened, within=who.user.teamId)
     return _answer(ToldAnswer(notices=len(written)))
@@ -315,6 +318,7 @@ RefId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
+    await _count(teamwork, "deadlines", user_of(who.access))
     if body.assigneeId is not None and not await teamwork.of_team(who.user.teamId, {body.assigneeId}):
         raise Refusal(400, "BAD_REQUEST", "The assignee is nobody of your team.")
     with _values():
@@ -330,6 +334,7 @@ async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId,
 
 
 async def _complete(who: Who, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
+    await _count(teamwork, "deadlines", user_of(who.access))
     with _values():
         was_there = await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId))
     if not was_there:
@@ -366,6 +371,14 @@ async def _revoke(who: Who, teamwork: Serving) -> Response:
 async def _revoke_all(who: Who, teamwork: Serving) -> Response:
     await teamwork.tokens.revoke_all(who.sub)
     return _answer(OkAnswer())
+
+
+async def _count(teamwork: Teamwork, name: str, user: int) -> None:
+    """One more request of a user; a Refusal beyond the limit."""
+    try:
+        await teamwork.limit.count(name, str(user))
+    except LimitReached as reached:
+        raise too_often(reached) from None
 
 
 @contextmanager

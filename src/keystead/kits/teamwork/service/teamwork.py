@@ -22,12 +22,13 @@ from keystead.kits.teamwork.service.events import Event, told_by
 from keystead.kits.teamwork.service.notices import Notice, Notices
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.relay import Relay
-from keystead.kits.teamwork.service.settings import TeamworkSettings
+from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
 from keystead.kits.teamwork.service.slack import SlackSender
 from keystead.parts.admission import Admission
 from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.feed import Feed, Missed, Pause, event, heartbeat
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
+from keystead.parts.limit import NamedLimits
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxPolicy
 from keystead.parts.schedule import Job, Run
 from keystead.schema.lifetime import duration_ms
@@ -96,6 +97,7 @@ class Teamwork:
             key=lambda access: keys.user_session(int(access.sub)),
             load=lambda access: found(int(access.sub)),
         )
+        self.limit = NamedLimits(keys.requests, {**LIMITS, **settings.limits}, site.now_ms)
         self._open: Counter[int] = Counter()  # streams, by user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
@@ -185,7 +187,7 @@ class Teamwork:
                 yield heartbeat()
             else:
                 yield b"".join(event("notice", one.item.model_dump_json(), place=one.place) for one in found)
-            if isinstance(found, Pause) or self.keys.now_ms() - checked_ms > _CHECK_EVERY_MS:
+            if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
                 checked_ms = self.keys.now_ms()
                 if not await still():
                     yield event("bye", "{}")
@@ -235,7 +237,9 @@ class Teamwork:
         return {"slack_attempts": forgotten}
 
 
-_CHECK_EVERY_MS: Final = 15_000
+# Whoever is signed out hears no more after both of them: a check that is just not due, and then nothing to hear.
+_CHECK_EVERY_MS: Final = 5_000
+_PAUSE_S: Final = 10.0
 
 
 @asynccontextmanager
@@ -250,7 +254,9 @@ async def open_teamwork(
 ) -> AsyncIterator[Teamwork]:
     """The service, with its relay, its feed and its outbox at work. `patience` is that with Slack."""
     async with AsyncExitStack() as stack:
-        feed: Feed[Notification] = await stack.enter_async_context(Feed(keys.notice_log, keys.notice_wakes()))
+        feed: Feed[Notification] = await stack.enter_async_context(
+            Feed(keys.notice_log, keys.notice_wakes(), pause_s=_PAUSE_S)
+        )
         made = Teamwork(keys, settings, site, feed, load=load, count=count)
         stack.push_async_callback(made.close)
         outbox: Outbox | None = None
