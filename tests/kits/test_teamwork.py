@@ -51,6 +51,7 @@ NEW = {
     "dashboard:summary:{userId}:{teamId}:mark": "Value",
     "dashboard:teams:{userId}": "Set",
     "dashboard:users:{teamId}": "Set",
+    "limits:requests:{name}:{window}:{client}": "Counter",
     "notifications:user:{userId}:log": "Log",
     "notifications:wakes:log": "Channel",
     "deadlines:item:{teamId}:{refType}:{refId}": "Hash",
@@ -87,6 +88,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "due_item": "never ends: deleted in one step with its deadline",
         "due_teams": "never ends: as many as there are teams with a deadline",
         "team_settings": "never ends: deleted with the team",
+        "requests": "1 minute 10 seconds",
     }
 
 

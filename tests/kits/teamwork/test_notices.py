@@ -79,6 +79,10 @@ async def test_what_is_on_the_stream_is_known_and_never_less_than_before(notices
     await notices.published(42, 6)
     assert (await notices.waiting(), await notices.unpublished(42), await notices.last_place(42)) == ([], [], 6)
     assert await notices.last_place(99) == 0
+    assert not await notices.published(42, 7)  # of a reader who was erased and told anew, it may be beyond
+    assert not await notices.published(42, 6, event_id="another")
+    await notices.tell("e10", [told(42)], NOW_MS)
+    assert [one.event_id for one in await notices.unpublished(42)] == ["e10"]
 
 
 @on_databases()

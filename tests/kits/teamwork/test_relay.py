@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
 from keystead import Store
-from keystead.errors import StoreClosed
+from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notices, Told
+from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices, Told
 from keystead.kits.teamwork.service.relay import SLACK, Relay, ref_id_of
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage
-from keystead.parts.tables import open_tables
+from keystead.parts.tables import Tables, open_tables
 from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.parts.sessions.relays import Killed, Mortal
 
@@ -116,6 +117,126 @@ async def test_what_is_told_here_is_published_at_once(store: Store, notices: Not
         await tell(notices, 42, 1)
         relay.wake()
         assert (await anext(heard)).title == "n1"
+
+
+@everywhere
+async def test_after_a_database_came_back_from_a_backup_new_notices_are_on_the_stream(
+    store: Store, notices: Notices
+) -> None:
+    relay, keys, outbox = relay_on(store, notices)
+    await tell(notices, 42, 1, 2, 3, 4)
+    await relay.publish_waiting()
+    async with open_tables("memory://", TEAMWORK_TABLES) as tables:  # the backup: the table has two of the four
+        restored = Notices(tables)
+        await tell(restored, 42, 1, 2)
+        await restored.published(42, 2)
+        relay, keys, outbox = relay_on(store, restored)
+        await tell(restored, 42, 8)
+        await relay.publish_waiting()
+        assert await on_stream(keys, 42) == [("3-0", "n8")]
+        await tell(restored, 42, 9)
+        assert await relay.publish_waiting() == 1
+        assert await on_stream(keys, 42) == [("3-0", "n8"), ("4-0", "n9")]
+        assert (await outbox.state(SLACK, "42")).waiting == 6
+        assert await restored.waiting() == []
+
+
+@here
+async def test_a_log_far_ahead_of_the_database_begins_anew_too(store: Store, notices: Notices) -> None:
+    relay, keys, _ = relay_on(store, notices)
+    for place in (5_000, 5_001):
+        await keys.notice_log(42).append(_shown(), entry_id=f"{place}-0")
+    await tell(notices, 42, 1)
+    assert await relay.publish_waiting() == 1
+    assert await on_stream(keys, 42) == [("1-0", "n1")]
+
+
+@here
+async def test_a_relay_that_was_slower_than_all_the_log_keeps_puts_nothing_again(
+    store: Store, notices: Notices
+) -> None:
+    relay, keys, _ = relay_on(store, notices)
+    queue = OutboxKeys(store).queue(SLACK, "42")
+    await tell(notices, 42, *range(1, 1_004))
+    [slow, *_] = await notices.unpublished(42)
+    await relay.publish_waiting()
+    handed_on = await queue.count()
+    await relay._put(slow)
+    assert [title for _, title in await on_stream(keys, 42)] == [f"n{number}" for number in range(4, 1_004)]
+    assert await queue.count() == handed_on
+
+
+class _Slow(Notices):
+    """Notices of somebody who is erased after they were read, and before they are put."""
+
+    def __init__(self, tables: Tables, *, tell_anew: bool) -> None:
+        super().__init__(tables)
+        self.own: Tables | None = tables
+        self.tell_anew = tell_anew
+
+    async def unpublished(self, user: int, *, most: int = 100) -> list[Notice]:
+        found = await super().unpublished(user, most=most)
+        if self.own is not None and found:
+            own, self.own = self.own, None
+            await own.erase(f"user:{user}")
+            if self.tell_anew:
+                await tell(self, user, 9)
+        return found
+
+
+@here
+@pytest.mark.parametrize("tell_anew", [False, True])
+async def test_who_is_erased_while_their_notices_are_published_does_not_come_back(
+    store: Store, tell_anew: bool
+) -> None:
+    async with open_tables("memory://", TEAMWORK_TABLES) as tables:
+        notices = _Slow(tables, tell_anew=tell_anew)
+        relay, keys, _ = relay_on(store, notices)
+        await tell(notices, 42, 1, 2, 3)
+        await relay.publish_waiting()
+        assert await on_stream(keys, 42) == ([("1-0", "n9")] if tell_anew else [])
+        assert await notices.waiting() == []
+        await tell(notices, 42, 10)
+        assert await relay.publish_waiting() == 1
+        assert (await on_stream(keys, 42))[-1][1] == "n10"
+
+
+@here
+async def test_a_reader_whose_log_cannot_be_written_to_holds_up_no_other(store: Store, notices: Notices) -> None:
+    relay, keys, _ = relay_on(store, notices)
+    for user in range(1, 41):
+        await tell(notices, user, *range(3 if user < 21 else 1))
+        if user < 21:
+            await store.run([("SET", keys.notice_log(user).key, "what is no log")])
+    assert await relay.publish_waiting() == 20
+    assert await notices.waiting() == list(range(1, 21))
+    await store.run([("DEL", keys.notice_log(7).key)])
+    assert await relay.publish_waiting() == 3
+
+
+class _AwayDashboard:
+    async def changed(self, *users: int) -> None:
+        raise StoreUnavailable("the cache is away")
+
+
+@here
+async def test_a_cache_that_is_away_holds_up_no_notice(store: Store, notices: Notices) -> None:
+    keys = TeamworkKeys(store)
+    feed: Feed[Notification] = Feed(keys.notice_log, keys.notice_wakes())
+    relay = Relay(keys, notices, feed, dashboard=_AwayDashboard())  # type: ignore[arg-type]
+    await tell(notices, 42, *range(150))
+    assert await relay.publish_waiting() == 150
+
+
+def _shown() -> Notification:
+    return Notification(
+        notificationId=1,
+        type=ASSIGNED,
+        title="old",
+        refType="DEFECT",
+        refId=1,
+        createdAt=datetime(2026, 1, 1, tzinfo=UTC),
+    )
 
 
 def test_numbers_are_numbers_and_all_else_is_text() -> None:

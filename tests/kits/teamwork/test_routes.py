@@ -171,7 +171,7 @@ async def test_a_stream_tells_what_was_missed_and_what_comes(office: Office) -> 
     assert (first["type"], first["refId"]) == ("담당자배정", 101)
     await office.tell(9)
     assert (await anext(events)).startswith(b"id: 4\nevent: notice\n")
-    await events.aclose()  # type: ignore[attr-defined]
+    await events.aclose()
 
 
 async def _always() -> bool:

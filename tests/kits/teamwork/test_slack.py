@@ -1,6 +1,7 @@
 """Notices in Slack: at least once, with an id that stays the same, and a log of what was tried."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -147,6 +148,48 @@ async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: St
     assert attempt.error == "Slack answered 404, no_service"
     state = await office.outbox.state("slack", "42")
     assert "secret" not in repr((attempt, state, office.sender._slack))
+
+
+@on_databases("memory")
+@pytest.mark.parametrize("by", ["webhook", "token"])
+async def test_no_secret_is_in_a_log_however_much_is_logged(
+    office: Office, slack: StandIn, by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    slack.answers[HOOK], slack.answers[POST] = answer(b"ok"), answer({"ok": True})
+    await office.tell(1)
+    assert await office.deliver() == Counts(1, 0, 0)
+    assert len(slack.asked) == 1
+    assert "secret" not in caplog.text
+
+
+@on_databases("memory")
+@pytest.mark.parametrize(
+    ("said", "wait_ms"),
+    [
+        (answer({}, 429), 1_000),
+        (answer({}, 429, "retry-after: -5\r\n"), 1_000),
+        (answer({}, 429, "retry-after: Wed, 21 Oct 2099 07:28:00 GMT\r\n"), 1_000),
+        (answer({}, 429, "retry-after: 999999\r\n"), 3_600_000),
+        (answer({}, 429, "retry-after: 99999999999999999999\r\n"), 1_000),
+        (answer(b"", 302, "location: http://127.0.0.1:9/\r\n"), 0),
+        (answer({"ok": "yes"}), 0),
+        (answer(b"[" * 100_000), 0),
+    ],
+)
+async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
+    office: Office, slack: StandIn, said: Any, wait_ms: int
+) -> None:
+    answers = [said]
+    slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
+    await office.tell(1)
+    assert await office.deliver() == Counts(0, 1, 0)
+    trouble = (await office.outbox.state("slack", "42")).trouble
+    assert trouble is not None
+    assert [one.status for one in await office.sender.attempts()] == ["FAILED"]
+    assert office.clock() + max(1, wait_ms) <= trouble.next_ms <= office.clock() + 3_600_000
+    office.clock.now_ms = trouble.next_ms + 1
+    assert await office.deliver() == Counts(1, 0, 0)
 
 
 @on_databases("memory")

@@ -151,6 +151,28 @@ async def test_a_place_before_the_end_is_taken_for_one_that_was_put(feed: Feed[s
     assert await followed(feed, log, 2, after=0) == [Missed(5), *items(5)]
 
 
+@everywhere
+async def test_a_log_that_begins_anew_is_told_to_all_who_follow_and_by_one_only(
+    feed: Feed[str], keys: FeedKeys
+) -> None:
+    log = keys.log("ann")
+    await put(feed, log, *range(1, 11))
+    following = feed.follow(log, after=10)
+    told = asyncio.ensure_future(anext(following))
+    await _read_by(feed, log, 1)
+    assert await feed.begin_anew(log, 6, "message 6", keys.sent("ann").increment())
+    async with asyncio.timeout(60):
+        assert await told == Missed(7)
+        await put(feed, log, 7)
+        assert await anext(following) == items(7)
+    await following.aclose()  # type: ignore[attr-defined]
+    assert await followed(feed, log, 3, after=0) == [Missed(6), *items(6, 7)]
+    assert (await feed.at(log, 6), await feed.at(log, 5), await feed.at(log, 8)) == ("message 6", None, None)
+    at_once = [feed.begin_anew(log, 2, "message 2", keys.sent("ann").increment()) for _ in range(5)]
+    assert sum(await asyncio.gather(*at_once)) >= 1
+    assert await followed(feed, log, 2, after=0) == [Missed(2), *items(2)]
+
+
 @here
 async def test_a_pause_is_told_and_the_end_of_the_feed_ends_all_who_follow(keys: FeedKeys) -> None:
     async with Feed(keys.log, keys.wakes(), pause_s=0.001) as short:

@@ -11,7 +11,21 @@ from keystead.kits.teamwork.models import (
     UserSession,
 )
 from keystead.parts.cache import Marks
-from keystead.schema import Channel, Hash, Keyspace, Log, Set, SortedSet, Value, after, never, packed, sliding, until
+from keystead.schema import (
+    Channel,
+    Counter,
+    Hash,
+    Keyspace,
+    Log,
+    Set,
+    SortedSet,
+    Value,
+    after,
+    never,
+    packed,
+    sliding,
+    until,
+)
 
 _EPOCH = date(1970, 1, 1)
 _DAY_SECONDS = 86_400
@@ -160,6 +174,14 @@ class TeamworkKeys(Keyspace):
         doc="In which teams something is counted for a user, so that a change drops all of it.",
         used_by=("/api/dashboard/summary",),
         changed="New: the document does not say whose summaries a notice concerns.",
+    )
+    requests = Counter(
+        "limits:requests:{name:slug}:{window:int}:{client:hex}",
+        lifetime=after("70s"),
+        doc="How often a user has told of something in a minute: `window` is the number of the minute, `client` begins "
+        "the digest of the user's id.",
+        used_by=("/api/events", "/api/deadlines"),
+        changed="New: in the document nothing is limited.",
     )
     dashboard_users = Set(
         "dashboard:users:{teamId:int}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import date
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Header, Query, Request
@@ -23,6 +24,7 @@ from keystead.kits.teamwork.service import (
     Event,
     Load,
     Notice,
+    Teamwork,
     TeamworkSettings,
     TooManyStreams,
     missing,
@@ -30,9 +32,11 @@ from keystead.kits.teamwork.service import (
     ref_id_of,
     user_of,
 )
-from keystead.kits.visit import NO_STORE
+from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
+from keystead.kits.visit import NO_STORE, too_often
 from keystead.parts.cache import LoadFailed
 from keystead.parts.feed import place_in
+from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
 _PAGE_MOST: Final = 100
@@ -201,7 +205,8 @@ async def _list(
     user = user_of(who.access)
     if user_id is not None and user_id != user:
         raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
-    found = await teamwork.notices.page(user, read=read, ref_type=ref_type, page=page, size=size)
+    with _values():
+        found = await teamwork.notices.page(user, read=read, ref_type=ref_type, page=page, size=size)
     return _answer(PageAnswer(items=[_shown(one) for one in found.notices], page=page, size=size, total=found.total))
 
 
@@ -259,16 +264,27 @@ async def _read_all(who: Who, teamwork: Serving) -> Response:
 
 
 async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id: RefIdOf) -> Response:
-    return _answer(ReadAnswer(read=await teamwork.read(user_of(who.access), ref=(ref_type, ref_id))))
+    with _values():
+        count = await teamwork.read(user_of(who.access), ref=(ref_type, ref_id))
+    return _answer(ReadAnswer(read=count))
 
 
 async def _tell(who: Who, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
     """Only users of one's own team are told, and that it was oneself who did it."""
     user = user_of(who.access)
-    # Ids are those of a team: nobody takes another team's away.
-    happened = body.model_copy(update={"actorId": user, "id": f"{who.user.teamId}:{body.id}"})
+    await _count(teamwork, "events", user)
+    happened = body.model_copy(update={"actorId": user, "id": _own_id(user, body.id)})
     written = await teamwork.tell(happened, within=who.user.teamId)
     return _answer(ToldAnswer(notices=len(written)))
+
+
+def _own_id(user: int, given: str) -> str:
+    """The id of an event that somebody tells of. Ids are their own: nobody takes those of a colleague away, or those
+    that the application gives, and with them the notice."""
+    made = f"api:{user}:{given}"
+    if len(made.encode()) <= ID_MAX_BYTES:
+        return made
+    return f"api:{user}:sha256:{sha256(given.encode()).hexdigest()}"
 
 
 async def _due(
@@ -302,6 +318,9 @@ RefId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
+    await _count(teamwork, "deadlines", user_of(who.access))
+    if body.assigneeId is not None and not await teamwork.of_team(who.user.teamId, {body.assigneeId}):
+        raise Refusal(400, "BAD_REQUEST", "The assignee is nobody of your team.")
     with _values():
         await teamwork.deadlines.register(
             who.user.teamId,
@@ -315,7 +334,10 @@ async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId,
 
 
 async def _complete(who: Who, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
-    if not await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId)):
+    await _count(teamwork, "deadlines", user_of(who.access))
+    with _values():
+        was_there = await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId))
+    if not was_there:
         raise Refusal(404, "NOT_FOUND", "There is no such deadline.")
     return _answer(OkAnswer())
 
@@ -349,6 +371,14 @@ async def _revoke(who: Who, teamwork: Serving) -> Response:
 async def _revoke_all(who: Who, teamwork: Serving) -> Response:
     await teamwork.tokens.revoke_all(who.sub)
     return _answer(OkAnswer())
+
+
+async def _count(teamwork: Teamwork, name: str, user: int) -> None:
+    """One more request of a user; a Refusal beyond the limit."""
+    try:
+        await teamwork.limit.count(name, str(user))
+    except LimitReached as reached:
+        raise too_often(reached) from None
 
 
 @contextmanager

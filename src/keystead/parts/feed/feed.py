@@ -126,6 +126,28 @@ class Feed(Generic[T]):
             raise
         return True
 
+    async def begin_anew(self, log: LogKey[T], place: int, item: T, *more: Operation[Any]) -> bool:
+        """Drop a log whose source has forgotten what is in it, and put a message as its first. As `put` otherwise.
+
+        Whoever follows it is told (`Missed`). False: another has done so just now, or it has gone on.
+        """
+        latest = await log.latest(1)
+        if not latest:
+            return await self.put(log, place, item, *more)
+        done = await self._logs.keyspace.atomically(
+            log.remove(latest[0].id).required(),  # of two who see the same log, one drops it
+            log.delete(),
+            log.append(item, entry_id=f"{place}-0"),
+            *more,
+            self._wakes.publish(log.key),
+        )
+        return bool(done)
+
+    async def at(self, log: LogKey[T], place: int) -> T | None:
+        """The message at a place; None: it is not in the log, or not any more."""
+        found = await log.entries(after=f"{place - 1}-0", limit=1)
+        return found[0].item if found and _place(found[0]) == place else None
+
     async def last_place(self, log: LogKey[T]) -> int:
         """The place of the newest message; 0 where there is none."""
         latest = await log.latest(1)
@@ -140,7 +162,10 @@ class Feed(Generic[T]):
 
         last    the place of the newest message, where something else than the log knows it. So a reader is told of
                 what they missed also where the whole log has expired, and one whose place was never given begins anew.
+
+        A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too.
         """
+        in_vain = False
         with self._reading(log.key) as wake:
             at = await self._begin(log, after)
             if last is not None and at > last:
@@ -160,6 +185,10 @@ class Feed(Generic[T]):
                     yield Missed(first)
                     at = first - 1
                 last = None
+                if not entries and in_vain and 0 < (newest := await self.last_place(log)) < at:
+                    yield Missed(newest + 1)
+                    at = newest
+                in_vain = not entries
                 if entries:
                     yield [FeedItem(_place(one), one.item) for one in entries]
                     at = _place(entries[-1])

@@ -17,13 +17,14 @@ from keystead.kits.teamwork.service.events import (
 from keystead.kits.teamwork.service.notices import PREFERENCES_FIRST, TYPES, Notice, Notices, Page, Told
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.relay import Relay, ref_id_of
-from keystead.kits.teamwork.service.settings import TeamworkSettings, missing
+from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings, missing
 from keystead.kits.teamwork.service.slack import Slack, SlackSender
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.kits.teamwork.service.teamwork import Load, Teamwork, TooManyStreams, open_teamwork, user_of
 
 __all__ = [
     "DEMO_PEOPLE",
+    "LIMITS",
     "PREFERENCES_FIRST",
     "TEAMWORK_TABLES",
     "TYPES",

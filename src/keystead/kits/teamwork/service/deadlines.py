@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -9,15 +10,19 @@ from hashlib import sha256
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from keystead.errors import BadValue, Unreadable
+from pydantic import ValidationError
+
+from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Unreadable
 from keystead.kits.teamwork.keys import TeamworkKeys, deadline_score
 from keystead.kits.teamwork.models import Deadline, DueItem, TeamSettings
 from keystead.kits.teamwork.service.events import DeadlineNear, WorkItem
 
+_log = logging.getLogger("keystead.teamwork")
+
 MORNING: Final = time(9, 0)
 _DAY_S: Final = 86_400
 _OVERDUE: Final = "overdue"
-_REF_MOST: Final = 100  # characters of an item's name in the id of an event; a longer one is there as its digest
+_REF_MOST: Final = 100  # bytes of an item's name in the id of an event; a longer one is there as its digest
 _FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
 
 
@@ -32,10 +37,11 @@ class Due:
 
 @dataclass(frozen=True)
 class Morning:
-    """What one look at the deadlines did."""
+    """What one look at the deadlines did. `failed`: how many teams or items could not be told of; the log says why."""
 
     teams: int
     told: int
+    failed: int = 0
 
 
 class Deadlines:
@@ -73,8 +79,12 @@ class Deadlines:
     async def register(
         self, team: int, ref: Deadline, due: date, *, title: str, doc_no: str = "", assignee: int | None = None
     ) -> bool:
-        """Put a deadline in, or move it, and say whom it concerns; whether it is new. One atomic step."""
+        """Put a deadline in, or move it, and say whom it concerns; whether it is new. One atomic step.
+
+        Raises BadValue for what could not be told of when the day comes.
+        """
         _check_day(due)
+        _check_item(ref, title, doc_no, assignee)
         keys = self._keys
         await keys.due_teams().add(team)  # first: a team without a deadline costs one look, and the other way all
         row, items = keys.due_item(team, *ref), keys.deadlines(team)
@@ -133,17 +143,28 @@ class Deadlines:
     # --- the job ---------------------------------------------------------------------------------------------
 
     async def tell_due(self) -> Morning:
-        """Tell of all that is to be told of now, in every team. It may run at any time, and twice at once."""
-        told = teams = 0
-        for team in await self._keys.due_teams().members():
-            teams += 1
-            told += await self._tell_team(team)
-        return Morning(teams, told)
+        """Tell of all that is to be told of now, in every team. It may run at any time, and twice at once.
 
-    async def _tell_team(self, team: int) -> int:
+        A team or an item that is not as it should be holds up no other.
+        """
+        told = failed = 0
+        teams = await self._keys.due_teams().members()
+        for team in teams:
+            try:
+                done = await self._tell_team(team)
+            except (StoreError, StoreClosed):
+                raise
+            except KeysteadError as error:
+                _log.error("the deadlines of team %d cannot be told of: %s", team, error)
+                failed += 1
+            else:
+                told, failed = told + done.told, failed + done.failed
+        return Morning(len(teams), told, failed)
+
+    async def _tell_team(self, team: int) -> Morning:
         today = self.morning_of(await self.zone_of(team))
         horizon = today + timedelta(days=self._days[-1])
-        told = 0
+        told = failed = 0
         for one in await self.between(team, _FIRST, horizon, limit=-1):
             mark = self._mark(one.due, today)
             if one.item is None or one.item.assigneeId is None or mark is None:
@@ -151,10 +172,16 @@ class Deadlines:
             done = f"{one.due.isoformat()} {mark} {one.item.assigneeId}"
             if one.item.told == done:
                 continue
-            await self._tell(_event(team, one, one.item, mark, (one.due - today).days))
-            await self._keys.due_item(team, *one.ref).update({"told": done})
-            told += 1
-        return told
+            try:
+                await self._tell(_event(team, one, one.item, mark, (one.due - today).days))
+                await self._keys.due_item(team, *one.ref).update({"told": done})
+            except (BadValue, ValidationError) as error:
+                # Its own words show what others have written.
+                _log.error("a deadline of team %d cannot be told of (%s)", team, type(error).__name__)
+                failed += 1
+            else:
+                told += 1
+        return Morning(1, told, failed)
 
     def morning_of(self, zone: ZoneInfo) -> date:
         """The day whose morning has begun last in a zone."""
@@ -171,7 +198,7 @@ class Deadlines:
 
 def _event(team: int, one: Due, item: DueItem, mark: str, left: int) -> DeadlineNear:
     ref = f"{one.ref.ref_type}:{one.ref.ref_id}"
-    if len(ref) > _REF_MOST:
+    if len(ref.encode()) > _REF_MOST:
         ref = sha256(ref.encode()).hexdigest()
     return DeadlineNear(
         id=f"deadline:{team}:{ref}:{one.due.isoformat()}:{mark}",
@@ -196,6 +223,14 @@ def zone_named(name: str) -> ZoneInfo:
 
 def _day(score: float) -> date:
     return _FIRST + timedelta(days=score // _DAY_S)
+
+
+def _check_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) -> None:
+    try:
+        WorkItem(refType=ref.ref_type, refId=ref.ref_id, title=title, docNo=doc_no, assigneeId=assignee)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise BadValue(f"{wrong['loc'][0]} of a deadline: {wrong['msg']}") from None
 
 
 def _check_day(day: date) -> None:

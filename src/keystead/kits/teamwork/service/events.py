@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from keystead.errors import BadValue
 from keystead.kits.teamwork.service.notices import (
     ACTION_ASSIGNED,
     ASSIGNED,
@@ -22,6 +23,8 @@ from keystead.kits.teamwork.service.notices import (
     TEAM_INVITED,
     Told,
 )
+from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
+from keystead.parts.tables import checked_name
 
 Language: TypeAlias = Literal["en", "ja", "ko"]
 # WORK_REQUEST, TECH_TASK, TEST_SCENARIO, DEFECT, DEPLOYMENT, MEETING_NOTE, PROJECT_IDEA, KNOWLEDGE_BASE, or your own.
@@ -40,9 +43,25 @@ _ADOPTED: Final = "채택"
 _MENTION: Final = re.compile(r"@\[[^\]\n]{1,100}\]\((\d{1,18})\)")
 _MENTIONS_MOST: Final = 50
 _TEXT_MOST: Final = 500
+_DAYS_MOST: Final = 4_000_000  # from the first day that can be written to the last
 
 User: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
-RefId: TypeAlias = Annotated[int, Field(ge=0, le=2**53)] | Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _kept(text: str) -> str:
+    """A text that every database can keep as a key."""
+    try:
+        checked_name(text, ID_MAX_BYTES)
+    except BadValue as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+RefId: TypeAlias = (
+    Annotated[int, Field(ge=0, le=2**53)]
+    | Annotated[str, Field(min_length=1, max_length=ID_MAX_BYTES), AfterValidator(_kept)]
+)
+EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterValidator(_kept)]
 
 
 class _Frozen(BaseModel):
@@ -72,7 +91,7 @@ class WorkItem(_Frozen):
 
 
 class _OfItem(_Frozen):
-    id: str = Field(min_length=1, max_length=180, description="The same each time that it is told of.")
+    id: EventId = Field(description="The same each time that it is told of.")
     item: WorkItem
     actorId: User | None = Field(None, description="Who did it.")  # noqa: N815
 
@@ -114,7 +133,7 @@ class DeadlineNear(_OfItem):
     """A work item is due in so many days; a number below 0: it was due so many days ago."""
 
     kind: Literal["deadline-near"] = "deadline-near"
-    days: int
+    days: int = Field(ge=-_DAYS_MOST, le=_DAYS_MOST)
 
 
 Event: TypeAlias = Annotated[

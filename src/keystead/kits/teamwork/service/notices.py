@@ -115,9 +115,10 @@ class Notices:
 
         return await self._tables.write(work) if ordered else []
 
-    async def waiting(self, *, most: int = 100) -> list[int]:
-        """Readers whose newest notices are not on the stream yet."""
-        asked = select(READERS.c.user_id).where(READERS.c.waiting > 0).order_by(READERS.c.waiting.desc()).limit(most)
+    async def waiting(self, *, after: int = 0, most: int = 100) -> list[int]:
+        """Readers whose newest notices are not on the stream yet, in the order of their ids, from the one after."""
+        where = (READERS.c.waiting > 0, READERS.c.user_id > after)
+        asked = select(READERS.c.user_id).where(*where).order_by(READERS.c.user_id).limit(most)
         return await self._tables.read(lambda connection: [int(user) for (user,) in connection.execute(asked)])
 
     async def unpublished(self, user: int, *, most: int = 100) -> list[Notice]:
@@ -133,11 +134,30 @@ class Notices:
 
         return await self._tables.read(work)
 
-    async def published(self, user: int, place: int) -> None:
-        """The notices of a reader are on the stream up to this place. An earlier one than is known changes nothing."""
+    async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+        """The notices of a reader are on the stream up to this place. An earlier one than is known changes nothing.
+
+        False: there is no notice at this place, or it tells of another event: its reader was erased meanwhile, and
+        nothing is changed.
+        """
         left = READERS.c.last_place - place
-        asked = update(READERS).where(READERS.c.user_id == user, READERS.c.waiting > left).values(waiting=left)
-        await self._tables.write(lambda connection: connection.execute(asked))
+        # The last: of a reader who was erased and told anew, there would be fewer than none.
+        where = (READERS.c.user_id == user, READERS.c.waiting > left, READERS.c.last_place >= place)
+        there = select(NOTICES.c.event_id).where(NOTICES.c.user_id == user, NOTICES.c.place == place)
+
+        def work(connection: Connection) -> bool:
+            found = connection.execute(there).scalar()
+            if found is None or event_id not in (None, found):
+                return False
+            connection.execute(update(READERS).where(*where).values(waiting=left))
+            return True
+
+        return await self._tables.write(work)
+
+    async def newest_place(self, user: int) -> int:
+        """The place of the newest notice of a reader, be it on the stream or not; 0: there is none."""
+        asked = select(READERS.c.last_place).where(READERS.c.user_id == user)
+        return int(await self._tables.read(lambda connection: connection.execute(asked).scalar()) or 0)
 
     async def last_place(self, user: int) -> int:
         """The place of the newest notice of a reader that is on the stream; 0: there is none."""

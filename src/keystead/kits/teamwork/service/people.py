@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 from sqlalchemy import Connection, select, update
 
@@ -12,10 +13,11 @@ from keystead.parts.tables import Tables, insert_new
 
 
 class People:
-    """The table of people as operations. Each is one transaction."""
+    """The table of people as operations. Each is one transaction. `changed` is told who is another from now on."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, changed: Callable[[int], Awaitable[Any]] | None = None) -> None:
         self._tables = tables
+        self._changed = changed
 
     async def save(self, user: int, person: UserSession) -> None:
         """Who somebody is from now on."""
@@ -32,6 +34,8 @@ class People:
                 connection.execute(update(PEOPLE).where(PEOPLE.c.user_id == user).values(**row))
 
         await self._tables.write(work)
+        if self._changed is not None:
+            await self._changed(user)
 
     async def find(self, user: int) -> UserSession | None:
         """Who somebody is; None: nobody of ours."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
@@ -13,6 +13,8 @@ from keystead.kits.teamwork.service.slack import POST_URL, Slack
 from keystead.parts.jwt import SigningKeys
 from keystead.schema.lifetime import duration_ms
 
+# Requests of one user in a minute, by what they ask for.
+LIMITS: Final[Mapping[str, int]] = {"events": 120, "deadlines": 120}
 LONGEST_LIFETIME: Final = "12h"  # of a token: `jwt:since:{userId}` lives for a day
 
 
@@ -40,6 +42,17 @@ class TeamworkSettings(BaseModel):
     )
     language: Literal["en", "ja", "ko"] = Field("en", description="In which language notices are written.")
     streams_per_user: int = Field(8, ge=1, le=100, description="How many streams of notices a user may have open here.")
+    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        {}, description=f"Requests of one user in a minute: {', '.join(LIMITS)}; 0: no limit."
+    )
+
+    @field_validator("limits")
+    @classmethod
+    def _are_limits(cls, given: dict[str, int]) -> dict[str, int]:
+        unknown = sorted(given.keys() - LIMITS.keys())
+        if unknown:
+            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
+        return given
 
     @field_validator("deadline_days", mode="before")
     @classmethod

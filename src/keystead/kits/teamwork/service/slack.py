@@ -191,9 +191,12 @@ class SlackSender:
 
     async def _post(self, payload: dict[str, Any]) -> None:
         headers = {"authorization": f"Bearer {self._slack.token}"} if self._slack.token else {}
-        url = self._slack.post_url if self._slack.token else self._slack.webhook_url
         try:
-            async with self._http.stream("POST", url, json=payload, headers=headers) as answer:
+            url = httpx2.URL(self._slack.post_url if self._slack.token else self._slack.webhook_url)
+            # The path of a webhook is its secret, and the client logs the address that it is given.
+            shown, target = url.copy_with(path="/", query=None, fragment=None), {"target": url.raw_path}
+            asked = self._http.stream("POST", shown, json=payload, headers=headers, extensions=target)
+            async with asked as answer:
                 body = b""
                 async for piece in answer.aiter_bytes():
                     body += piece
@@ -221,7 +224,7 @@ def _word_of(body: bytes) -> str:
     """What the API of Slack says is wrong; "" where nothing is."""
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "what is no JSON"
     if isinstance(told, dict) and told.get("ok") is True:
         return ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import date
 from typing import Final, TypeAlias
 
 import httpx2
 
-from keystead.errors import BadDeclaration, KeysteadError
+from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError
 from keystead.kits.kit import Site
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification, UserSession
@@ -20,15 +22,18 @@ from keystead.kits.teamwork.service.events import Event, told_by
 from keystead.kits.teamwork.service.notices import Notice, Notices
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.relay import Relay
-from keystead.kits.teamwork.service.settings import TeamworkSettings
+from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
 from keystead.kits.teamwork.service.slack import SlackSender
 from keystead.parts.admission import Admission
-from keystead.parts.cache import Cache
+from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.feed import Feed, Missed, Pause, event, heartbeat
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
+from keystead.parts.limit import NamedLimits
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxPolicy
 from keystead.parts.schedule import Job, Run
 from keystead.schema.lifetime import duration_ms
+
+_log = logging.getLogger("keystead.teamwork")
 
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
 
@@ -69,7 +74,8 @@ class Teamwork:
         self.settings = settings
         self.site = site
         self.feed = feed
-        self.people = People(tables)
+        self.people = People(tables, self.user_changed)
+        self._load = load
         self.notices = Notices(tables)
         self.dashboard = Dashboard(keys, count or self._counted, self._unread)
         self.deadlines = Deadlines(
@@ -91,6 +97,8 @@ class Teamwork:
             key=lambda access: keys.user_session(int(access.sub)),
             load=lambda access: found(int(access.sub)),
         )
+        self.limit = NamedLimits(keys.requests, {**LIMITS, **settings.limits}, site.now_ms)
+        self._open: Counter[int] = Counter()  # streams, by user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
         # Where the server brings a provider to sign in at without an account, nobody else reaches it. People of an
@@ -100,6 +108,19 @@ class Teamwork:
     async def close(self) -> None:
         await self.dashboard.close()
         await self.users.close()
+
+    # --- people ----------------------------------------------------------------------------------------------
+
+    async def user_changed(self, user: int) -> None:
+        """Somebody is another from now on: in every process the next request of theirs asks who they are."""
+        await self.users.invalidate(self.keys.user_session(user))
+
+    async def of_team(self, team: int, users: Collection[int]) -> set[int]:
+        """Those of some users who are in a team, as whoever knows the users says."""
+        if self._load is None:
+            return await self.people.of_team(team, users)
+        found = {user: await self._load(user) for user in dict.fromkeys(users)}
+        return {user for user, person in found.items() if person is not None and person.teamId == team}
 
     # --- telling ---------------------------------------------------------------------------------------------
 
@@ -111,7 +132,7 @@ class Teamwork:
         """
         told = told_by(happened, self.settings.language)
         if within is not None and told:
-            inside = await self.people.of_team(within, {one.user for one in told})
+            inside = await self.of_team(within, {one.user for one in told})
             told = [one for one in told if one.user in inside]
         written = await self.notices.tell(happened.id, told, self.keys.now_ms())
         if written and self.relay is not None:
@@ -125,21 +146,39 @@ class Teamwork:
             await self.dashboard.changed(user)
         return count
 
-    async def stream(self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    async def stream(
+        self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes, None]:
         """The notices of a user as server-sent events, from the one after a place, or from now on.
 
         `still` is asked at each pause: whoever is signed out meanwhile hears no more. Raises TooManyStreams at once.
         """
-        log = self.keys.notice_log(user)
-        if self.feed.readers_of(log) >= self.settings.streams_per_user:
-            raise TooManyStreams(f"at most {self.settings.streams_per_user} streams are open at once; close one")
-        last = await self.notices.last_place(user)
-        return self._events(user, last if after is None else after, last, still)
+        events = self._events(user, after, still)
+        first = await anext(events)  # so that it counts from now on, and is counted off however it ends
+        return _joined(first, events)
 
     async def _events(
+        self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes, None]:
+        most = self.settings.streams_per_user
+        if self._open[user] >= most:
+            raise TooManyStreams(f"at most {most} streams are open at once; close one")
+        self._open[user] += 1
+        try:
+            last = await self.notices.last_place(user)
+            place = last if after is None else after
+            yield _RETRY + event("hello", f'{{"place": {last}}}', place=min(place, last))
+            async with aclosing(self._followed(user, place, last, still)) as followed:
+                async for one in followed:
+                    yield one
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+
+    async def _followed(
         self, user: int, after: int, last: int, still: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[bytes]:
-        yield _RETRY + event("hello", f'{{"place": {last}}}', place=min(after, last))
+    ) -> AsyncGenerator[bytes, None]:
         checked_ms = self.keys.now_ms()
         async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last):
             if isinstance(found, Missed):
@@ -148,7 +187,7 @@ class Teamwork:
                 yield heartbeat()
             else:
                 yield b"".join(event("notice", one.item.model_dump_json(), place=one.place) for one in found)
-            if isinstance(found, Pause) or self.keys.now_ms() - checked_ms > _CHECK_EVERY_MS:
+            if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
                 checked_ms = self.keys.now_ms()
                 if not await still():
                     yield event("bye", "{}")
@@ -187,7 +226,7 @@ class Teamwork:
 
     async def _tell_due(self, run: Run) -> Mapping[str, int | str]:
         done = await self.deadlines.tell_due()
-        return {"teams": done.teams, "told": done.told}
+        return {"teams": done.teams, "told": done.told, "failed": done.failed}
 
     async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
         forgotten = 0
@@ -198,7 +237,9 @@ class Teamwork:
         return {"slack_attempts": forgotten}
 
 
-_CHECK_EVERY_MS: Final = 15_000
+# Whoever is signed out hears no more after both of them: a check that is just not due, and then nothing to hear.
+_CHECK_EVERY_MS: Final = 5_000
+_PAUSE_S: Final = 10.0
 
 
 @asynccontextmanager
@@ -213,7 +254,9 @@ async def open_teamwork(
 ) -> AsyncIterator[Teamwork]:
     """The service, with its relay, its feed and its outbox at work. `patience` is that with Slack."""
     async with AsyncExitStack() as stack:
-        feed: Feed[Notification] = await stack.enter_async_context(Feed(keys.notice_log, keys.notice_wakes()))
+        feed: Feed[Notification] = await stack.enter_async_context(
+            Feed(keys.notice_log, keys.notice_wakes(), pause_s=_PAUSE_S)
+        )
         made = Teamwork(keys, settings, site, feed, load=load, count=count)
         stack.push_async_callback(made.close)
         outbox: Outbox | None = None
@@ -236,6 +279,16 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     if keys.ring is None:
         raise BadDeclaration("the teamwork kit signs tokens, so it needs keys: TeamworkKeys(store, seal=…)")
     return SigningKeys.from_ring(keys.ring)
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        try:
+            async for one in rest:
+                yield one
+        except (StoreError, StoreClosed, LoadFailed) as error:
+            _log.info("a stream ends, and its reader comes again: %s", error)
 
 
 def user_of(access: Access) -> int:

@@ -1,0 +1,180 @@
+"""What somebody cannot do to others, and what no input can do to the server."""
+
+import asyncio
+from datetime import date
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from keystead.errors import KeysteadError, StoreUnavailable
+from keystead.kits.teamwork.models import Deadline, UserSession
+from keystead.kits.teamwork.service import Assigned, TooManyStreams, WorkItem
+from tests.kits.teamwork.test_routes import ANN, BEN, CHO, ITEM, OUTSIDER, Office, office
+
+__all__ = ["office"]
+
+DUE = {"due": "2096-10-05", "title": "Print"}
+ODD = [
+    "x" * 10_240,
+    "\0",
+    "-1",
+    str(2**80),
+    "1.5",
+    "9999-12-31",
+    "😀" * 50,
+    "é" * 150,
+    "NaN",
+    "9" * 5_000,
+    "../x",
+    "a:b",
+]
+
+
+async def test_an_id_that_somebody_has_used_takes_nothing_from_another(office: Office) -> None:
+    assert await office.tell(1, by=CHO) == 1
+    assert await office.tell(1, by=ANN) == 1  # a colleague has used this id
+    item = WorkItem(refType="DEFECT", refId=1, title="t", assigneeId=BEN)
+    for given in (f"api:{CHO}:e9", "deadline:3:DEFECT:1:2096-10-05:D-3"):
+        event = {"kind": "assigned", "id": given, "item": {**ITEM, "assigneeId": BEN}}
+        assert (await office.http.post("/api/events", json=event, headers=office.token(CHO))).json() == {"notices": 1}
+        assert len(await office.teamwork.tell(Assigned(id=given, item=item))) == 1
+
+
+async def test_nobody_of_another_team_is_told_of_a_deadline(office: Office) -> None:
+    for stranger, user in ((OUTSIDER, ANN), (BEN, ANN), (12345, ANN)):
+        put = await office.http.put(
+            "/api/deadlines/DEFECT/1", json={**DUE, "assigneeId": stranger}, headers=office.token(user)
+        )
+        assert put.status_code == (200 if stranger == BEN else 400)
+    assert (await office.teamwork.deadlines.tell_due()).told == 1
+    assert (await office.get("/api/notifications", user=OUTSIDER))["total"] == 0
+
+
+async def test_deadlines_of_another_team_are_neither_seen_nor_done(office: Office) -> None:
+    assert (await office.http.put("/api/deadlines/DEFECT/1", json=DUE, headers=office.token(ANN))).status_code == 200
+    assert (await office.get("/api/deadlines", user=OUTSIDER))["items"] == []
+    assert (await office.http.delete("/api/deadlines/DEFECT/1", headers=office.token(OUTSIDER))).status_code == 404
+    assert len((await office.get("/api/deadlines"))["items"]) == 1
+
+
+async def test_no_odd_word_is_an_error_of_the_server_or_stops_the_jobs(office: Office) -> None:
+    for word in ODD:
+        text = quote(word, safe="")
+        asked: list[tuple[str, str, Any]] = [
+            *(("GET", f"/api/notifications?{name}={text}", None) for name in ("refType", "userId", "page", "size")),
+            ("GET", f"/api/deadlines?from={text}", None),
+            ("GET", f"/api/deadlines?to={text}", None),
+            ("PATCH", f"/api/notifications/{text}/read", None),
+            ("PATCH", f"/api/notifications/read-by-ref?refType={text}&refId={text}", None),
+            ("PUT", f"/api/deadlines/DEFECT/{text}", {**DUE, "assigneeId": BEN}),
+            ("PUT", f"/api/deadlines/DEFECT/{text}", {**DUE, "title": word, "docNo": word}),
+            ("DELETE", f"/api/deadlines/DEFECT/{text}?x", None),
+            ("PUT", "/api/team/zone", {"zone": word}),
+            *(
+                ("POST", "/api/events", {"kind": "assigned", "id": "i", "item": {**ITEM, "assigneeId": BEN}} | more)
+                for more in ({"id": word}, {"item": {**ITEM, "assigneeId": BEN, "refId": word}}, {"actorId": word})
+            ),
+            ("POST", "/api/events", {"kind": "deadline-near", "id": word, "days": 10**400, "item": ITEM}),
+        ]
+        for method, path, body in asked:
+            answer = await office.http.request(method, path, json=body, headers=office.token(ANN))
+            assert answer.status_code < 500, (method, path[:80], answer.text)
+    put = await office.http.put(
+        "/api/deadlines/DEFECT/good", json={**DUE, "assigneeId": CHO}, headers=office.token(ANN)
+    )
+    assert put.status_code == 200
+    assert (await office.teamwork.deadlines.tell_due()).failed == 0
+    assert (await office.get("/api/notifications", user=CHO))["total"] == 1
+
+
+async def test_a_deadline_that_cannot_be_told_of_holds_up_no_other(office: Office) -> None:
+    deadlines, keys = office.teamwork.deadlines, office.teamwork.keys
+    soon = date(2096, 10, 5)
+    for team in (2, 3, 5):
+        await deadlines.register(team, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
+    # As of another program: a title that no event can hold, and a record that is none.
+    await keys.due_item(3, "DEFECT", "0").put({"title": "x" * 600, "docNo": "", "due": soon, "assigneeId": BEN})
+    await keys.deadlines(3).put({Deadline("DEFECT", "0"): 4_000_233_600})
+    await keys.deadlines.store.run([("HDEL", keys.due_item(2, "DEFECT", "1").key, "title")])
+    await deadlines.register(6, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
+    await keys.deadlines.store.run([("ZADD", keys.deadlines(6).key, 4_000_233_600, "what is no member")])
+    done = await deadlines.tell_due()
+    assert (done.teams, done.told, done.failed) == (4, 2, 3)
+
+
+async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(office: Office) -> None:
+    assert (await office.get("/api/me"))["teamId"] == 3
+    moved = UserSession(name="Ben", email="u@example.com", role="DEVELOPER", teamId=4, teamRole="MEMBER")
+    await office.teamwork.people.save(BEN, moved)
+    assert (await office.get("/api/me"))["teamId"] == 4
+    hired = office.token(1000)
+    assert (await office.http.get("/api/me", headers=hired)).status_code == 401
+    await office.teamwork.people.save(1000, moved)
+    assert (await office.http.get("/api/me", headers=hired)).status_code == 200
+
+
+@pytest.mark.parametrize("wrong", [("DEFECT", "x\0"), ("DEFECT", "é" * 150), ("defect", "1"), ("DEFECT", "")])
+async def test_what_could_not_be_told_of_is_no_deadline(office: Office, wrong: tuple[str, str]) -> None:
+    with pytest.raises(KeysteadError):
+        await office.teamwork.deadlines.register(3, Deadline(*wrong), date(2096, 10, 5), title="t", assignee=BEN)
+
+
+async def test_who_tells_too_much_is_held_and_nobody_else(office: Office) -> None:
+    event = {"kind": "assigned", "id": "e", "item": {**ITEM, "assigneeId": BEN}}
+    ann, cho = office.token(ANN), office.token(CHO)
+    said = [(await office.http.post("/api/events", json=event, headers=ann)).status_code for _ in range(121)]
+    assert (said.count(200), said[-1]) == (120, 429)
+    held = await office.http.post("/api/events", json=event, headers=ann)
+    assert (held.json()["code"], int(held.headers["retry-after"]) <= 60) == ("RATE_LIMITED", True)
+    assert (await office.http.post("/api/events", json=event, headers=cho)).status_code == 200
+    assert (await office.http.put("/api/deadlines/DEFECT/1", json=DUE, headers=ann)).status_code == 200
+    office.clock.pass_ms(60_000)
+    assert (await office.http.post("/api/events", json=event, headers=ann)).status_code == 200
+
+
+async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office: Office) -> None:
+    async def still() -> bool:
+        return True
+
+    opened = await asyncio.gather(
+        *(office.teamwork.stream(BEN, None, still) for _ in range(30)), return_exceptions=True
+    )
+    streams = [one for one in opened if not isinstance(one, BaseException)]
+    assert len(streams) == 8
+    assert {type(one) for one in opened if isinstance(one, BaseException)} == {TooManyStreams}
+    for one in streams:
+        assert (await anext(one)).startswith(b"retry:")
+        await one.aclose()
+    again = await office.teamwork.stream(BEN, None, still)
+    await again.aclose()
+
+
+async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(office: Office) -> None:
+    ended_ms, heard_ms = office.clock(), 0
+
+    async def still() -> bool:
+        return office.clock() <= ended_ms
+
+    stream = await office.teamwork.stream(BEN, None, still)
+    await anext(stream)
+    for number in range(10):
+        office.clock.pass_ms(4_900)
+        await office.tell(number)
+        if b"bye" in await anext(stream):
+            break
+        heard_ms = office.clock() - ended_ms
+    assert heard_ms <= 15_000
+    assert [one async for one in stream] == []
+
+
+async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Office) -> None:
+    async def still() -> bool:
+        raise StoreUnavailable("it is away")
+
+    stream = await office.teamwork.stream(BEN, None, still)
+    await anext(stream)
+    assert await office.tell(1) == 1
+    assert b"event: notice" in await anext(stream)
+    office.clock.pass_ms(60_000)
+    assert [one async for one in stream] == []
