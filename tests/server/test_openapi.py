@@ -17,6 +17,7 @@ from keystead.kits.login import service as login
 from keystead.kits.membership import service as membership
 from keystead.kits.sessiondata import service as sessiondata
 from keystead.kits.sharing import service as sharing
+from keystead.kits.teamwork import service as teamwork
 from keystead.kits.widgets import service as widgets
 from tests.serving import Keystead, keystead_serving
 
@@ -27,6 +28,7 @@ LIMITLESS = {
         ("login", login.LIMITS),
         ("sharing", sharing.LIMITS),
         ("membership", membership.LIMITS),
+        ("teamwork", teamwork.LIMITS),
         ("widgets", widgets.LIMITS),
         ("sessiondata", sessiondata.LIMITS),
     )

@@ -1,4 +1,4 @@
-"""What settings of kits are made of: durations, lists of words, and limits by name."""
+"""What settings of kits are made of: durations, lists, keys that sign, and limits by name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
 from keystead.errors import BadDeclaration
+from keystead.parts.jwt import SigningKeys
 from keystead.schema.lifetime import duration_ms
 
 
@@ -30,8 +31,18 @@ def _split(given: Any) -> Any:
     return tuple(part.strip() for part in given.split(",") if part.strip())
 
 
+def _signing(given: SecretStr) -> SecretStr:
+    try:
+        SigningKeys.from_text(given.get_secret_value())
+    except BadDeclaration as error:  # whose sentence holds no key
+        raise ValueError(str(error)) from None
+    return given
+
+
 Duration: TypeAlias = Annotated[str, AfterValidator(_duration)]
 Words: TypeAlias = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Days: TypeAlias = Annotated[tuple[Annotated[int, Field(ge=0, le=365)], ...], NoDecode, BeforeValidator(_split)]
+SigningText: TypeAlias = Annotated[SecretStr, AfterValidator(_signing)]
 LimitsByName: TypeAlias = dict[str, Annotated[int, Field(ge=0)]]
 
 

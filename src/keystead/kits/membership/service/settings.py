@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from keystead.errors import BadDeclaration
-from keystead.kits.setting_types import Duration, LimitsByName, Words, known
-from keystead.parts.jwt import SigningKeys
+from keystead.kits.setting_types import Duration, LimitsByName, SigningText, Words, known
 from keystead.parts.oauth import IdentityFields, Provider
 
 # Requests in a minute: of one address, and of one user where they ask past the cache.
@@ -51,7 +49,7 @@ class MembershipSettings(BaseModel):
         (), description="Where sign-ins may return to, exactly; production needs at least one."
     )
     webhook_secret: SecretStr | None = Field(None, description="What the provider signs its webhooks with.")
-    jwt_keys: SecretStr | None = Field(
+    jwt_keys: SigningText | None = Field(
         None,
         description="Keys that sign access tokens, from `keystead secrets signing`; without them HS256 keys are "
         "derived from the keys that seal.",
@@ -63,16 +61,6 @@ class MembershipSettings(BaseModel):
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
-
-    @field_validator("jwt_keys")
-    @classmethod
-    def _are_keys(cls, given: SecretStr | None) -> SecretStr | None:
-        if given is not None:
-            try:
-                SigningKeys.from_text(given.get_secret_value())
-            except BadDeclaration as error:
-                raise ValueError(str(error)) from None
-        return given
 
     @property
     def provider(self) -> Provider:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadValue
+from keystead.kits.setting_types import Days, Duration, LimitsByName, SigningText, known
 from keystead.kits.teamwork.service.deadlines import zone_named
 from keystead.kits.teamwork.service.slack import POST_URL, Slack
-from keystead.parts.jwt import SigningKeys
 from keystead.schema.lifetime import duration_ms
 
 # Requests of one user in a minute, by what they ask for.
@@ -23,60 +23,28 @@ class TeamworkSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    jwt_keys: SecretStr | None = Field(
+    jwt_keys: SigningText | None = Field(
         None,
         description="Keys that sign access tokens, from `keystead secrets signing`; without them HS256 keys are "
         "derived from the keys that seal.",
     )
     issuer: str | None = Field(None, description="The `iss` of access tokens; without it the public URL of the server.")
     audience: str = Field("teamwork", min_length=1, description="The `aud` of access tokens.")
-    token_lifetime: str = Field("30m", description=f"For how long an access token is good, at most {LONGEST_LIFETIME}.")
+    token_lifetime: Duration = Field(
+        "30m", description=f"For how long an access token is good, at most {LONGEST_LIFETIME}."
+    )
     slack_webhook_url: SecretStr | None = Field(None, description="An incoming webhook of Slack: notices go there.")
     slack_token: SecretStr | None = Field(None, description="A bot's token of Slack, with `slack_channel`, instead.")
     slack_channel: str = Field("", description="The channel that the bot posts to.")
     slack_post_url: str = Field(POST_URL, description="Where the bot posts, if not at Slack.")
-    keep_slack_log: str = Field("90d", description="For how long the attempts to tell Slack are kept.")
+    keep_slack_log: Duration = Field("90d", description="For how long the attempts to tell Slack are kept.")
     zone: str = Field("UTC", description="The time zone of teams that have none of their own, such as `Asia/Seoul`.")
-    deadline_days: tuple[Annotated[int, Field(ge=0, le=365)], ...] = Field(
-        (3,), min_length=1, description="How many days before a deadline its assignee is told."
-    )
+    deadline_days: Days = Field((3,), min_length=1, description="How many days before a deadline its assignee is told.")
     language: Literal["en", "ja", "ko"] = Field("en", description="In which language notices are written.")
     streams_per_user: int = Field(8, ge=1, le=100, description="How many streams of notices a user may have open here.")
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         {}, description=f"Requests of one user in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
-
-    @field_validator("limits")
-    @classmethod
-    def _are_limits(cls, given: dict[str, int]) -> dict[str, int]:
-        unknown = sorted(given.keys() - LIMITS.keys())
-        if unknown:
-            raise ValueError(f"there is no limit {unknown[0]!r}; there are {', '.join(LIMITS)}")
-        return given
-
-    @field_validator("deadline_days", mode="before")
-    @classmethod
-    def _split(cls, given: Any) -> Any:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
-
-    @field_validator("jwt_keys")
-    @classmethod
-    def _are_keys(cls, given: SecretStr | None) -> SecretStr | None:
-        if given is not None:
-            try:
-                SigningKeys.from_text(given.get_secret_value())
-            except BadDeclaration as error:
-                raise ValueError(str(error)) from None
-        return given
-
-    @field_validator("token_lifetime", "keep_slack_log")
-    @classmethod
-    def _is_duration(cls, given: str) -> str:
-        try:
-            duration_ms(given)
-        except BadDeclaration as error:
-            raise ValueError(str(error)) from None
-        return given
 
     @field_validator("token_lifetime")
     @classmethod
