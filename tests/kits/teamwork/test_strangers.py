@@ -9,8 +9,11 @@ import pytest
 
 from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.kits.teamwork.models import Deadline, UserSession
+from keystead.kits.teamwork.routes import teamwork_kit
 from keystead.kits.teamwork.service import Assigned, TooManyStreams, WorkItem
-from tests.kits.teamwork.test_routes import ANN, BEN, CHO, ITEM, OUTSIDER, Office, office
+from keystead.server import Settings, create_app
+from tests.kits.teamwork.test_routes import ANN, BASE, BEN, CHO, ITEM, OUTSIDER, RING, Office, office
+from tests.parts.sessions.conftest import Clock
 
 __all__ = ["office"]
 
@@ -239,3 +242,23 @@ async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Offic
     assert b"event: notice" in await anext(stream)
     office.clock.pass_ms(60_000)
     assert [one async for one in stream] == []
+
+
+async def test_where_an_application_has_users_of_its_own_it_says_who_is_in_a_team() -> None:
+    async def load(user: int) -> UserSession | None:
+        team = {ANN: 3, BEN: 3, OUTSIDER: 4}.get(user)
+        if team is None:
+            return None
+        return UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=team, teamRole="MEMBER")
+
+    settings = Settings(store="memory://", public_url=BASE, seal_keys=RING)
+    clock = Clock(4_000_017_600_000)
+    app = create_app(settings, [teamwork_kit(load=load)], now_ms=clock)
+    async with app.router.lifespan_context(app):
+        office = Office(app, clock)
+        async with office.http:
+            assert [await office.tell(1), await office.tell(2, assigneeId=OUTSIDER)] == [1, 0]
+            for assignee, status in ((BEN, 200), (OUTSIDER, 400), (12345, 400)):
+                body = {**DUE, "assigneeId": assignee}
+                put = await office.http.put("/api/deadlines/DEFECT/1", json=body, headers=office.token(ANN))
+                assert put.status_code == status
