@@ -3,9 +3,12 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from keystead import Store
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.service.dashboard import Dashboard, Work
+from keystead.parts.cache import LoadFailed
 from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 
 __all__ = ["mariadb_server", "postgres_server", "redis_server", "store", "stores", "valkey_cluster"]
@@ -20,11 +23,14 @@ class Office:
     def __init__(self, store: Store) -> None:
         self.keys = TeamworkKeys(store)
         self.defects, self.unread, self.counts = 5, 3, 0
+        self.failing = False
         self.held: asyncio.Event | None = None
         self.dashboard = Dashboard(self.keys, self._count, self._unread)
 
     async def _count(self, user: int, team: int) -> Work:
         self.counts += 1
+        if self.failing:
+            raise RuntimeError("the database is away")
         found = Work(12, 8, self.defects, 2)
         if self.held is not None:
             await self.held.wait()
@@ -96,3 +102,16 @@ async def test_how_long_a_change_may_be_hidden_is_what_the_document_says(store: 
     teams = office.keys.dashboard_teams.family.lifetime.longest_ms
     assert lifetime == 300_000
     assert teams is None or teams > lifetime  # what is counted is found for as long as it is kept
+
+
+@here
+async def test_a_count_that_fails_hides_no_change(store: Store) -> None:
+    office = Office(store)
+    assert await office.shown() == (5, 3)
+    office.defects, office.failing = 6, True
+    await office.dashboard.changed_in(42, 3)
+    with pytest.raises(LoadFailed):
+        await office.shown()
+    office.failing = False
+    await office.dashboard.changed_in(42, 3)
+    assert await office.shown() == (6, 3)

@@ -1,5 +1,6 @@
 """Notices in Slack: at least once, with an id that stays the same, and a log of what was tried."""
 
+import html
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -115,6 +116,19 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
         ("SENT", None, 3),
     ]
     assert [one.notice for one in await office.sender.attempts(status="SENT")] == [second.id, first.id]
+
+
+@on_databases("memory")
+@pytest.mark.parametrize("mark", ["&", "<", "x", "é", "😀"])
+async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
+    office: Office, slack: StandIn, mark: str
+) -> None:
+    told = Told(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
+    [notice] = await office.notices.tell("long", [told], office.clock())
+    text = office.sender.payload(notice)["attachments"][0]["blocks"][0]["text"]["text"]
+    assert 2_900 < len(text) <= 3_000
+    shown = html.unescape(text).replace("\n", "").replace("*", "")
+    assert set(shown) == {mark}
 
 
 @on_databases("memory")

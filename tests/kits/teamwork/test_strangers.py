@@ -9,8 +9,11 @@ import pytest
 
 from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.kits.teamwork.models import Deadline, UserSession
+from keystead.kits.teamwork.routes import teamwork_kit
 from keystead.kits.teamwork.service import Assigned, TooManyStreams, WorkItem
-from tests.kits.teamwork.test_routes import ANN, BEN, CHO, ITEM, OUTSIDER, Office, office
+from keystead.server import Settings, create_app
+from tests.kits.teamwork.test_routes import ANN, BASE, BEN, CHO, ITEM, OUTSIDER, RING, Office, office
+from tests.parts.sessions.conftest import Clock
 
 __all__ = ["office"]
 
@@ -100,7 +103,45 @@ async def test_a_deadline_that_cannot_be_told_of_holds_up_no_other(office: Offic
     await deadlines.register(6, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
     await keys.deadlines.store.run([("ZADD", keys.deadlines(6).key, 4_000_233_600, "what is no member")])
     done = await deadlines.tell_due()
-    assert (done.teams, done.told, done.failed) == (4, 2, 3)
+    assert (done.teams, done.told, done.failed) == (4, 3, 3)
+    await keys.deadlines.store.run([("ZADD", keys.deadlines(3).key, 4_000_233_600, "what is no member")])
+    assert len((await office.get("/api/deadlines"))["items"]) == 2
+    assert (await office.get("/api/dashboard/summary"))["activeDefects"] == 2
+
+
+async def test_jobs_on_two_machines_tell_each_of_very_many_deadlines_once(office: Office) -> None:
+    deadlines = office.teamwork.deadlines
+    for number in range(520):
+        await deadlines.register(3, Deadline("DEFECT", str(number)), date(2096, 10, 5), title="t", assignee=BEN)
+    await asyncio.gather(deadlines.tell_due(), deadlines.tell_due())
+    assert (await deadlines.tell_due()).told == 0
+    listed = await office.get("/api/notifications?size=1")
+    assert listed["total"] == 520
+
+
+async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(office: Office) -> None:
+    async def counted() -> tuple[int, int]:
+        found = await office.get("/api/dashboard/summary")
+        return found["activeDefects"], found["unreadNotifications"]
+
+    deadlines, relay = office.teamwork.deadlines, office.teamwork.relay
+    assert relay is not None
+    assert await counted() == (0, 0)
+    ref = Deadline("DEFECT", "1")
+    await deadlines.register(3, ref, date(2096, 10, 5), title="t", assignee=BEN)
+    assert await counted() == (1, 0)
+    await office.tell(1)
+    await relay.publish_waiting()
+    assert await counted() == (1, 1)
+    assert await office.teamwork.read(BEN) == 1
+    assert await counted() == (1, 0)
+    await deadlines.complete(3, ref)
+    assert await counted() == (0, 0)
+    deployment = Deadline("DEPLOYMENT", "1")
+    await deadlines.register(3, deployment, date(2096, 10, 1), title="t")
+    assert (await office.get("/api/dashboard/summary"))["upcomingDeployments"] == 0
+    assert await deadlines.move(3, deployment, date(2096, 10, 3))
+    assert (await office.get("/api/dashboard/summary"))["upcomingDeployments"] == 1
 
 
 async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(office: Office) -> None:
@@ -168,6 +209,29 @@ async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(
     assert [one async for one in stream] == []
 
 
+async def test_while_nobody_can_say_whether_a_token_counts_its_stream_waits_and_is_not_signed_out(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keystead.kits.teamwork.service.teamwork._HOLD_S", 0)
+    answers: list[bool | None] = [None, None, True, None, False]
+
+    async def still() -> bool | None:
+        return answers.pop(0)
+
+    stream = await office.teamwork.stream(BEN, None, still)
+    await anext(stream)
+    heard: list[bytes] = []
+    for number in range(2):
+        assert await office.tell(number) == 1
+        office.clock.pass_ms(5_000)
+        while b"event" not in (one := await anext(stream)):
+            heard.append(one)
+        assert b"event: notice" in one
+    assert heard == [b": still here\n\n"] * 2
+    office.clock.pass_ms(5_000)
+    assert [one async for one in stream] == [b": still here\n\n", b"event: bye\ndata: {}\n\n"]
+
+
 async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Office) -> None:
     async def still() -> bool:
         raise StoreUnavailable("it is away")
@@ -178,3 +242,23 @@ async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Offic
     assert b"event: notice" in await anext(stream)
     office.clock.pass_ms(60_000)
     assert [one async for one in stream] == []
+
+
+async def test_where_an_application_has_users_of_its_own_it_says_who_is_in_a_team() -> None:
+    async def load(user: int) -> UserSession | None:
+        team = {ANN: 3, BEN: 3, OUTSIDER: 4}.get(user)
+        if team is None:
+            return None
+        return UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=team, teamRole="MEMBER")
+
+    settings = Settings(store="memory://", public_url=BASE, seal_keys=RING)
+    clock = Clock(4_000_017_600_000)
+    app = create_app(settings, [teamwork_kit(load=load)], now_ms=clock)
+    async with app.router.lifespan_context(app):
+        office = Office(app, clock)
+        async with office.http:
+            assert [await office.tell(1), await office.tell(2, assigneeId=OUTSIDER)] == [1, 0]
+            for assignee, status in ((BEN, 200), (OUTSIDER, 400), (12345, 400)):
+                body = {**DUE, "assigneeId": assignee}
+                put = await office.http.put("/api/deadlines/DEFECT/1", json=body, headers=office.token(ANN))
+                assert put.status_code == status

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, StoreError
 from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.refusal import Refusal
 from keystead.kits.teamwork.keys import TeamworkKeys
@@ -36,6 +36,7 @@ from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.kits.visit import NO_STORE, too_often
 from keystead.parts.cache import LoadFailed
 from keystead.parts.feed import place_in
+from keystead.parts.jwt import Denied
 from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
@@ -231,8 +232,12 @@ async def _stream(
     """Server-sent events: `notice`, `missed` where something could not be replayed, `bye` where the token has ended."""
     token = request.headers["authorization"].partition(" ")[2].strip()
 
-    async def still() -> bool:
-        return bool(await teamwork.admission.admitted(token))
+    async def still() -> bool | None:
+        try:
+            found = await teamwork.admission.admitted(token)
+        except (StoreError, LoadFailed):
+            return None
+        return None if isinstance(found, Denied) and found.reason == "unavailable" else bool(found)
 
     try:
         events = await teamwork.stream(user_of(who.access), place_in(last_event_id or last_seen), still)

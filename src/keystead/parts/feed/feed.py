@@ -98,6 +98,11 @@ class Feed(Generic[T]):
             self._listener = None
 
     @property
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._closing
+
+    @property
     def readers(self) -> int:
         """How many follow something here."""
         return sum(map(len, self._readers.values()))
@@ -185,7 +190,7 @@ class Feed(Generic[T]):
                     yield Missed(first)
                     at = first - 1
                 last = None
-                if not entries and in_vain and 0 < (newest := await self.last_place(log)) < at:
+                if not entries and in_vain and (newest := await self._end_before(log, at)):
                     yield Missed(newest + 1)
                     at = newest
                 in_vain = not entries
@@ -197,6 +202,14 @@ class Feed(Generic[T]):
 
     async def _begin(self, log: LogKey[T], after: int | None) -> int:
         return max(0, after) if after is not None else await self.last_place(log)
+
+    async def _end_before(self, log: LogKey[T], at: int) -> int:
+        """Where a log ends that a reader is beyond; 0: it does not, or nobody can say now."""
+        try:
+            newest = await self.last_place(log)
+        except StoreUnavailable:
+            return 0
+        return newest if newest < at else 0
 
     async def _woken(self, wake: asyncio.Event) -> bool:
         try:

@@ -16,6 +16,8 @@ from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Un
 from keystead.kits.teamwork.keys import TeamworkKeys, deadline_score
 from keystead.kits.teamwork.models import Deadline, DueItem, TeamSettings
 from keystead.kits.teamwork.service.events import DeadlineNear, WorkItem
+from keystead.schema.kinds import SortedSetKey
+from keystead.stores import Command
 
 _log = logging.getLogger("keystead.teamwork")
 
@@ -116,15 +118,47 @@ class Deadlines:
             await self._changed(team)
 
     async def between(self, team: int, first: date, last: date, *, limit: int = 500) -> list[Due]:
-        """What is due from one day to another, both included, in the order of the days."""
+        """What is due from one day to another, both included, in the order of the days. What cannot be read, as of
+        another program, is left out."""
+        found, _ = await self._listed(team, first, last, limit)
+        return found
+
+    async def _listed(self, team: int, first: date, last: date, limit: int) -> tuple[list[Due], int]:
+        """What is due, and how many of them cannot be read."""
         _check_day(first)
         _check_day(last)
-        found = await self._keys.deadlines(team).between(deadline_score(first), deadline_score(last), limit=limit)
-        if not found:
+        low, high = deadline_score(first), deadline_score(last)
+        key = self._keys.deadlines(team)
+        broken = 0
+        try:
+            found = await key.between(low, high, limit=limit)
+        except Unreadable:
+            command: Command = ("ZRANGE", key.key, low, high, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
+            [pairs] = await self._keys.deadlines.store.run([command])
+            read = [(_deadline(key, data), score) for data, score in pairs]
+            found = [(ref, score) for ref, score in read if ref is not None]
+            broken = len(read) - len(found)
+        listed: list[Due] = []
+        for (ref, score), item in zip(found, await self._items(team, [ref for ref, _ in found]), strict=True):
+            if isinstance(item, Unreadable):
+                broken += 1
+            else:
+                listed.append(Due(ref, _day(score), item))
+        return listed, broken
+
+    async def _items(self, team: int, refs: Sequence[Deadline]) -> Sequence[DueItem | Unreadable | None]:
+        if not refs:
             return []
-        rows = [self._keys.due_item(team, *ref) for ref, _ in found]
-        items = await self._keys.run(*(row.get() for row in rows))
-        return [Due(ref, _day(score), item) for (ref, score), item in zip(found, items, strict=True)]
+        try:
+            return await self._keys.run(*(self._keys.due_item(team, *ref).get() for ref in refs))
+        except Unreadable:
+            return [await self._item(team, ref) for ref in refs]
+
+    async def _item(self, team: int, ref: Deadline) -> DueItem | Unreadable | None:
+        try:
+            return await self._keys.due_item(team, *ref).get()
+        except Unreadable as error:
+            return error
 
     # --- teams -----------------------------------------------------------------------------------------------
 
@@ -164,8 +198,11 @@ class Deadlines:
     async def _tell_team(self, team: int) -> Morning:
         today = self.morning_of(await self.zone_of(team))
         horizon = today + timedelta(days=self._days[-1])
-        told = failed = 0
-        for one in await self.between(team, _FIRST, horizon, limit=-1):
+        told = 0
+        listed, failed = await self._listed(team, _FIRST, horizon, -1)
+        if failed:
+            _log.error("%d deadlines of team %d cannot be read; `keystead doctor` says which", failed, team)
+        for one in listed:
             mark = self._mark(one.due, today)
             if one.item is None or one.item.assigneeId is None or mark is None:
                 continue
@@ -194,6 +231,13 @@ class Deadlines:
         if left < 0:
             return _OVERDUE
         return next((f"D-{days}" for days in self._days if left <= days), None)
+
+
+def _deadline(key: SortedSetKey[Deadline], data: bytes) -> Deadline | None:
+    try:
+        return key.bound.family.member.decode(data, key.key, key.bound.ring)  # type: ignore[no-any-return]
+    except Unreadable:
+        return None
 
 
 def _event(team: int, one: Due, item: DueItem, mark: str, left: int) -> DeadlineNear:

@@ -40,8 +40,8 @@ COLOURS: Final[Mapping[str, str]] = {
 OTHER_COLOUR: Final = "#868E96"
 _LONGEST_ANSWER: Final = 64 * 1024
 _LONGEST_WORD: Final = 64
-_TEXT_MOST: Final = 2_900  # Slack takes 3,000
-_TITLE_MOST: Final = 150
+_TEXT_MOST: Final = 3_000  # what is longer Slack never takes
+_TITLE_MOST: Final = 600
 
 # What Slack says of a message that it will never take. All else an operator can mend, or it passes.
 _NEVER: Final = frozenset(
@@ -116,12 +116,14 @@ class SlackSender:
     def payload(self, notice: Notice) -> dict[str, Any]:
         """What is posted: a coloured bar, the title, the text, and a button where there is something to open."""
         named = self._slack.mention(notice.user)
-        text = f"<@{_escaped(named)}> {_escaped(notice.message)}" if named else _escaped(notice.message)
+        title = _fitting(notice.title, _TITLE_MOST)
+        head = f"*{title}*\n" + (f"<@{_escaped(named)}> " if named else "")
+        text = head + _fitting(notice.message, _TEXT_MOST - len(head))
         blocks: list[dict[str, Any]] = [
             {
                 "type": "section",
                 "block_id": f"notice-{notice.id}",
-                "text": {"type": "mrkdwn", "text": f"*{_escaped(notice.title[:_TITLE_MOST])}*\n{text[:_TEXT_MOST]}"},
+                "text": {"type": "mrkdwn", "text": text},
             }
         ]
         link = self._slack.link(notice)
@@ -129,7 +131,7 @@ class SlackSender:
             button = {"type": "button", "text": {"type": "plain_text", "text": "Open"}, "url": link}
             blocks.append({"type": "actions", "block_id": f"open-{notice.id}", "elements": [button]})
         made: dict[str, Any] = {
-            "text": _escaped(notice.title[:_TITLE_MOST]),
+            "text": title,
             "attachments": [{"color": COLOURS.get(notice.type, OTHER_COLOUR), "blocks": blocks}],
         }
         return made if not self._slack.channel else {"channel": self._slack.channel, **made}
@@ -235,3 +237,13 @@ def _word_of(body: bytes) -> str:
 def _escaped(text: str) -> str:
     """Slack reads `<…>` as a link or a mention, and `&` as the beginning of an entity."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _fitting(text: str, most: int) -> str:
+    """A text as Slack reads it, of at most so many characters, and not cut within an entity."""
+    escaped = _escaped(text)
+    if len(escaped) <= most:
+        return escaped
+    cut = escaped[:most]
+    begun = cut.rfind("&")
+    return cut if begun < 0 or ";" in cut[begun:] else cut[:begun]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -36,6 +37,7 @@ from keystead.schema.lifetime import duration_ms
 _log = logging.getLogger("keystead.teamwork")
 
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
+Still: TypeAlias = Callable[[], Awaitable[bool | None]]
 
 _FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
 _COUNTED_MOST: Final = 10_000
@@ -146,20 +148,17 @@ class Teamwork:
             await self.dashboard.changed(user)
         return count
 
-    async def stream(
-        self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]
-    ) -> AsyncGenerator[bytes, None]:
+    async def stream(self, user: int, after: int | None, still: Still) -> AsyncGenerator[bytes, None]:
         """The notices of a user as server-sent events, from the one after a place, or from now on.
 
-        `still` is asked at each pause: whoever is signed out meanwhile hears no more. Raises TooManyStreams at once.
+        `still` is asked at each pause: whoever is signed out meanwhile hears no more; while nobody can say (None), they
+        hear nothing, and stay. Raises TooManyStreams at once.
         """
         events = self._events(user, after, still)
         first = await anext(events)  # so that it counts from now on, and is counted off however it ends
         return _joined(first, events)
 
-    async def _events(
-        self, user: int, after: int | None, still: Callable[[], Awaitable[bool]]
-    ) -> AsyncGenerator[bytes, None]:
+    async def _events(self, user: int, after: int | None, still: Still) -> AsyncGenerator[bytes, None]:
         most = self.settings.streams_per_user
         if self._open[user] >= most:
             raise TooManyStreams(f"at most {most} streams are open at once; close one")
@@ -176,9 +175,7 @@ class Teamwork:
             if not self._open[user]:
                 del self._open[user]
 
-    async def _followed(
-        self, user: int, after: int, last: int, still: Callable[[], Awaitable[bool]]
-    ) -> AsyncGenerator[bytes, None]:
+    async def _followed(self, user: int, after: int, last: int, still: Still) -> AsyncGenerator[bytes, None]:
         checked_ms = self.keys.now_ms()
         async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last):
             if isinstance(found, Missed):
@@ -188,9 +185,13 @@ class Teamwork:
             else:
                 yield b"".join(event("notice", one.item.model_dump_json(), place=one.place) for one in found)
             if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
+                while (is_still := await still()) is None and not self.feed.is_closing:
+                    yield heartbeat()
+                    await asyncio.sleep(_HOLD_S)
                 checked_ms = self.keys.now_ms()
-                if not await still():
-                    yield event("bye", "{}")
+                if not is_still:
+                    if is_still is False:
+                        yield event("bye", "{}")
                     return
 
     # --- counting --------------------------------------------------------------------------------------------
@@ -240,6 +241,7 @@ class Teamwork:
 # Whoever is signed out hears no more after both of them: a check that is just not due, and then nothing to hear.
 _CHECK_EVERY_MS: Final = 5_000
 _PAUSE_S: Final = 10.0
+_HOLD_S: Final = 1.0
 
 
 @asynccontextmanager
