@@ -103,7 +103,7 @@ def test_a_database_that_is_named_is_looked_through_and_nothing_is_made_in_one_w
     empty = program.keystead("erase", "user:123", *KEYS, *named, "--yes")
     assert (empty.returncode, empty.stdout) == (0, "nothing belongs to user:123\n"), empty.stderr
     would: Any = output(program.keystead("tables", "upgrade", *named, "--dry-run", "--json"))
-    assert [one["found"] for one in would] == [0]
+    assert {one["found"] for one in would} == {0}
     fill(database_url, "123", "124")
     done = output(program.keystead("erase", "user:123", *KEYS, "--yes", "--json", KEYSTEAD_DATABASE=database_url))
     assert sum(done["erased_rows"].values()) == 3
