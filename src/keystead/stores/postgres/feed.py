@@ -72,13 +72,38 @@ class PostgresFeed(Feed):
         if session is not None:
             self._loop.remove_reader(self._socket)
 
+        made: list[PostgresSession] = []  # what nobody else closes yet
+
         def say() -> PostgresSession:
             speaking = session or self._connect()
-            speaking.ask([Statement(f'{verb} "{channel_name(channel)}"') for channel in channels])
+            made[:] = [] if session is not None else [speaking]
+            try:
+                speaking.ask([Statement(f'{verb} "{channel_name(channel)}"') for channel in channels])
+            except BaseException:
+                let_go()
+                raise
             return speaking
 
+        def let_go() -> None:
+            while made:
+                made.pop().close()
+
+        def heard_again(_: object, error: BaseException | None) -> None:
+            if session is not None and self._session is session:
+                self._loop.add_reader(self._socket, self._hear)
+                self._hear()
+
         try:
-            self._session = await worker.call(say)
+            spoken = await worker.call(say)
+            if self._worker is not worker:  # closed meanwhile
+                let_go()
+                raise StoreUnavailable(f"{self._url} was closed while subscribing")
+            made.clear()
+            self._session = spoken
+        except asyncio.CancelledError:
+            # The thread goes on. When it has spoken, what it opened is closed, and what is shared is heard again.
+            worker.submit(let_go, heard_again)
+            raise
         except (ConnectionLost, Failed, OSError) as error:
             self._lost(str(error))
             raise StoreUnavailable(f"{self._url} was lost while subscribing: {error}") from None
