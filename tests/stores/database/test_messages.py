@@ -49,6 +49,30 @@ async def test_the_lease_of_a_process_that_is_gone_runs_out_and_is_swept(server:
     await until(lambda: server.query(f"SELECT count(*) FROM {table}") == [(0,)], "it is swept")
 
 
+@pytest.mark.parametrize("channel", ["news", "more"])
+async def test_subscriptions_that_are_given_up_while_they_are_made_leave_nothing_and_others_hear_on(
+    store: Store, channel: str
+) -> None:
+    async def once() -> None:
+        async with store.subscribe(channel):
+            pass
+
+    async def given_up() -> None:
+        for steps in range(12):
+            making = asyncio.ensure_future(once())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            making.cancel()
+            await asyncio.gather(making, return_exceptions=True)
+
+    async with asyncio.timeout(60):
+        await given_up()  # while nobody else listens
+        async with store.subscribe("news") as messages:
+            await given_up()
+            await store.run([("PUBLISH", "news", "x")])
+            assert (await anext(messages)).data == b"x"
+
+
 async def test_a_subscription_ends_with_its_store(server: DatabaseServer) -> None:
     async with connect(server.url) as store:
         subscription = store.subscribe("news")

@@ -31,6 +31,7 @@ class PostgresFeed(Feed):
         self._worker: Worker | None = None
         self._lock = asyncio.Lock()
         self._listening: Counter[str] = Counter()
+        self._counted: set[Subscriber] = set()  # whose channels are in it
         self._channels: dict[str, bytes] = {}
         self._waiting: deque[tuple[bytes, str]] = deque()
         self._delivering: asyncio.Task[None] | None = None
@@ -42,6 +43,7 @@ class PostgresFeed(Feed):
             for channel in subscriber.channels:
                 self._channels[channel_name(channel)] = channel
                 self._listening[channel_name(channel)] += 1
+            self._counted.add(subscriber)
 
     def signed_up(self, subscriber: Subscriber) -> None:
         """Nothing: its messages come already."""
@@ -54,9 +56,11 @@ class PostgresFeed(Feed):
             if self._session is None:
                 return
             unheard = []
+            is_counted = subscriber in self._counted  # or it was given up before that: then others hear on
+            self._counted.discard(subscriber)
             for channel in subscriber.channels:
                 name = channel_name(channel)
-                self._listening[name] -= 1
+                self._listening[name] -= is_counted
                 if self._listening[name] <= 0:
                     del self._listening[name]
                     unheard.append(channel)
@@ -88,11 +92,6 @@ class PostgresFeed(Feed):
             while made:
                 made.pop().close()
 
-        def heard_again(_: object, error: BaseException | None) -> None:
-            if session is not None and self._session is session:
-                self._loop.add_reader(self._socket, self._hear)
-                self._hear()
-
         try:
             spoken = await worker.call(say)
             if self._worker is not worker:  # closed meanwhile
@@ -101,8 +100,9 @@ class PostgresFeed(Feed):
             made.clear()
             self._session = spoken
         except asyncio.CancelledError:
-            # The thread goes on. When it has spoken, what it opened is closed, and what is shared is heard again.
-            worker.submit(let_go, heard_again)
+            # The thread goes on. When it has spoken, what it opened is closed; what is shared is heard again when
+            # `leave`, which comes after this, has spoken, too.
+            worker.submit(let_go, lambda result, error: None)
             raise
         except (ConnectionLost, Failed, OSError) as error:
             self._lost(str(error))
@@ -123,6 +123,7 @@ class PostgresFeed(Feed):
             self._worker.stop()
             self._worker = None
         self._listening.clear()
+        self._counted.clear()
         self._channels.clear()
 
     def _lost(self, why: str) -> None:
