@@ -18,7 +18,7 @@ from pathlib import Path
 import httpcore2
 import pytest
 from hypothesis import HealthCheck, settings
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.real_servers import Running
 from tests.serving import program
@@ -145,6 +145,9 @@ def leaves_no_trace(isolated: Path) -> Iterator[None]:
     assert (logging.root.level, logging.root.handlers) == before
     assert os.listdir(isolated) == [], "this test has written into the working directory; use tmp_path"
 
+
+# A page shows what is expected of it as soon as the machine lets it; this bound is only there for what hangs.
+expect.set_options(timeout=60_000)
 
 # Of two lists of features the last one counts, so this has what Playwright switches off itself, and then what an
 # address bar shows when somebody types: two pages for each tab, which cost more than most of ours.
