@@ -32,7 +32,7 @@ serve: $(RUN)/.ready ## Run Keystead on http://127.0.0.1:8700 (STORE=url PORT=nu
 test: $(DEV)/.ready ## Run the suite on real servers and a real browser (ARGS=pytest options WORKERS=number)
 	$(call pytest,not matrix)
 
-test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: parts and kits on every further store
+test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: every further store, more random runs, benchmarks
 	$(call pytest,matrix)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types

@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def bench(*arguments: str, seconds: int = 200) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False,
+        env=environment, capture_output=True, text=True, timeout=seconds, check=False,
     )  # fmt: skip
 
 

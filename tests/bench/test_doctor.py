@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
+
+pytestmark = pytest.mark.matrix
 
 
 def test_a_quick_run_saves_memory_speed_and_what_reads_pay(tmp_path: Path) -> None:

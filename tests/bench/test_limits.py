@@ -4,7 +4,11 @@ are no matter of speed, so they are held here."""
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
+
+pytestmark = pytest.mark.matrix
 
 
 def test_a_quick_run_compares_and_finds_one_round_trip_a_hit(tmp_path: Path) -> None:

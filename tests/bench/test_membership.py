@@ -4,7 +4,11 @@ finds are no matter of speed, so they are held here."""
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
+
+pytestmark = pytest.mark.matrix
 
 
 def test_a_quick_run_compares_with_the_same_by_hand_and_finds_one_round_trip(tmp_path: Path) -> None:

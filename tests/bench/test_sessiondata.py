@@ -4,7 +4,11 @@ round trips that it finds are no matter of speed, so they are held here."""
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
+
+pytestmark = pytest.mark.matrix
 
 
 def test_a_quick_run_saves_session_data_beside_django_and_an_upsert_by_hand(tmp_path: Path) -> None:

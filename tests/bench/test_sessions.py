@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
+
+pytestmark = pytest.mark.matrix
 
 
 def test_a_quick_run_saves_what_sessions_cost_and_what_many_of_them_cost(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ it raises. The round trips that it finds are no matter of speed, so they are hel
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
+
+pytestmark = pytest.mark.matrix
 
 
 def test_a_quick_run_saves_round_trips_throughput_and_what_many_widgets_cost(tmp_path: Path) -> None:

@@ -89,39 +89,42 @@ def play(
     run_state_machine_as_test(machine, settings=settings(PLAY, max_examples=examples))
 
 
-@pytest.mark.timeout(300)
-def test_memory_answers_as_redis_does(redis: Server) -> None:
-    play(lambda: sqlite_at(MEMORY), lambda: oracle_on(redis), 120)
+few_and_many = pytest.mark.parametrize("examples", [25, pytest.param(120, marks=pytest.mark.matrix)])
 
 
-@pytest.mark.timeout(300)
-def test_sqlite_answers_as_redis_does(redis: Server, tmp_path: Path) -> None:
+@few_and_many
+def test_memory_answers_as_redis_does(redis: Server, examples: int) -> None:
+    play(lambda: sqlite_at(MEMORY), lambda: oracle_on(redis), examples)
+
+
+@few_and_many
+def test_sqlite_answers_as_redis_does(redis: Server, tmp_path: Path, examples: int) -> None:
     numbers = count()
-    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(redis), 60)
+    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(redis), examples)
 
 
-@pytest.mark.timeout(300)
-def test_sqlite_answers_as_valkey_does(valkey: Server, tmp_path: Path) -> None:
+@few_and_many
+def test_sqlite_answers_as_valkey_does(valkey: Server, tmp_path: Path, examples: int) -> None:
     numbers = count()
-    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(valkey), 60)
+    play(lambda: sqlite_at(f"{tmp_path}/{next(numbers)}.db"), lambda: oracle_on(valkey), examples)
 
 
-@pytest.mark.timeout(300)
-def test_the_redis_store_answers_as_redis_does(redis: Server, valkey: Server) -> None:
-    play(lambda: redis_at(valkey), lambda: oracle_on(redis), 60)
+@few_and_many
+def test_the_redis_store_answers_as_redis_does(redis: Server, valkey: Server, examples: int) -> None:
+    play(lambda: redis_at(valkey), lambda: oracle_on(redis), examples)
 
 
-@pytest.mark.timeout(300)
-def test_postgresql_answers_as_redis_does(redis: Server, postgres: DatabaseServer) -> None:
-    play(lambda: database_at(postgres), lambda: oracle_on(redis), 20)
+@few_and_many
+def test_postgresql_answers_as_redis_does(redis: Server, postgres: DatabaseServer, examples: int) -> None:
+    play(lambda: database_at(postgres), lambda: oracle_on(redis), examples)
 
 
-@pytest.mark.timeout(300)
-def test_mariadb_answers_as_redis_does(redis: Server, mariadb: DatabaseServer) -> None:
-    play(lambda: database_at(mariadb), lambda: oracle_on(redis), 20)
+@few_and_many
+def test_mariadb_answers_as_redis_does(redis: Server, mariadb: DatabaseServer, examples: int) -> None:
+    play(lambda: database_at(mariadb), lambda: oracle_on(redis), examples)
 
 
-@pytest.mark.timeout(300)
-def test_memcached_answers_as_redis_does(redis: Server, memcached: MemcachedServer) -> None:
+@few_and_many
+def test_memcached_answers_as_redis_does(redis: Server, memcached: MemcachedServer, examples: int) -> None:
     guarantees = connect(memcached.url).guarantees
-    play(lambda: memcached_at(memcached), lambda: oracle_on(redis), 60, guarantees)
+    play(lambda: memcached_at(memcached), lambda: oracle_on(redis), examples, guarantees)

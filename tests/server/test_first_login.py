@@ -60,7 +60,7 @@ async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dic
 
 @pytest.mark.parametrize("public_url", ["http://localhost:8700", "https://app.localhost", "http://[::1]:8700"])
 async def test_a_public_url_of_this_machine_keeps_the_demo_provider(public_url: str) -> None:
-    app = create_app(Settings(store="memory://", seal_keys=SEAL_KEYS, public_url=public_url))
+    app = create_app(Settings(kits=["login"], store="memory://", seal_keys=SEAL_KEYS, public_url=public_url))
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=public_url) as client,

@@ -45,16 +45,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
         yield running
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.parametrize("examples", [6, pytest.param(20, marks=pytest.mark.matrix)], ids=["few", "many"])
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
-def test_no_request_makes_a_server_error_and_every_answer_is_described(server: Keystead, mode: GenerationMode) -> None:
+def test_no_request_makes_a_server_error_and_every_answer_is_described(
+    server: Keystead, mode: GenerationMode, examples: int
+) -> None:
     api = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [found.ok() for found in api.get_all_operations() if isinstance(found, Ok)]
     tried = 0
     for operation in operations:
 
         @given(case=operation.as_strategy(generation_mode=mode))
-        @settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         def holds(case: Case[Any]) -> None:
             response = case.call()
             assert response.status_code < 500, f"{case.as_curl_command()} -> {response.status_code} {response.text}"

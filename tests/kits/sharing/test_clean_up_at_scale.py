@@ -69,7 +69,6 @@ class Process:
         self.output.close()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("store_url", "expired"), [("redis", 10_000), ("sqlite", 300)], indirect=["store_url"], ids=["redis", "sqlite"]
 )

@@ -25,7 +25,7 @@ def server() -> Iterator[servers.Server]:
 async def away(server: servers.Server, clock: Clock) -> AsyncIterator[LimitKeys]:
     """Keys in a store that was there and is gone."""
     server.restart()
-    async with connect(f"{server.url}?timeout=500ms&connect_timeout=300ms") as store:
+    async with connect(f"{server.url}?timeout=500ms&connect_timeout=1s") as store:
         keys = LimitKeys(store, now_ms=clock)
         server.kill()
         yield keys

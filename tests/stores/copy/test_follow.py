@@ -141,7 +141,7 @@ async def test_a_logout_at_the_target_is_not_undone_by_a_session_that_nobody_tou
 
 async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
     with servers.valkey("--appendonly", "yes") as server:
-        async with connect("memory://") as source, connect(f"{server.url}?timeout=1s&connect_timeout=200ms") as target:
+        async with connect("memory://") as source, connect(f"{server.url}?timeout=1s&connect_timeout=1s") as target:
             await source.run([("SET", f"sess:{n}", n) for n in range(300)])
             async with following(source, target) as moving:
                 await moving.in_step()

@@ -69,7 +69,7 @@ async def test_a_crash_under_load_is_said_and_what_was_acknowledged_is_there_aft
 
 
 async def test_calls_fail_at_once_while_the_server_is_away_and_work_when_it_is_back(server: DatabaseServer) -> None:
-    async with Proxy(server.port) as proxy, connect(through(proxy, server, "?connect_timeout=300ms")) as store:
+    async with Proxy(server.port) as proxy, connect(through(proxy, server, "?connect_timeout=1s")) as store:
         await store.run([("SET", "a", 1)])
         await proxy.refuse()
         with pytest.raises(StoreUnavailable):
@@ -77,7 +77,7 @@ async def test_calls_fail_at_once_while_the_server_is_away_and_work_when_it_is_b
         watch = Stopwatch()
         with pytest.raises(StoreUnavailable, match="cannot reach") as caught:
             await store.run([("SET", "a", 2)])
-        assert watch.seconds < 0.2
+        assert watch.seconds < 0.5
         assert caught.value.outcome == "not-sent"
         await proxy.accept()
         await recovered(store)

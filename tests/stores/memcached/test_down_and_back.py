@@ -29,7 +29,7 @@ async def recovered(store: Store, key: str) -> None:
 
 async def test_a_server_that_goes_is_said_at_once_and_used_again_when_it_is_back() -> None:
     with servers.memcached() as server:
-        async with connect(f"{server.url}?connect_timeout=300ms") as store:
+        async with connect(f"{server.url}?connect_timeout=1s") as store:
             await store.run([("SET", "a", 1)])
             server.kill()
             with pytest.raises(StoreUnavailable, match="cannot reach"):
@@ -37,7 +37,7 @@ async def test_a_server_that_goes_is_said_at_once_and_used_again_when_it_is_back
             watch = Stopwatch()
             with pytest.raises(StoreUnavailable) as caught:
                 await store.run([("SET", "a", 2)])
-            assert watch.seconds < 0.2
+            assert watch.seconds < 0.5
             assert caught.value.outcome == "not-sent"
             await asyncio.to_thread(server.restart)
             await recovered(store, "b")
@@ -46,7 +46,7 @@ async def test_a_server_that_goes_is_said_at_once_and_used_again_when_it_is_back
 
 
 async def test_a_server_that_hangs_is_said_within_the_timeout(server: MemcachedServer) -> None:
-    async with Proxy(server.port) as proxy, connect(f"{through(proxy)}?timeout=300ms") as store:
+    async with Proxy(server.port) as proxy, connect(f"{through(proxy)}?timeout=1s") as store:
         proxy.black_hole()
         watch = Stopwatch()
         with pytest.raises(StoreUnavailable) as reading:
@@ -114,7 +114,7 @@ async def test_keys_are_spread_over_servers_and_each_process_finds_them() -> Non
 
 async def test_while_one_server_is_away_the_keys_of_the_others_are_served_and_none_moves() -> None:
     with servers.memcached() as one, servers.memcached() as two:
-        url = f"memcached://127.0.0.1:{one.port},127.0.0.1:{two.port}?connect_timeout=200ms"
+        url = f"memcached://127.0.0.1:{one.port},127.0.0.1:{two.port}?connect_timeout=1s"
         keys = [f"k{n}" for n in range(40)]
         async with connect(url) as store:
             await store.run([("SET", key, "old") for key in keys])

@@ -22,7 +22,7 @@ from keystead.testing.replies import replies_of
 from keystead.testing.servers import Server, wait_until
 from tests.stores.redis.waits import takes_at_most, works_again
 
-FAST = "?timeout=300ms&connect_timeout=200ms"
+FAST = "?timeout=1s&connect_timeout=1s"
 
 
 @pytest.fixture(params=["valkey", "redis"])
@@ -128,9 +128,9 @@ async def test_a_master_that_becomes_a_replica_is_said_and_works_when_it_is_mast
             await store.run([("SET", "k", "v")])
             engine.ask("REPLICAOF", "127.0.0.1", master.port)
             for _ in range(2):
-                with takes_at_most(0.5), pytest.raises((StoreReadOnly, StoreUnavailable), match="replica"):
+                with takes_at_most(1.5), pytest.raises((StoreReadOnly, StoreUnavailable), match="replica"):
                     await store.run([("SET", "k", "v")])
-                with takes_at_most(0.5), pytest.raises((StoreReadOnly, StoreUnavailable), match="replica"):
+                with takes_at_most(1.5), pytest.raises((StoreReadOnly, StoreUnavailable), match="replica"):
                     await store.atomically([("SET", "k", "v")])
             engine.ask("REPLICAOF", "NO", "ONE")
             await works_again(lambda: store.run([("SET", "k", "v")]))
@@ -220,7 +220,7 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
 )
 async def test_what_is_no_redis_ends_in_a_sentence_and_not_in_a_hang(answer: bytes) -> None:
     async with answering(answer) as url:
-        with takes_at_most(0.9), pytest.raises((StoreUnavailable, StoreRefused), match=r"127\.0\.0\.1") as error:
+        with takes_at_most(2.5), pytest.raises((StoreUnavailable, StoreRefused), match=r"127\.0\.0\.1") as error:
             await keystead.connect(url).open()
         assert isinstance(error.value, StoreError)
 

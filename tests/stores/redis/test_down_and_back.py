@@ -19,9 +19,9 @@ from tests.stopwatch import Stopwatch
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import takes_at_most, until, works_again
 
-TIMEOUT_S, CONNECT_S = 0.3, 0.2
-FAST = "?timeout=300ms&connect_timeout=200ms"
-SLACK_S = 0.15  # for a machine with other work to do
+TIMEOUT_S, CONNECT_S = 1.0, 1.0
+FAST = "?timeout=1s&connect_timeout=1s"
+SLACK_S = 0.5  # for a machine with other work to do
 Call = Callable[[Store], Coroutine[Any, Any, Any]]
 
 GREETING = b"+PONG\r\n:0\r\n:0\r\n"  # what the server says to a new connection before the first call
@@ -56,7 +56,7 @@ async def test_a_server_that_is_down_at_the_start_is_said_in_a_sentence(server: 
 
 async def test_a_server_that_hangs_at_the_start_is_said_within_the_connect_timeout(server: Server) -> None:
     server.pause()
-    with takes_at_most(CONNECT_S + SLACK_S), pytest.raises(StoreUnavailable, match=r"did not answer within 0\.2 s"):
+    with takes_at_most(CONNECT_S + SLACK_S), pytest.raises(StoreUnavailable, match=r"did not answer within 1 s"):
         await keystead.connect(server.url + FAST).open()
 
 
@@ -157,19 +157,19 @@ async def test_a_network_that_swallows_everything_fails_calls_in_time(proxy: Pro
 @EACH_VERB
 async def test_a_call_that_waited_for_a_connection_still_keeps_its_timeout(proxy: Proxy, call: Call) -> None:
     """The time spent on connecting counts: what is left is all that the answer may take."""
-    async with keystead.connect(proxy.url + "?timeout=600ms&connect_timeout=500ms") as store:
+    async with keystead.connect(proxy.url + "?timeout=1s&connect_timeout=1s") as store:
         await call(store)
         await proxy.refuse()
         lost = time.monotonic()
         await until(lambda: time.monotonic() - lost > 0.02, "the store has seen that the connection is gone")
         began, watch = time.monotonic(), Stopwatch()
         calling = asyncio.create_task(asyncio.wait_for(call(store), 5))
-        await until(lambda: time.monotonic() - began > 0.3, "the call has waited for half of its time")
+        await until(lambda: time.monotonic() - began > 0.5, "the call has waited for half of its time")
         proxy.hold_replies_after(len(GREETING))
         await proxy.accept()
         with pytest.raises(StoreUnavailable):
             await calling
-        assert watch.seconds < 0.6 + SLACK_S
+        assert watch.seconds < 1.0 + SLACK_S
 
 
 async def test_a_restarted_server_learns_the_script_anew(server: Server) -> None:
@@ -203,7 +203,7 @@ async def test_a_call_that_meets_a_loading_server_waits_for_it() -> None:
 
 async def test_a_loading_server_is_said_and_works_when_it_has_loaded() -> None:
     with loading_slowly() as server:
-        async with keystead.connect(server.url + FAST) as store:
+        async with keystead.connect(server.url + "?timeout=300ms&connect_timeout=1s") as store:
             server.ask("SAVE")
             server.kill()
             starting = asyncio.create_task(asyncio.to_thread(server.start))
@@ -312,11 +312,11 @@ async def test_callers_wait_while_the_server_does_not_keep_up_and_then_go_on(ser
 
 async def test_a_caller_that_waits_to_send_keeps_its_timeout(server: Server) -> None:
     value = b"x" * 20_000_000
-    async with keystead.connect(server.url + "?timeout=400ms&connect_timeout=200ms") as store:
+    async with keystead.connect(server.url + "?timeout=1s&connect_timeout=1s") as store:
         server.pause()
         first = asyncio.create_task(store.run([("SET", "first", value)]))
         await asyncio.wait({first}, timeout=0.2)
-        with takes_at_most(0.4 + SLACK_S), pytest.raises(StoreUnavailable):
+        with takes_at_most(1.0 + SLACK_S), pytest.raises(StoreUnavailable):
             await store.run([("SET", "second", "v")])
         with pytest.raises(StoreUnavailable):
             await first

@@ -14,7 +14,7 @@ import keystead
 from keystead.errors import StoreUnavailable
 from keystead.testing.replies import replies_of
 
-FAST = "?timeout=500ms&connect_timeout=500ms"
+FAST = "?timeout=1s&connect_timeout=1s"
 LOADING = b"-LOADING the dataset\r\n"
 DOWN = b"-CLUSTERDOWN the cluster is down\r\n"
 

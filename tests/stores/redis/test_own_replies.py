@@ -16,7 +16,7 @@ from keystead.testing.servers import Server
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import until, works_again
 
-FAST = "?timeout=300ms&connect_timeout=200ms"
+FAST = "?timeout=1s&connect_timeout=1s"
 KEYS = 200
 
 

@@ -18,7 +18,7 @@ from tests.stores.redis.waits import takes_at_most, until, works_again
 
 pytestmark = pytest.mark.timeout(180)
 
-FAST = "?timeout=600ms&connect_timeout=200ms"
+FAST = "?timeout=1s&connect_timeout=1s"
 FAIL_OVER_S = 25.0
 
 
@@ -72,7 +72,7 @@ async def test_a_planned_fail_over_is_followed_before_the_old_master_is_told(wat
 
 async def test_an_unknown_name_of_the_master_is_a_sentence(watched: Sentinels) -> None:
     url = watched.url.replace("/main/", "/mian/")
-    with takes_at_most(1.0), pytest.raises(StoreUnavailable, match="knows no master 'mian'"):
+    with takes_at_most(2.5), pytest.raises(StoreUnavailable, match="knows no master 'mian'"):
         await keystead.connect(url + FAST).open()
     with pytest.raises(BadUrl, match="needs the name of the master"):
         keystead.connect("redis+sentinel://127.0.0.1:26379")
@@ -81,7 +81,7 @@ async def test_an_unknown_name_of_the_master_is_a_sentence(watched: Sentinels) -
 async def test_no_sentinel_at_all_is_a_sentence_that_names_each(watched: Sentinels) -> None:
     ports = [servers.free_port(), servers.free_port()]
     url = f"redis+sentinel://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/main{FAST}"
-    with takes_at_most(0.6), pytest.raises(StoreUnavailable, match=f"{ports[0]}.*{ports[1]}"):
+    with takes_at_most(2.5), pytest.raises(StoreUnavailable, match=f"{ports[0]}.*{ports[1]}"):
         await keystead.connect(url).open()
 
 
@@ -98,7 +98,7 @@ async def test_a_sentinel_that_does_not_answer_is_passed_over(watched: Sentinels
         watch = Stopwatch()
         async with keystead.connect(url) as store:
             assert await store.run([("SET", "k", "v")]) == [b"OK"]
-            assert watch.seconds < 0.2 + 0.25
+            assert watch.seconds < 1.0 + 0.5
     finally:
         first.resume()
 
@@ -117,7 +117,7 @@ async def test_atomic_steps_alone_notice_that_their_master_became_a_replica(watc
         connections = int(info(master, "total_connections_received"))
         try:
             master.ask("REPLICAOF", "127.0.0.1", other.port)
-            with takes_at_most(0.75), pytest.raises(StoreUnavailable, match="replica"):
+            with takes_at_most(1.5), pytest.raises(StoreUnavailable, match="replica"):
                 await store.atomically([("SET", "k", "new")])
             assert int(info(master, "total_connections_received")) > connections + 1
         finally:

@@ -12,7 +12,7 @@ from keystead.errors import BadUrl, StoreRefused, StoreUnavailable
 from keystead.testing import servers
 from keystead.testing.servers import Server
 
-FAST = "timeout=500ms&connect_timeout=500ms"
+FAST = "timeout=1s&connect_timeout=1s"
 PASSWORD = "s3cr3t/with?odd#signs@%"
 
 
