@@ -76,6 +76,18 @@ def test_without_settings_it_runs_on_an_embedded_database_in_the_current_folder(
     assert (server.folder / "keystead.db").is_file()
 
 
+def test_the_readme_lists_every_file_that_it_leaves(own_server: Keystead) -> None:
+    rows = re.findall(r"^\| (`.*?) \|", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
+    listed = {name.rstrip("/") for row in rows for name in re.findall("`(.+?)`", row)}
+    get(own_server, "/")
+    left = {path.name for path in own_server.folder.iterdir()} - {"output.txt"}
+    assert {"keystead.db", "keystead.db-wal", "keystead.files", "keystead.secrets.toml"} <= left
+    assert left <= listed
+    assert own_server.stop() == 0
+    after = {path.name for path in own_server.folder.iterdir()} - {"output.txt"}
+    assert after == {name for name in left if not name.endswith(("-wal", "-shm"))}
+
+
 def test_it_prints_one_line_with_the_address_to_open(own_server: Keystead) -> None:
     assert own_server.said.endswith(f"Keystead is running: open {own_server.url} (Ctrl-C stops it)\n")
 

@@ -115,7 +115,9 @@ def create_app(
     routers = [kit.router() for kit in ordered]
     hide_unreached(routers)
     app.router.routes.append(KitHealth(route for router in routers for route in plain_routes(router.routes)))
+    app.state.route_counts = {}
     for kit, router in zip(ordered, routers, strict=True):
+        app.state.route_counts[kit.name] = len({route.path for route in plain_routes(router.routes)})
         app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
     if site.providers:
         app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))

@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 
 from keystead.kits.kit import Example, Kit
 from keystead.server.first_steps import first_steps
-from keystead.server.routes import plain_routes
 from keystead.server.settings import Settings
 from keystead.server.templates import TEMPLATES
 
@@ -44,7 +43,7 @@ def render_start_page(state: Any, problems: Mapping[str, str | None]) -> str:
         metrics=settings.metrics,
         stores=stores,
         problem=next((row.problem for row in stores if row.problem), None),
-        kits=[_card(kit, settings, state.kits) for kit in state.running],
+        kits=[_card(kit, state) for kit in state.running],
         first_steps=first_steps(),
     )
 
@@ -65,9 +64,10 @@ def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
     return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
 
 
-def _card(kit: Kit, settings: Settings, services: Mapping[str, Any]) -> KitCard:
-    roles = sorted({family.role for family in kit.keyspace.families.values()} & settings.stores.keys())
-    routes = len({route.path for route in plain_routes(kit.router().routes)})
-    is_open = kit.name in services
-    examples = [one for one in kit.examples if is_open and one.is_there(services[kit.name])]
-    return KitCard(kit.name, kit.doc, routes, len(kit.keyspace.families), ", ".join(roles), examples)
+def _card(kit: Kit, state: Any) -> KitCard:
+    roles = sorted({family.role for family in kit.keyspace.families.values()} & state.settings.stores.keys())
+    is_open = kit.name in state.kits
+    examples = [one for one in kit.examples if is_open and one.is_there(state.kits[kit.name])]
+    return KitCard(
+        kit.name, kit.doc, state.route_counts[kit.name], len(kit.keyspace.families), ", ".join(roles), examples
+    )
