@@ -201,6 +201,7 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         names = set(archive.namelist())
     assert {
         "keystead/py.typed",
+        "keystead/server/pages/reference.html",
         "keystead/server/pages/start.html",
         "keystead/server/pages/static/start.css",
         "keystead/schema/docs/pages/document.html",
