@@ -63,14 +63,14 @@ or_show_why() {
     fail "$1 could not be installed; the lines above say why."
 }
 
-version=$("$python" -c 'import sys; print(sys.version)')
+contents=$(cat "$requirements" && "$python" -c 'import sys; print(sys.version)')
 installed=$folder/installed.txt # what the folder was made of, so that only a real change makes it anew
-if ! { cat "$requirements" && echo "$version"; } | cmp --silent - "$installed"; then
+if [ "$contents" != "$(cat "$installed" 2>/dev/null)" ]; then
     echo "Setting up $folder with $("$python" --version) (once; this takes a minute or so)"
     "$python" -m venv --clear "$folder"
     echo "  installing the $packages packages of $requirements"
     pip_install --require-hashes -r "$requirements" || or_show_why "the packages of $requirements"
-    { cat "$requirements" && echo "$version"; } >"$installed"
+    echo "$contents" >"$installed"
 fi
 echo "Installing Keystead into $folder"
 pip_install --no-build-isolation --editable . || or_show_why "Keystead"
