@@ -85,7 +85,7 @@ def test_a_path_with_spaces_and_a_store_with_a_password_change_nothing(tmp_path:
     python = environment_like_this_one(folder / "an environment")
     with redis_serving(tmp_path, "correct-horse-battery") as (_, redis_port):
         store = f"redis://:correct-horse-battery@127.0.0.1:{redis_port}/0"
-        with installed_keystead_serving(folder, python=python, KEYSTEAD_STORE=store) as server:
+        with installed_keystead_serving(folder, "--kits", "", python=python, KEYSTEAD_STORE=store) as server:
             example, commands = examples(server)
     assert "correct-horse" not in example + commands
     assert shlex.split(example.splitlines()[-1]) == [str(python), "first_steps.py"]
