@@ -14,19 +14,26 @@ ARGS ?=
 # Tests wait for servers and time limits for a third of their time, so two cores are kept busy by four workers.
 WORKERS ?= 4
 
-.PHONY: help serve test check format bench lock clean
+define pytest
+	@scripts/servers.sh redis-server mariadbd memcached chromium
+	@scripts/node.sh $(DEV)/bin/python
+	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m '$(1)' $(ARGS)
+endef
+
+.PHONY: help serve test test-matrix check format bench lock clean
 
 help: ## Show this list
 	@echo "Keystead. Targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 serve: $(RUN)/.ready ## Run Keystead on http://127.0.0.1:8700 (STORE=url PORT=number)
 	@$(if $(STORE),export KEYSTEAD_STORE='$(STORE)';) $(if $(PORT),export KEYSTEAD_PORT='$(PORT)';) exec $(RUN)/bin/keystead serve
 
-test: $(DEV)/.ready ## Run the whole suite on real servers and a real browser (ARGS=pytest options WORKERS=number)
-	@scripts/servers.sh redis-server mariadbd memcached chromium
-	@scripts/node.sh $(DEV)/bin/python
-	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+test: $(DEV)/.ready ## Run the suite on real servers and a real browser (ARGS=pytest options WORKERS=number)
+	$(call pytest,not matrix)
+
+test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: parts and kits on every further store
+	$(call pytest,matrix)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types
 	@$(DEV)/bin/ruff format --check .

@@ -3,19 +3,22 @@
 import gc
 import logging
 import os
+import re
 import shutil
+import signal
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack
 from functools import cache
-from typing import Any
+from pathlib import Path
 
 import httpcore2
 import pytest
 from hypothesis import HealthCheck, settings
-from playwright.async_api import Browser, async_playwright
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.real_servers import Running
 from tests.serving import program
@@ -23,6 +26,11 @@ from tests.serving import program
 # What is compiled is kept, whatever the machine is set to: each process that a test starts would compile it again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Under `nohup`, or in a background job of a script, SIGINT is ignored, and every process started from here inherits
+# that; then no test could interrupt a program. A handled signal is back at its default in a new process.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Files of tests are kept in memory where there is room for them, unless TMPDIR names a place: thousands of databases
 # are made whose every write waits for the disk. A process that is killed loses no less in memory than on a disk.
@@ -35,53 +43,12 @@ settings.register_profile("real-servers", deadline=None, suppress_health_check=[
 settings.load_profile("real-servers")
 
 
-# Files whose tests share a browser, a cluster or an application that takes seconds to start: with `--dist loadgroup`
-# one worker runs all tests of such a file, and any other test goes to whoever is free.
-TOGETHER = (
-    "tests/browser/",
-    "tests/integrations/",
-    "tests/server/test_demo_provider.py",
-    "tests/stores/copy/test_pairs.py",
-    "tests/stores/redis/test_cluster",
-    "tests/stores/redis/test_sentinel.py",
-)
-
-
-class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """By file where that saves time. (pytest-xdist 3.8 does not find its groups with pytest 9.2.)"""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._places: dict[Any, dict[str, int]] = {}
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if file.startswith(TOGETHER) else nodeid
-
-    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """What is done is forgotten: after each test, all that a worker has been given would be counted again."""
-        scope = self._split_scope(self.registered_collections[node][item_index])
-        super().mark_test_complete(node, item_index, duration)
-        given = self.assigned_work[node]
-        if all(given[scope].values()):
-            del given[scope]
-
-    def _assign_work_unit(self, node: Any) -> None:
-        """As in the class above, which looks for the place of each test from the first one on."""
-        scope, unit = self.workqueue.popitem(last=False)
-        self.assigned_work.setdefault(node, {})[scope] = unit
-        places = self._places_of(node)
-        node.send_runtest_some([places[nodeid] for nodeid, is_done in unit.items() if not is_done])
-
-    def _places_of(self, node: Any) -> dict[str, int]:
-        if node not in self._places:
-            self._places[node] = {nodeid: at for at, nodeid in enumerate(self.registered_collections[node])}
-        return self._places[node]
+HERE = Path(__file__).parent
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collecting makes millions of objects that all stay: nobody looks for garbage among them, now or later."""
+    """Collecting creates millions of objects that all stay, so the garbage collector need not look at them."""
     gc.disable()
     try:
         return (yield)
@@ -90,9 +57,63 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    return Scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+# The stores on which `make test` runs parts and kits. `make test-matrix` runs them on all the others.
+EVERYDAY = {"memory", "redis", "cluster"}
+STORE_FIXTURES = ("stores", "urls", "store_url", "database_url")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `matrix` what repeats on a further store what the same test shows on an everyday one.
+
+    A test that runs on none of the everyday stores runs on the first one that it names.
+    """
+    tests: dict[str, dict[pytest.Item, str]] = {}
+    for item in items:
+        given = getattr(item, "callspec", None)
+        stores = [given.params[name] for name in STORE_FIXTURES if name in given.params] if given else []
+        if stores and item.path.is_relative_to(HERE) and item.path.relative_to(HERE).parts[0] in ("parts", "kits"):
+            tests.setdefault(item.nodeid.partition("[")[0], {})[item] = stores[0]
+    for named in tests.values():
+        chosen = EVERYDAY.intersection(named.values()) or {next(iter(named.values()))}
+        for item, store in named.items():
+            if store not in chosen:
+                item.add_marker("matrix")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the ten slowest files: a suite that must stay fast has to show where its time goes."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+    terminalreporter.section("slowest files")
+    for file, duration in seconds.most_common(10):
+        terminalreporter.write_line(f"{duration:7.1f} s  {file}")
+
+
+# What a test may see of the machine's environment. Settings, credentials, proxies and locale stay outside.
+PASSED_ON = re.compile(r"PATH|TMPDIR|VIRTUAL_ENV|PYTHON\w*|PYTEST_\w+|COV_\w+")
+FIXED = {"TZ": "UTC", "LANG": "C.UTF-8"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tests run in an empty folder, with an empty home and a bare environment, and so do the processes they start.
+
+    Otherwise they would read what `make serve` has left in the checkout (`keystead.secrets.toml`, `keystead.db`), or
+    the settings of the person who runs them.
+    """
+    folder, home = tmp_path_factory.mktemp("empty"), tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if not PASSED_ON.fullmatch(name)]:
+            patch.delenv(name)
+        for name, value in (FIXED | {"HOME": str(home)}).items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        time.tzset()
+        yield folder
+    time.tzset()
 
 
 @pytest.fixture(scope="session")
@@ -117,12 +138,16 @@ def certificates_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def logs_stay_as_they_were() -> Iterator[None]:
-    """Whoever leaves the log louder than it was has every test after it pay for each line."""
+def leaves_no_trace(isolated: Path) -> Iterator[None]:
+    """A test that left the log louder would slow down all tests after it; one that left a file would change them."""
     before = logging.root.level, list(logging.root.handlers)
     yield
     assert (logging.root.level, logging.root.handlers) == before
+    assert os.listdir(isolated) == [], "this test has written into the working directory; use tmp_path"
 
+
+# A page shows what is expected of it as soon as the machine lets it; this bound is only there for what hangs.
+expect.set_options(timeout=60_000)
 
 # Of two lists of features the last one counts, so this has what Playwright switches off itself, and then what an
 # address bar shows when somebody types: two pages for each tab, which cost more than most of ours.

@@ -1,7 +1,6 @@
 """Databases of every kind that relational tables can be in, by name, each without any table of Keystead's."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,17 +10,12 @@ from tests.real_servers import mariadb_server, postgres_server
 __all__ = ["DATABASES", "database_url", "mariadb_server", "on_databases", "postgres_server"]
 
 DATABASES = ("memory", "sqlite", "postgres", "mariadb")
-_SERVERS = ("postgres", "mariadb")
 _OURS = ("keystead_tables", "keystead_membership_%", "keystead_teamwork_%", "keystead_test_%")
 
 
 def on_databases(*names: str) -> pytest.MarkDecorator:
     """Run a test on each of these."""
-    return pytest.mark.parametrize("database_url", [_named(name) for name in names or DATABASES], indirect=True)
-
-
-def _named(name: str) -> Any:
-    return pytest.param(name, marks=[pytest.mark.xdist_group(name)] if name in _SERVERS else [])
+    return pytest.mark.parametrize("database_url", names or DATABASES, indirect=True)
 
 
 @pytest.fixture

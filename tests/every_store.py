@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,22 +25,16 @@ __all__ = [
 ]
 
 EVERY = ("memory", "sqlite", "redis", "postgres", "mariadb")
-_SERVERS = ("redis", "cluster", "postgres", "mariadb")
 
 
 def on(*names: str) -> pytest.MarkDecorator:
     """Run a test on each of these: `memory`, or `redis+postgres` for the roles `default` and `durable`."""
-    return pytest.mark.parametrize("stores", [_named(name) for name in names], indirect=True)
+    return pytest.mark.parametrize("stores", names, indirect=True)
 
 
 def on_urls(*names: str) -> pytest.MarkDecorator:
     """The same for what opens its stores by itself."""
-    return pytest.mark.parametrize("urls", [_named(name) for name in names], indirect=True)
-
-
-def _named(name: str) -> Any:
-    servers = [one for one in name.split("+") if one in _SERVERS]
-    return pytest.param(name, marks=[pytest.mark.xdist_group(servers[-1])] if servers else [])
+    return pytest.mark.parametrize("urls", names, indirect=True)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
 
 # What each room of the package may import besides itself. The empty name is the package's own face
@@ -65,9 +63,13 @@ def is_room(name: str) -> bool:
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=module_name(path)) for path in sorted(PACKAGE.rglob("*.py"))])
-def test_a_module_imports_only_from_the_layers_below_it(path: Path) -> None:
-    own = room(module_name(path))
-    assert own in MAY_IMPORT, f"{own} is no layer of the design; add it to MAY_IMPORT with what it may import"
-    upward = [name for name in imports(path) if room(name) not in MAY_IMPORT[own] | {own}]
-    assert upward == []
+def test_modules_import_only_from_the_layers_below_them() -> None:
+    modules = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+    homeless = [name for name in modules if room(name) not in MAY_IMPORT]
+    assert homeless == [], "these are in no layer of the design; add the layer to MAY_IMPORT with what it may import"
+    upward = {
+        name: found
+        for name, path in modules.items()
+        if (found := [one for one in imports(path) if room(one) not in MAY_IMPORT[room(name)] | {room(name)}])
+    }
+    assert upward == {}

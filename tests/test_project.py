@@ -219,19 +219,17 @@ def test_the_reference_pages_are_what_the_code_says() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def keystead_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run in the empty folder of the tests: in the checkout it would read the settings that lie there."""
+    program = Path(sys.executable).with_name("keystead")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
 def test_the_key_documents_of_the_kits_are_what_the_code_says() -> None:
-    checked = subprocess.run(
-        [Path(sys.executable).with_name("keystead"), "docs", "--out", "docs/keys", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    checked = keystead_command("docs", "--out", str(ROOT / "docs" / "keys"), "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_kits_have_no_findings() -> None:
-    checked = subprocess.run(
-        [Path(sys.executable).with_name("keystead"), "check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    checked = keystead_command("check")
     assert checked.returncode == 0, checked.stdout

@@ -214,7 +214,13 @@ async def test_a_restart_of_the_server_is_survived_with_nothing_lost(browser: Br
 async def test_whose_token_was_ended_is_asked_to_sign_in_again(browser: Browser, server: Keystead) -> None:
     async with tab(browser) as used, colleague(server.url, ALAN) as alan:
         window = await opened(used.page, server.url, ALAN)
-        await alan.ask("POST", "/api/tokens/revoke-all")
+
+        async def revoke_first(route: Route) -> None:
+            """The request is on its way: now the stream cannot be the first to notice, and hide the button."""
+            await alan.ask("POST", "/api/tokens/revoke-all")
+            await route.continue_()
+
+        await used.page.route(f"**{DEMO}/events", revoke_first, times=1)
         await used.page.get_by_role("button", name="Assign work").click()
         await expect(used.page.get_by_role("alert").filter(has_text="You are signed out")).to_be_visible()
         await expect(used.page.get_by_role("heading", name="Sign in as")).to_be_focused()
@@ -222,9 +228,9 @@ async def test_whose_token_was_ended_is_asked_to_sign_in_again(browser: Browser,
         await used.page.get_by_role("button", name="Alan Turing").click()
         await window.shows("live")
         # One that only listens finds out, too, when its connection comes back.
-        await _end_all(server.url, ALAN)
         await used.page.context.set_offline(True)
         await window.shows("offline")
+        await _end_all(server.url, ALAN)  # while nothing can tell the page
         await used.page.context.set_offline(False)
         await expect(used.page.get_by_role("heading", name="Sign in as")).to_be_focused(timeout=LONG_MS)
         await used.page.get_by_role("button", name="Alan Turing").click()

@@ -131,7 +131,8 @@ OF_THE_MOMENT = {"TIME"}
 
 URLS = [
     *("redis", "valkey", "sqlite", "memory"),
-    *(pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("postgres", "mariadb")),
+    "postgres",
+    "mariadb",
 ]
 
 

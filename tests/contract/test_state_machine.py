@@ -112,13 +112,11 @@ def test_the_redis_store_answers_as_redis_does(redis: Server, valkey: Server) ->
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("postgres")
 def test_postgresql_answers_as_redis_does(redis: Server, postgres: DatabaseServer) -> None:
     play(lambda: database_at(postgres), lambda: oracle_on(redis), 20)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("mariadb")
 def test_mariadb_answers_as_redis_does(redis: Server, mariadb: DatabaseServer) -> None:
     play(lambda: database_at(mariadb), lambda: oracle_on(redis), 20)
 

@@ -59,13 +59,13 @@ def test_a_token_that_was_logged_out_at_one_server_is_refused_at_the_other_also_
         assert asked(one, "/me", logged_in(one, 42)).status_code == 200  # the next login
         if redis is not None:
             redis.kill()
-            began = time.monotonic()
+            began = time.monotonic()  # generous: each call fails within its own time limit
             away = asked(other, "/me", third)
             assert (away.status_code, away.json()["code"]) == (503, "STORE_UNAVAILABLE")
             assert away.headers["retry-after"] == "1"
             assert "www-authenticate" not in away.headers
             assert refused(asked(other, "/me", "made.up.token"))  # for that nobody is asked
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             redis.restart()
             wait_until(lambda: asked(other, "/me", third).status_code == 200, "the store is back")
         else:

@@ -343,7 +343,7 @@ async def test_a_log_is_read_on_from_where_one_was(keys: Keys) -> None:
 async def test_a_channel_brings_typed_messages(keys: Keys) -> None:
     async with keys.news("x").subscribe() as messages:
         await keys.news("x").publish(ANN)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await anext(messages) == ANN
 
 

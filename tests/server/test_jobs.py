@@ -78,11 +78,11 @@ def test_a_server_that_is_stopped_stops_its_job_before_its_kit_and_another_serve
         wait_until(lambda: diary.exists() and "brood 1" in diary.read_text(), "the job was begun")
         began = time.monotonic()
         assert server.stop(signal.SIGTERM) == 0
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 15
     assert "interrupted 1" in diary.read_text()
     assert [one.outcome for one in history(url, "chores.brood")] == ["stopped"]
     with keystead_serving(tmp_path, url, *CHORES, **settings):
-        wait_until(lambda: "brood 2" in diary.read_text(), "the other server went on with it", 10)
+        wait_until(lambda: "brood 2" in diary.read_text(), "the other server went on with it")
 
 
 def test_a_server_without_jobs_writes_nothing_of_a_schedule(tmp_path: Path) -> None:

@@ -10,6 +10,11 @@ from keystead.stores.base import Planned
 from keystead.stores.commands import Call, Reply
 from keystead.stores.sqlite.store import MEMORY, SqliteStore
 from keystead.testing import StoreContract
+from keystead.testing.contract import Honesty
+from keystead.testing.contract.atomic import AtomicOnOneKey
+from keystead.testing.contract.collections import Sets
+from keystead.testing.contract.messages import Messages
+from keystead.testing.contract.strings import Strings
 
 
 async def waited(answer: list[Reply] | Awaitable[list[Reply]]) -> list[Reply]:
@@ -39,7 +44,7 @@ class StringsOnly(SqliteStore):
         raise StoreError("this store has no atomic step")
 
 
-class TestStringsOnly(StoreContract):
+class OnStringsOnly:
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:
         async with StringsOnly() as store:
@@ -48,6 +53,15 @@ class TestStringsOnly(StoreContract):
     @pytest.fixture
     async def other(self) -> None:
         return None
+
+
+class TestStringsOnly(OnStringsOnly, Honesty, Strings, Sets, AtomicOnOneKey, Messages):
+    """What it has, and a group for each sort of thing that it refuses."""
+
+
+@pytest.mark.matrix
+class TestWholeContractOnStringsOnly(OnStringsOnly, StoreContract):
+    """All of it."""
 
 
 class Liar(SqliteStore):

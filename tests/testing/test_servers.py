@@ -159,7 +159,6 @@ def test_sentinels_know_the_master_and_its_replicas() -> None:
         assert watched.url.endswith("/main/0")
 
 
-@pytest.mark.xdist_group("postgres")
 def test_a_killed_database_server_comes_back_with_what_was_committed() -> None:
     with servers.postgres() as server:
         server.query("CREATE TABLE notes (note text)")

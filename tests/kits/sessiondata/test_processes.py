@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from keystead import connect
 from keystead.kits.sessiondata import SessionData, SessionDataKeys
@@ -91,7 +90,6 @@ async def _used(server: Keystead, token: str) -> str:
     return guid
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_a_table_of_stores_is_all_that_it_takes_to_keep_sessions_in_redis_and_users_in_postgresql(
     tmp_path: Path, redis_server: servers.Server, postgres_server: servers.PostgresServer
 ) -> None:
@@ -109,7 +107,6 @@ async def test_a_table_of_stores_is_all_that_it_takes_to_keep_sessions_in_redis_
         assert await store.run([("HGETALL", "@42"), ("EXISTS", guid_of(guid))]) == [{b"User_Theme": b"Dark"}, 0]
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_the_documents_own_files_say_as_much(
     tmp_path: Path,
     redis_server: servers.Server,

@@ -54,7 +54,7 @@ async def test_a_store_that_is_away_is_said_and_the_kit_goes_on_when_it_is_back(
     else:
         own_redis.kill()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             answers = await all_at_once(visitor, uploaded)
             page = await visitor.get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])
     finally:
@@ -68,7 +68,7 @@ async def test_a_store_that_is_away_is_said_and_the_kit_goes_on_when_it_is_back(
     assert page.status_code == 503
     assert len(fragile_site.files()) == 1
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await visitor.get("/api/blob/csrf")).status_code != 200 or (await visitor.clean_up()).status_code != 200:
             pass
     uploaded = await visitor.upload()

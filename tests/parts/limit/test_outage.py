@@ -14,8 +14,6 @@ from keystead.parts.limit.outage import CLIENTS_MOST
 from keystead.testing import servers
 from tests.parts.limit.conftest import Clock, Kind, LimitKeys, each_kind
 
-pytestmark = pytest.mark.xdist_group("redis")
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[servers.Server]:

@@ -52,7 +52,7 @@ class StandIn:
             self._was_asked.notify_all()
 
     async def until_asked(self, path: str, times: int) -> None:
-        async with asyncio.timeout(8), self._was_asked:
+        async with asyncio.timeout(60), self._was_asked:
             await self._was_asked.wait_for(lambda: self.count(path) >= times)
 
     def holds(self, path: str) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from tests.real_servers import mariadb_server, postgres_server
 __all__ = ["mariadb_server", "postgres_server", "server", "store"]
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("postgres", "mariadb")])
+@pytest.fixture(params=["postgres", "mariadb"])
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
     server: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
     server.empty()

@@ -27,7 +27,6 @@ def encrypted() -> Iterator[MariadbServer]:
         yield server
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_postgresql_lets_in_who_has_the_password_and_says_it_nowhere(guarded: PostgresServer) -> None:
     url = guarded.url.replace("k3y:st/ead@", "k3y%3Ast%2Fead%40")
     async with connect(url) as store:
@@ -39,14 +38,12 @@ async def test_postgresql_lets_in_who_has_the_password_and_says_it_nowhere(guard
         assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_a_postgresql_without_tls_is_refused_by_who_wants_tls(postgres_server: PostgresServer) -> None:
     for asked in ("?tls=yes", "?tls=yes&verify=no", "?sslmode=require"):
         with pytest.raises(StoreRefused, match="check tls, ca and verify"):
             await connect(postgres_server.url + asked).open()
 
 
-@pytest.mark.xdist_group("mariadb")
 async def test_mariadb_is_trusted_only_with_a_certificate_that_is_trusted(encrypted: MariadbServer) -> None:
     for good in (f"?ca={encrypted.certificate}", "?tls=yes&verify=no"):
         async with connect(encrypted.url + good) as store:
@@ -55,7 +52,6 @@ async def test_mariadb_is_trusted_only_with_a_certificate_that_is_trusted(encryp
         await connect(f"{encrypted.url}?tls=yes").open()
 
 
-@pytest.mark.xdist_group("mariadb")
 async def test_mariadb_lets_in_who_has_the_password_and_says_it_nowhere(mariadb_server: MariadbServer) -> None:
     mariadb_server.query("CREATE OR REPLACE USER app@'127.0.0.1' IDENTIFIED BY 'k3y:st/ead@'")
     mariadb_server.query("GRANT ALL ON keystead.* TO app@'127.0.0.1'")
@@ -74,7 +70,6 @@ async def test_mariadb_lets_in_who_has_the_password_and_says_it_nowhere(mariadb_
         mariadb_server.query("SET GLOBAL read_only = 0")
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_a_postgresql_that_only_reads_is_found_when_it_is_opened(postgres_server: PostgresServer) -> None:
     async with connect(postgres_server.url) as store:  # which makes the tables
         postgres_server.query("ALTER DATABASE keystead SET default_transaction_read_only = on")

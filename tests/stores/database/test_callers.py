@@ -95,7 +95,6 @@ async def test_a_deadlock_with_somebody_else_is_tried_again_and_shows_nowhere(
     assert await store.run([("GET", "a"), ("HGET", "h", "f")]) == [b"2", b"2"]
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +175,6 @@ async def test_a_program_that_forgets_to_close_ends_and_has_lost_nothing(server:
     assert await store.run([("MGET", *(f"k{n}" for n in range(20)))]) == [[b"%d" % n for n in range(20)]]
 
 
-@pytest.mark.xdist_group("mariadb")
 async def test_a_batch_that_the_server_refuses_does_not_take_its_neighbours_with_it(
     mariadb_server: MariadbServer,
 ) -> None:

@@ -124,7 +124,6 @@ async def test_a_server_that_says_nothing_holds_nobody_longer_than_the_timeout(s
         await recovered(store)
 
 
-@pytest.mark.xdist_group("postgres")
 async def test_a_subscriber_is_told_when_messages_may_have_been_missed(postgres_server: PostgresServer) -> None:
     async with Proxy(postgres_server.port) as proxy, connect(through(proxy, postgres_server)) as store:
         async with store.subscribe("news") as messages:
@@ -136,7 +135,6 @@ async def test_a_subscriber_is_told_when_messages_may_have_been_missed(postgres_
             assert (await anext(messages)).data == b"again"
 
 
-@pytest.mark.xdist_group("mariadb")
 async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_server: MariadbServer) -> None:
     mariadb_server.empty()
     async with (

@@ -10,8 +10,6 @@ from keystead.testing.servers import DatabaseServer
 from tests.stores.database.others import connections, fresh
 from tests.stores.sqlite.processes import until
 
-pytestmark = pytest.mark.xdist_group("postgres")
-
 KEYS = 3_000
 
 

@@ -88,9 +88,10 @@ async def test_closing_ends_calls_under_way(server: MemcachedServer) -> None:
         calls = [asyncio.create_task(store.run([("INCRBY", "n", 1)])) for _ in range(5)]
         calls.append(asyncio.create_task(store.run([("GET", "n")])))
         await asyncio.sleep(0)
-        async with asyncio.timeout(2):
-            await store.close()
-            ended = await asyncio.gather(*calls, return_exceptions=True)
+        watch = Stopwatch()
+        await store.close()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert watch.seconds < 2
         assert all(isinstance(end, Exception) for end in ended)
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from keystead import BadUrl, MissingExtra, connect
 from keystead.testing import StoreContract
-
-pytestmark = pytest.mark.xdist_group("third-party")
+from keystead.testing.contract import Honesty
+from keystead.testing.contract.atomic import Atomic
+from keystead.testing.contract.callers import Callers
+from keystead.testing.contract.strings import Errors, Keys, Strings
 
 
 def claim(folder: Path, package: str, scheme: str, value: str) -> None:
@@ -22,11 +24,19 @@ def claim(folder: Path, package: str, scheme: str, value: str) -> None:
     (metadata / "entry_points.txt").write_text(f"[keystead.stores]\n{scheme} = {value}\n")
 
 
-@pytest.mark.xdist_group("third-party")
-class TestDictionary(StoreContract):
+class OnDictionary:
     @pytest.fixture
     def url(self, installed: Path) -> str:
         return f"dictionary://{uuid4().hex}"
+
+
+class TestDictionary(OnDictionary, Honesty, Callers, Strings, Keys, Errors, Atomic):
+    """What a store of another package gets from the base class, and what it does by itself."""
+
+
+@pytest.mark.matrix
+class TestWholeContract(OnDictionary, StoreContract):
+    """All of it."""
 
 
 def test_a_scheme_that_nobody_has_is_no_scheme() -> None:

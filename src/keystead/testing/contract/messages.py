@@ -14,7 +14,7 @@ from keystead.testing.contract.promises import Promises, needs
 
 async def take(messages: AsyncIterator[Message], count: int) -> list[tuple[str, bytes]]:
     taken: list[tuple[str, bytes]] = []
-    async with asyncio.timeout(2):  # a message is there at once, not when somebody next looks
+    async with asyncio.timeout(5):  # a message is there at once, not when somebody next looks
         while len(taken) < count:
             message = await anext(messages)
             taken.append((message.channel, message.data))

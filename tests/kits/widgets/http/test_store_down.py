@@ -17,7 +17,7 @@ async def test_a_store_that_is_away_is_said_to_everybody_who_asks() -> None:
             id = await visitor.create(VISIT)
             redis.pause()
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     answers = await asyncio.gather(
                         visitor.get(VISIT, "increment", ORIGIN, id=id),
                         visitor.get(VISIT, "display", ORIGIN, id=id),

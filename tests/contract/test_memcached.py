@@ -1,0 +1,12 @@
+"""Memcached keeps what it promises of the contract, and refuses the rest."""
+
+import pytest
+
+from keystead.testing import StoreContract
+from keystead.testing.servers import Server
+
+
+class TestMemcached(StoreContract):
+    @pytest.fixture
+    def url(self, memcached: Server) -> str:
+        return memcached.url

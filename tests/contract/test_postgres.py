@@ -1,0 +1,12 @@
+"""PostgreSQL keeps the contract."""
+
+import pytest
+
+from keystead.testing import StoreContract
+from keystead.testing.servers import DatabaseServer
+
+
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def url(self, postgres: DatabaseServer) -> str:
+        return postgres.url
