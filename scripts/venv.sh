@@ -37,15 +37,40 @@ python=$(choose_python)
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
     fail "'$python' cannot make virtual environments; on Debian and Ubuntu install python3-venv."
 
-pip() { "$folder/bin/python" -m pip --quiet --disable-pip-version-check --no-input "$@"; }
+packages=$(grep -c '==' "$requirements")
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+trap 'echo >&2; fail "interrupted; the next run starts the set-up again."' INT
 
-version=$("$python" -c 'import sys; print(sys.version)')
+# What pip has to say helps only when it fails; until then, how far it is says more.
+pip_install() {
+    PYTHONUNBUFFERED=1 "$folder/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps "$@" 2>&1 |
+        tee "$log" | show_progress
+}
+
+show_progress() {
+    local line seen=0
+    while IFS= read -r line; do
+        [[ -t 1 && $line == Collecting* ]] || continue
+        seen=$((seen + 1))
+        printf '\r  fetched %d of %d' "$seen" "$packages"
+    done
+    [ "$seen" -eq 0 ] || printf '\r\033[K'
+}
+
+or_show_why() {
+    cat "$log" >&2
+    fail "$1 could not be installed; the lines above say why."
+}
+
+contents=$(cat "$requirements" && "$python" -c 'import sys; print(sys.version)')
 installed=$folder/installed.txt # what the folder was made of, so that only a real change makes it anew
-if ! { cat "$requirements" && echo "$version"; } | cmp --silent - "$installed"; then
-    echo "Setting up $folder with $("$python" --version) (the first time takes a moment)"
+if [ "$contents" != "$(cat "$installed" 2>/dev/null)" ]; then
+    echo "Setting up $folder with $("$python" --version) (once; this takes a minute or so)"
     "$python" -m venv --clear "$folder"
-    pip install --require-hashes --no-deps -r "$requirements" ||
-        fail "the packages of $requirements could not be installed; the lines above say why."
-    { cat "$requirements" && echo "$version"; } >"$installed"
+    echo "  installing the $packages packages of $requirements"
+    pip_install --require-hashes -r "$requirements" || or_show_why "the packages of $requirements"
+    echo "$contents" >"$installed"
 fi
-pip install --no-deps --no-build-isolation --editable .
+echo "Installing Keystead into $folder"
+pip_install --no-build-isolation --editable . || or_show_why "Keystead"

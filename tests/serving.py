@@ -112,15 +112,18 @@ def keystead_serving(folder: Path, store: str | None = None, *arguments: str, **
 
 
 @contextmanager
-def installed_keystead_serving(folder: Path, *arguments: str) -> Iterator[Keystead]:
-    """A server that is started as a user starts it, from the program that was installed."""
+def installed_keystead_serving(
+    folder: Path, *arguments: str, python: Path | None = None, **settings: str
+) -> Iterator[Keystead]:
+    """A server that is started as a user starts it: from the program that was installed, or as a module of a Python."""
     port = free_port()
+    asked = ("serve", "--port", str(port), *arguments)
     output = folder / "output.txt"
     with output.open("w") as stream:
         process = subprocess.Popen(
-            keystead_command("serve", "--port", str(port), *arguments),
+            keystead_command(*asked) if python is None else [str(python), "-m", "keystead", *asked],
             cwd=folder,
-            env=environment(),
+            env=environment(settings),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "kits": KITS,
     "server": SERVER,
     "cli": TOP,
+    "__main__": {"cli"},
     "console": TOP,
     "integrations": TOP,
     "testing": SCHEMA | {"schema"},

@@ -153,6 +153,42 @@ def test_a_python_that_is_too_old_is_one_sentence(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+FAKE_PYTHON = """\
+#!/bin/bash
+case "$*" in
+    --version) echo "Python 3.12.1" ;;
+    "-m venv --clear "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    "-m pip "*) echo "WARNING: noise of pip" >&2 && echo "Collecting noise" && exit {code} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_setting_up_shows_what_pip_says_only_when_it_fails(tmp_path: Path, code: int) -> None:
+    python, folder = tmp_path / "python", tmp_path / "made here"
+    python.write_text(FAKE_PYTHON.format(code=code))
+    python.chmod(0o755)
+    result = subprocess.run(
+        [ROOT / "scripts" / "venv.sh", folder, "requirements/run.txt"],
+        env={**os.environ, "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == code
+    assert result.stdout.startswith(f"Setting up {folder} with Python 3.12.1")
+    assert "noise" not in result.stdout
+    if code == 0:
+        assert result.stderr == ""
+        assert result.stdout.endswith(f"Installing Keystead into {folder}\n")
+    else:
+        *said, sentence = result.stderr.splitlines()
+        assert sorted(said) == ["Collecting noise", "WARNING: noise of pip"]
+        assert sentence == (
+            "keystead: the packages of requirements/run.txt could not be installed; the lines above say why."
+        )
+
+
 def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
@@ -165,6 +201,7 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         names = set(archive.namelist())
     assert {
         "keystead/py.typed",
+        "keystead/server/pages/reference.html",
         "keystead/server/pages/start.html",
         "keystead/server/pages/static/start.css",
         "keystead/schema/docs/pages/document.html",

@@ -1,4 +1,4 @@
-"""The start page in a real browser."""
+"""The start page, and the pages that it leads to, in a real browser."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -9,6 +9,8 @@ from playwright.async_api import Browser, Page
 
 from tests.browser.tabs import DESKTOP, PHONE, tab
 from tests.serving import Keystead, keystead_serving
+
+PAGES = ["", "/reference", "/keys", "/keys/login"]
 
 # A click for each group of commands; that a person can click on one is a test of its own.
 OPEN_ALL = "document.querySelectorAll('details:not([open]) > summary').forEach((summary) => summary.click())"
@@ -44,19 +46,37 @@ async def opened(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-async def test_the_start_page_renders_whole_and_loads_nothing_from_elsewhere(
+async def test_the_pages_render_whole_and_load_nothing_from_elsewhere(
     browser: Browser, server: Keystead, size: tuple[int, int], scheme: str
 ) -> None:
-    async with opened(browser, server, size, scheme) as (page, wrong):
-        assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
+    for path, heading in zip(PAGES, ["Keystead is running.", "Reference", "Key documents", "Login keys"], strict=True):
+        async with opened(browser, server, size, scheme, path) as (page, wrong):
+            assert await page.get_by_role("heading", level=1).inner_text() == heading
+            assert await page.evaluate("getComputedStyle(document.body).margin") == "0px", "its style is applied"
+            await page.wait_for_load_state("networkidle")
+            assert wrong == []
+
+
+async def test_the_reference_shows_guarantees_and_commands(browser: Browser, server: Keystead) -> None:
+    async with opened(browser, server, DESKTOP, "light", "/reference") as (page, _):
         assert await page.locator("table.guarantees tbody tr").count() > 3
         assert await page.locator("details[open]").count() == await page.locator("details").count() > 3
-        await page.wait_for_load_state("networkidle")
+
+
+async def test_links_lead_from_the_start_page_to_a_key_document_and_back(browser: Browser, server: Keystead) -> None:
+    async with opened(browser, server, PHONE, "light") as (page, wrong):
+        await page.get_by_role("link", name="key documents").click()
+        await page.get_by_role("link", name="Login keys").click()
+        assert page.url == f"{server.url}/keys/login"
+        await page.get_by_role("navigation").get_by_role("link", name="Reference").click()
+        await page.get_by_role("navigation").get_by_role("link", name="Keys").click()
+        await page.get_by_role("navigation").get_by_role("link", name="Keystead").click()
+        assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
         assert wrong == []
 
 
 async def test_a_click_opens_and_closes_a_group_of_commands(browser: Browser, server: Keystead) -> None:
-    async with opened(browser, server, PHONE, "light") as (page, _):
+    async with opened(browser, server, PHONE, "light", "/reference") as (page, _):
         group = page.locator("details").last
         for is_open in (False, True):
             await group.locator("summary").click()
@@ -65,13 +85,13 @@ async def test_a_click_opens_and_closes_a_group_of_commands(browser: Browser, se
 
 async def test_one_click_selects_a_whole_example(browser: Browser, server: Keystead) -> None:
     async with opened(browser, server, DESKTOP, "light") as (page, _):
-        example = page.get_by_label("Shell example")
+        example = page.get_by_label("First example")
         await example.locator("code").click()
-        assert await page.evaluate("getSelection().toString().trim()") == await example.inner_text()
+        assert await page.evaluate("getSelection().toString().trim()") == (await example.inner_text()).strip()
 
 
 async def test_on_a_phone_a_guarantee_stands_out_from_its_label(browser: Browser, server: Keystead) -> None:
-    async with opened(browser, server, PHONE, "light") as (page, _):
+    async with opened(browser, server, PHONE, "light", "/reference") as (page, _):
         row = page.locator("table.guarantees tbody tr").first
         look = "element => [parseFloat(getComputedStyle(element).fontSize), +getComputedStyle(element).fontWeight]"
         label_size, label_weight = await row.locator("th").evaluate(look)
@@ -91,8 +111,9 @@ async def test_a_page_that_is_not_there_leads_back_home(browser: Browser, server
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, server: Keystead, width: int) -> None:
-    async with opened(browser, server, (width, 800), "light") as (page, _):
-        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    for path in PAGES:
+        async with opened(browser, server, (width, 800), "light", path) as (page, _):
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 async def test_each_kit_shows_examples_that_lead_somewhere(browser: Browser, server: Keystead) -> None:
@@ -158,5 +179,6 @@ CONTRAST = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_all_text_can_be_read_against_its_background(browser: Browser, server: Keystead, scheme: str) -> None:
-    async with opened(browser, server, DESKTOP, scheme) as (page, _):
-        assert await page.evaluate(CONTRAST) == []
+    for path in PAGES:
+        async with opened(browser, server, DESKTOP, scheme, path) as (page, _):
+            assert await page.evaluate(CONTRAST) == [], path

@@ -137,7 +137,19 @@ def test_the_openapi_document_has_the_shape_of_errors_and_no_other(notes: Keyste
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/readyz", "/docs", "/openapi.json", "/api/notes/site", "/static/start.css", "/none"]
+    "path",
+    [
+        "/",
+        "/readyz",
+        "/docs",
+        "/keys",
+        "/keys/notes",
+        "/reference",
+        "/openapi.json",
+        "/api/notes/site",
+        "/static/start.css",
+        "/none",
+    ],
 )
 def test_head_is_get_without_the_body(notes: Keystead, path: str) -> None:
     head, get = ask(notes, "HEAD", path), ask(notes, "GET", path)

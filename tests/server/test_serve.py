@@ -1,12 +1,9 @@
 """`keystead serve` as a user meets it: a real process, real HTTP."""
 
-import html
 import re
-import shlex
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +11,10 @@ import httpx2
 import pytest
 
 import keystead
+from keystead.cli.targets import NAMED, keyspaces
+from keystead.kits import KITS
+from keystead.schema.docs import document
+from keystead.server import Settings, create_app
 from keystead.stores.commands import TABLE
 from tests import forking
 from tests.serving import (
@@ -75,18 +76,70 @@ def test_without_settings_it_runs_on_an_embedded_database_in_the_current_folder(
     assert (server.folder / "keystead.db").is_file()
 
 
+def test_the_readme_lists_every_file_that_it_leaves(own_server: Keystead) -> None:
+    rows = re.findall(r"^\| (`.*?) \|", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
+    listed = {name.rstrip("/") for row in rows for name in re.findall("`(.+?)`", row)}
+    get(own_server, "/")
+    left = {path.name for path in own_server.folder.iterdir()} - {"output.txt"}
+    assert {"keystead.db", "keystead.db-wal", "keystead.files", "keystead.secrets.toml"} <= left
+    assert left <= listed
+    assert own_server.stop() == 0
+    after = {path.name for path in own_server.folder.iterdir()} - {"output.txt"}
+    assert after == {name for name in left if not name.endswith(("-wal", "-shm"))}
+
+
 def test_it_prints_one_line_with_the_address_to_open(own_server: Keystead) -> None:
     assert own_server.said.endswith(f"Keystead is running: open {own_server.url} (Ctrl-C stops it)\n")
 
 
-def test_the_start_page_shows_version_store_guarantees_and_every_command(server: Keystead) -> None:
+def test_the_start_page_says_what_keystead_is_and_which_store_it_runs_on(server: Keystead) -> None:
     answer = get(server, "/")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert keystead.__version__ in answer.text
     assert "sqlite:///keystead.db" in answer.text
-    assert "durability" in answer.text
-    assert [name for name in TABLE if f"<code>{name}" not in answer.text] == []
+    assert len(re.findall(r"\.(?:\s|$)", what_it_is(answer.text))) == 1
+    assert what_it_is(answer.text).startswith("Keystead is ")
+
+
+def what_it_is(page: str) -> str:
+    found = re.search(r'<p class="what">(.*?)</p>', page, re.DOTALL)
+    assert found
+    return " ".join(found[1].split())
+
+
+def test_reference_tables_have_a_page_of_their_own(server: Keystead) -> None:
+    start, reference = get(server, "/").text, get(server, "/reference").text
+    assert "<table" not in start
+    assert 'href="/reference"' in start
+    assert "sqlite:///keystead.db" in reference
+    assert "durability" in reference
+    assert [name for name in TABLE if f"<code>{name}" not in reference] == []
+
+
+def test_the_key_documents_of_all_that_writes_are_served_and_linked(server: Keystead) -> None:
+    start, index = get(server, "/").text, get(server, "/keys").text
+    assert get(server, "/keys/").text == index
+    assert 'href="/keys"' in start
+    assert [name for name in KITS if f'href="/keys/{name}"' not in start] == []
+    for name in NAMED:
+        [keyspace] = keyspaces([name])
+        page = get(server, f"/keys/{name}").text
+        assert f'href="/keys/{name}"' in index
+        assert [one.key for one in document(keyspace).families if f"<code>{one.key}</code>" not in page] == []
+
+
+def test_a_key_document_that_is_not_there_is_an_ordinary_404(server: Keystead) -> None:
+    assert get(server, "/keys/none").json()["code"] == "NOT_FOUND"
+
+
+async def test_the_pages_are_there_before_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = create_app(Settings(store="memory://", kits=()))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8700") as client:
+        for path in ("/", "/reference"):
+            answer = await client.get(path)
+            assert (answer.status_code, "not open yet" in answer.text) == (200, True), path
 
 
 def groups_of_commands(page: str) -> dict[str, str]:
@@ -95,55 +148,15 @@ def groups_of_commands(page: str) -> dict[str, str]:
 
 
 def test_commands_stand_under_what_they_are_about(server: Keystead) -> None:
-    groups = groups_of_commands(get(server, "/").text)
+    groups = groups_of_commands(get(server, "/reference").text)
     assert set(groups) == {spec.about for spec in TABLE.values()}
     assert [name for name, spec in TABLE.items() if f"<code>{name}" not in groups[spec.about]] == []
 
 
 def test_a_guarantee_without_a_limit_says_so_once(server: Keystead) -> None:
-    page = get(server, "/").text
+    page = get(server, "/reference").text
     assert '<span class="value">no limit</span><span class="doc">the longest key</span>' in page
     assert "none:" not in page
-
-
-def examples(page: str) -> list[str]:
-    return [html.unescape(code) for code in re.findall(r'<pre class="copy".*?<code>(.*?)</code>', page, re.DOTALL)]
-
-
-def run_python(folder: Path, source: str, **settings: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", source],
-        cwd=folder,
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    ).stdout
-
-
-def test_the_first_steps_run_as_they_are_shown(server: Keystead) -> None:
-    python, shell = examples(get(server, "/").text)
-    assert run_python(server.folder, python) == "[b'hello']\n"
-    assert shell == f"curl {server.url}/healthz"
-
-
-def test_the_first_steps_take_a_url_with_a_password_from_the_environment(tmp_path: Path) -> None:
-    with redis_serving(tmp_path, "correct-horse-battery") as (_, redis_port):
-        store = f"redis://:correct-horse-battery@127.0.0.1:{redis_port}/0"
-        with keystead_serving(tmp_path, store) as server:
-            python, _ = examples(get(server, "/").text)
-            assert "correct-horse-battery" not in python
-            assert run_python(tmp_path, python, KEYSTEAD_STORE=store) == "[b'hello']\n"
-
-
-def test_a_host_header_cannot_put_a_command_into_the_shell_example(server: Keystead) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
-        raw.sendall(b"GET / HTTP/1.1\r\nHost: here;reboot\r\nConnection: close\r\n\r\n")
-        answer = raw.makefile("rb").read().decode()
-    _, shell = examples(answer)
-    assert shlex.split(shell) == ["curl", "http://here;reboot/healthz"]
-    assert shell == shlex.join(shlex.split(shell))
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
@@ -174,7 +187,9 @@ def test_a_page_that_is_not_there_is_html_for_a_browser_and_json_for_a_program(s
     assert browser.headers["vary"] == program.headers["vary"] == "accept"
 
 
-@pytest.mark.parametrize("path", ["/", "/healthz", "/static/start.css", "/no-such-page"])
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/reference", "/keys", "/keys/login", "/static/start.css", "/no-such-page"]
+)
 def test_every_answer_carries_the_security_headers(server: Keystead, path: str) -> None:
     headers = get(server, path).headers
     policy = headers["content-security-policy"]
@@ -239,14 +254,20 @@ def test_production_tells_strangers_no_more_of_its_store_than_whether_it_answers
             wait_until(lambda: not listens(redis_port), "redis-server is gone")
             page = get(server, "/").text
             health, readiness = get(server, "/healthz"), get(server, "/readyz")
+            development_only = [
+                get(server, path).status_code for path in ("/keys", "/keys/", "/keys/outbox", "/reference")
+            ]
             assert server.stop() == 0
     assert '<span class="state good">ok</span>' in healthy
     assert '<span class="state bad">unavailable</span>' in page
     assert (health.status_code, health.json()) == (503, {"status": "unavailable", "store": "unavailable"})
     assert readiness.json()["stores"] == {"default": "unavailable"}
+    assert development_only == [404] * 4
     for text in (healthy, page, health.text, readiness.text):
         assert str(redis_port) not in text
-        assert "redis" not in text.lower()
+        assert "redis" not in re.sub(r'<p class="what">.*?</p>', "", text, flags=re.DOTALL).lower()
+        assert "/keys" not in text
+        assert "/reference" not in text
         assert "durability" not in text
     assert f"127.0.0.1:{redis_port}" in server.said  # whoever runs it is told why
 

@@ -24,8 +24,10 @@ from keystead.server.demo_provider import demo_patreon, demo_patreon_router, dem
 from keystead.server.errors import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.jobs import jobs_of, scheduled
+from keystead.server.key_documents import add_key_documents
 from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables
 from keystead.server.middleware import BodyLimit, Cors, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
+from keystead.server.reference_page import add_reference_page
 from keystead.server.routes import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.settings import Settings, is_loopback, leads_to_loopback
 from keystead.server.start_page import TABLES, render_start_page
@@ -113,7 +115,9 @@ def create_app(
     routers = [kit.router() for kit in ordered]
     hide_unreached(routers)
     app.router.routes.append(KitHealth(route for router in routers for route in plain_routes(router.routes)))
+    app.state.route_counts = {}
     for kit, router in zip(ordered, routers, strict=True):
+        app.state.route_counts[kit.name] = len({route.path for route in plain_routes(router.routes)})
         app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
     if site.providers:
         app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))
@@ -121,6 +125,9 @@ def create_app(
         urls, secret = (site.internal_url, site.public_url), site.stand_ins["patreon"].webhook_secret
         app.include_router(demo_patreon_router(_default_store, *urls, secret, now_ms, development=site.development))
     add_api_page(app)
+    if settings.development:
+        add_key_documents(app)
+        add_reference_page(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.state.templates = templates_by_endpoint(app)
@@ -170,8 +177,7 @@ async def _start_page(request: Request) -> HTMLResponse:
     found = await problems(state, list(state.settings.store_urls))
     if state.tables is not None:
         found[TABLES] = await problem_of_tables(state)
-    page = render_start_page(state, found, str(request.base_url))
-    return HTMLResponse(page, headers={"cache-control": "no-store"})
+    return HTMLResponse(render_start_page(state, found), headers={"cache-control": "no-store"})
 
 
 def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:

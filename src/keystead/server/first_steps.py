@@ -1,47 +1,49 @@
-"""What to try first on the store that is running: an example in Python and one for the shell."""
+"""The first example of the start page: declare keys, use them, look at them, as printed in the reader's shell."""
 
-import json
-import re
 import shlex
+import sys
 from typing import Final, NamedTuple
 
-_HIDDEN: Final = "://***@"  # what a store's URL shows in the place of a user and a password
-_FROM_ENVIRONMENT: Final = 'os.environ["KEYSTEAD_STORE"]'
-_PYTHON: Final = """\
-{imports}
-import keystead
+# A store of its own: the reader's shell may be in any folder and know no password of the server's store, and the keys
+# of an example have no place among the data of an application.
+_EXAMPLE: Final = """\
+cat > first_steps.py <<'END'
+import asyncio
+from keystead import Keyspace, Set, Value, after, connect, sliding
+
+class FirstKeys(Keyspace):
+    devices = Set("user:{user}:devices", str, lifetime=sliding("30d", touch_every="1h"), doc="devices")
+    login = Value("login:{user}:{device}", str, lifetime=after("30d"), listed_in=devices, doc="a login")
 
 async def main():
-    async with keystead.connect({url}) as store:
-        await store.run([("SET", "first-steps", "hello", "EX", 60)])
-        print(await store.run([("GET", "first-steps")]))  # [b'hello']
+    async with connect("sqlite:///first_steps.db") as store:
+        keys = FirstKeys(store)
+        for device in ("laptop", "phone"):
+            await keys.login(user="ann", device=device).set("09:41")  # and adds it to devices
+        await keys.login(user="ann", device="phone").delete()  # and removes it from devices
+        print(await keys.devices("ann").live())
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())
+END
+PYTHON first_steps.py
 """
-_RELATIVE_FILE: Final = re.compile("sqlite:///[^/]")
+_COMMANDS: Final = """\
+PYTHON -m keystead check first_steps
+PYTHON -m keystead docs first_steps
+PYTHON -m keystead show --keys first_steps --store sqlite:///first_steps.db
+PYTHON -m keystead doctor first_steps --store sqlite:///first_steps.db
+"""
 
 
 class FirstSteps(NamedTuple):
-    python: str
-    note: str  # what the Python example needs beside Keystead itself; may be empty
-    shell: str
+    """Two scripts for a shell, the second for the folder in which the first was run."""
+
+    example: str
+    commands: str
 
 
-def first_steps(store_url: str, home: str) -> FirstSteps:
-    """Examples for the store of this URL (without secrets) and the server whose start page is `home`."""
-    health = f"curl {shlex.quote(home + 'healthz')}"  # quoted, for the host in it is what the client sent
-    if _HIDDEN in store_url:
-        python = _PYTHON.format(imports="import asyncio\nimport os", url=_FROM_ENVIRONMENT)
-        return FirstSteps(
-            python, "Set KEYSTEAD_STORE to the URL of this store; its password is not shown here.", health
-        )
-    python = _PYTHON.format(imports="import asyncio", url=json.dumps(store_url, ensure_ascii=False))
-    return FirstSteps(python, _note(store_url), health)
-
-
-def _note(store_url: str) -> str:
-    if store_url == "memory://":
-        return "Each connection to memory:// has a store of its own, so this server does not see the key."
-    if _RELATIVE_FILE.match(store_url):
-        return "Run it in the folder that Keystead was started in, so that both use the same file."
-    return ""
+def first_steps() -> FirstSteps:
+    """The scripts, with the interpreter that runs this server: it has Keystead, whatever the reader's PATH says."""
+    python = shlex.quote(sys.executable or "python3")
+    return FirstSteps(*(script.replace("PYTHON", python) for script in (_EXAMPLE, _COMMANDS)))

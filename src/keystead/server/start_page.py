@@ -1,27 +1,14 @@
-"""The start page: which kits run on which stores, what to try first, what the store promises and understands."""
+"""The start page: what Keystead is, which kits run on which stores, and what to try first."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from keystead.kits.kit import Example, Kit
 from keystead.server.first_steps import first_steps
-from keystead.server.routes import plain_routes
 from keystead.server.settings import Settings
 from keystead.server.templates import TEMPLATES
-from keystead.stores.base import Store
-from keystead.stores.commands import TABLE, Spec
 
 TABLES: Final = " tables"  # beside the roles, none of which is called so: they are identifiers
-_UNITS: Final = {"ms": "ms", "bytes": "bytes"}
-
-
-class Row(NamedTuple):
-    """One guarantee, as the page shows it."""
-
-    name: str
-    value: str
-    doc: str
 
 
 class StoreRow(NamedTuple):
@@ -38,29 +25,26 @@ class KitCard(NamedTuple):
     name: str
     doc: str
     route_count: int
+    key_count: int
     stores: str  # where its families live, where that is not the default
     examples: Sequence[Example]
 
 
-def render_start_page(state: Any, problems: Mapping[str, str | None], home: str) -> str:
-    """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer; `home` is its own URL.
+def render_start_page(state: Any, problems: Mapping[str, str | None]) -> str:
+    """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer.
 
     Strangers see it in production, so there it says whether the stores answer, and nothing else of them.
     """
     settings: Settings = state.settings
     stores = _stores(state, problems) if settings.development else _states(problems)
-    default = state.stores.get("default")
     return TEMPLATES.get_template("start.html").render(
         development=settings.development,
         mode=settings.mode,
         metrics=settings.metrics,
         stores=stores,
         problem=next((row.problem for row in stores if row.problem), None),
-        kits=[_card(kit, settings, state.kits) for kit in state.running],
-        first_steps=first_steps(default.url if default else "memory://", home),
-        guarantees=_guarantees(default) if default else [],
-        commands=_commands_by_subject(),
-        command_count=len(TABLE),
+        kits=[_card(kit, state) for kit in state.running],
+        first_steps=first_steps(),
     )
 
 
@@ -80,44 +64,10 @@ def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
     return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
 
 
-def _card(kit: Kit, settings: Settings, services: Mapping[str, Any]) -> KitCard:
-    roles = sorted({family.role for family in kit.keyspace.families.values()} & settings.stores.keys())
-    routes = len({route.path for route in plain_routes(kit.router().routes)})
-    is_open = kit.name in services
-    examples = [one for one in kit.examples if is_open and one.is_there(services[kit.name])]
-    return KitCard(kit.name, kit.doc, routes, ", ".join(roles), examples)
-
-
-def _guarantees(store: Store) -> list[Row]:
-    promises = store.guarantees
-    return [_row(field, getattr(promises, field.name)) for field in dataclasses.fields(promises)]
-
-
-def _row(field: dataclasses.Field[object], value: object) -> Row:
-    """Units stand in the field's name, and on the page beside the number."""
-    *words, last = field.name.split("_")
-    unit = _UNITS.get(last, "")
-    name = " ".join(words if unit else (*words, last))
-    shown = f"{value:,} {unit}" if unit and isinstance(value, int) else _in_words(value)
-    doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value says that already
-    return Row(name, shown, doc.replace("`", ""))
-
-
-def _in_words(value: object) -> str:
-    match value:
-        case None:
-            return "no limit"
-        case bool():
-            return "yes" if value else "no"
-        case Set():
-            return ", ".join(sorted(map(_in_words, value))) or "none"
-        case _:
-            return str(value)
-
-
-def _commands_by_subject() -> list[tuple[str, list[Spec]]]:
-    """The command table in groups, in the order in which their subjects first appear in it."""
-    groups: dict[str, list[Spec]] = {}
-    for spec in TABLE.values():
-        groups.setdefault(spec.about, []).append(spec)
-    return list(groups.items())
+def _card(kit: Kit, state: Any) -> KitCard:
+    roles = sorted({family.role for family in kit.keyspace.families.values()} & state.settings.stores.keys())
+    is_open = kit.name in state.kits
+    examples = [one for one in kit.examples if is_open and one.is_there(state.kits[kit.name])]
+    return KitCard(
+        kit.name, kit.doc, state.route_counts[kit.name], len(kit.keyspace.families), ", ".join(roles), examples
+    )

@@ -15,9 +15,12 @@ def markdown(keyspace: type[Keyspace]) -> str:
     return markdown_page.page(document(keyspace))
 
 
-def html(keyspace: type[Keyspace]) -> str:
-    """The key document as one page that loads nothing. The same declarations give the same text, byte for byte."""
-    return html_page.page(document(keyspace))
+def html(keyspace: type[Keyspace], links: Mapping[str, str] | None = None) -> str:
+    """The key document as one page that loads nothing. The same declarations give the same text, byte for byte.
+
+    `links` stand in its head: what each says, and where it leads.
+    """
+    return html_page.page(document(keyspace), links or {})
 
 
 def markdown_index(documents: Mapping[str, type[Keyspace]]) -> str:
@@ -25,6 +28,6 @@ def markdown_index(documents: Mapping[str, type[Keyspace]]) -> str:
     return index_page.markdown({file: document(keyspace) for file, keyspace in documents.items()})
 
 
-def html_index(documents: Mapping[str, type[Keyspace]]) -> str:
-    """The same as an index.html that loads nothing."""
-    return index_page.html({file: document(keyspace) for file, keyspace in documents.items()})
+def html_index(documents: Mapping[str, type[Keyspace]], links: Mapping[str, str] | None = None) -> str:
+    """The same as an index.html that loads nothing. `links` are as for `html`."""
+    return index_page.html({file: document(keyspace) for file, keyspace in documents.items()}, links or {})

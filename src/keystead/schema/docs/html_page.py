@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from keystead.schema.docs.diagram import diagram
@@ -26,11 +27,12 @@ _LOOKS: Final = {
 }
 
 
-def page(document: KeyDocument) -> str:
-    """The whole page."""
+def page(document: KeyDocument, links: Mapping[str, str]) -> str:
+    """The whole page, with these links in its head."""
     said = {edge.says for edge in document.edges}
     return TEMPLATES.get_template("document.html").render(
         title=document.title,
+        links=links,
         made_by=made_by(document.made_from),
         document=document,
         keys={entry.name: entry.key for entry in document.families},

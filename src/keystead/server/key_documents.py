@@ -1,0 +1,69 @@
+"""`/keys`: the key documents of everything that writes into the stores here, as `keystead docs` makes them.
+
+Development only: the document of an application's own kit tells strangers how its data is laid out.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from importlib import import_module
+from typing import Final
+
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import HTMLResponse
+
+from keystead.schema import Keyspace
+from keystead.schema.docs import html, html_index
+from keystead.server.keyspaces import OWN
+
+PATH: Final = "/keys"
+_LINKS: Final = {"Keystead": "/", "Keys": PATH, "Reference": "/reference", "API": "/docs"}
+_STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
+
+
+def add_key_documents(app: FastAPI) -> None:
+    """The index, and a page for each kit that runs and for each keyspace of the server's own."""
+    kits = {kit.name: kit.keyspace for kit in app.state.running}
+    keyspaces = kits | {name: one for name, one in _own().items() if name not in kits}
+
+    # Not async: a large document takes a while to make, and FastAPI runs these beside the event loop.
+    def index() -> HTMLResponse:
+        return _answer(html_index({f"{PATH}/{name}": one for name, one in keyspaces.items()}, _LINKS))
+
+    def document(name: str) -> HTMLResponse:
+        if name not in keyspaces:
+            raise HTTPException(404)
+        return _answer(html(keyspaces[name], _LINKS))
+
+    for path in (PATH, f"{PATH}/"):
+        app.add_api_route(path, index, methods=["GET"], include_in_schema=False)
+    app.add_api_route(f"{PATH}/{{name}}", document, methods=["GET"], include_in_schema=False)
+
+
+def _own() -> dict[str, type[Keyspace]]:
+    """What the server itself writes: each module of `OWN` declares one keyspace."""
+    return {
+        name: next(
+            one
+            for one in vars(import_module(module)).values()
+            if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == module
+        )
+        for name, module in OWN.items()
+    }
+
+
+def _answer(page: str) -> HTMLResponse:
+    """The page, which carries its style with it: that very style is allowed by its hash, and nothing else is loaded."""
+    style = _STYLE.search(page)
+    digest = b64encode(sha256(style[1].encode() if style else b"").digest()).decode()
+    policy = (
+        "default-src 'none'",
+        f"style-src 'sha256-{digest}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+    return HTMLResponse(page, headers={"content-security-policy": "; ".join(policy), "cache-control": "no-store"})

@@ -1,0 +1,75 @@
+"""`/reference`: what the store guarantees, and every command that it takes. Development only: strangers would learn
+from it which store an application has."""
+
+import dataclasses
+from collections.abc import Set
+from typing import Final, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
+
+from keystead.server.templates import render
+from keystead.stores.base import Store
+from keystead.stores.commands import TABLE, Spec
+
+_UNITS: Final = {"ms": "ms", "bytes": "bytes"}
+
+
+class Row(NamedTuple):
+    """One guarantee, as the page shows it."""
+
+    name: str
+    value: str
+    doc: str
+
+
+def add_reference_page(app: FastAPI) -> None:
+    app.add_api_route("/reference", _reference_page, methods=["GET"], include_in_schema=False)
+
+
+async def _reference_page(request: Request) -> HTMLResponse:
+    default = request.app.state.stores.get("default")
+    page = render(
+        "reference.html",
+        development=True,
+        store=default.url if default else "",
+        guarantees=_guarantees(default) if default else [],
+        commands=_commands_by_subject(),
+        command_count=len(TABLE),
+    )
+    return HTMLResponse(page, headers={"cache-control": "no-store"})
+
+
+def _guarantees(store: Store) -> list[Row]:
+    promises = store.guarantees
+    return [_row(field, getattr(promises, field.name)) for field in dataclasses.fields(promises)]
+
+
+def _row(field: dataclasses.Field[object], value: object) -> Row:
+    """Units stand in the field's name, and on the page beside the number."""
+    *words, last = field.name.split("_")
+    unit = _UNITS.get(last, "")
+    name = " ".join(words if unit else (*words, last))
+    shown = f"{value:,} {unit}" if unit and isinstance(value, int) else _in_words(value)
+    doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value says that already
+    return Row(name, shown, doc.replace("`", ""))
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case None:
+            return "no limit"
+        case bool():
+            return "yes" if value else "no"
+        case Set():
+            return ", ".join(sorted(map(_in_words, value))) or "none"
+        case _:
+            return str(value)
+
+
+def _commands_by_subject() -> list[tuple[str, list[Spec]]]:
+    """The command table in groups, in the order in which their subjects first appear in it."""
+    groups: dict[str, list[Spec]] = {}
+    for spec in TABLE.values():
+        groups.setdefault(spec.about, []).append(spec)
+    return list(groups.items())
