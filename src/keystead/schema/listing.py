@@ -235,7 +235,13 @@ class Listed(Compound[Any]):
     __slots__ = ("_entries", "_split")
 
     def __init__(
-        self, bound: Bound[Any], key: str, record: list[Any], writes: list[tuple[Entry, list[Command]]], result: Any
+        self,
+        bound: Bound[Any],
+        verb: str,
+        key: str,
+        record: list[Any],
+        writes: list[tuple[Entry, list[Command]]],
+        result: Any,
     ) -> None:
         self._split = not one_step(bound.store, key, *(entry.key for entry, _ in writes))
         steps: list[Any] = [] if self._split else list(record)
@@ -244,7 +250,8 @@ class Listed(Compound[Any]):
             self._entries.append((entry, len(steps), len(steps) + len(commands) - 1))
             steps += commands
         super().__init__(
-            bound.store,
+            bound,
+            verb,
             steps + (list(record) if self._split else []),
             result,
             atomic=True,
