@@ -108,6 +108,15 @@ class StoreClosed(KeysteadError):
     code = "store-closed"
 
 
+class WrongEventLoop(KeysteadError):
+    """The store was opened in another event loop, as by an earlier `asyncio.run` or in another thread.
+
+    A store works only in the loop it was opened in: open one for each loop, and close it before the loop ends.
+    """
+
+    code = "wrong-event-loop"
+
+
 class StoreError(KeysteadError):
     """What a store answers when it cannot do what was asked.
 
