@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keystead.errors import BadKey, BadValue, Unreadable
@@ -256,7 +257,7 @@ class Listed(Compound[Any]):
             result,
             atomic=True,
             stopped=False,
-            follow=self._prune,
+            follow=partial(_prune, self._entries),  # no method of its own, or only a collection would free it
         )
 
     async def _alone(self) -> Any:
@@ -276,10 +277,11 @@ class Listed(Compound[Any]):
         await self.upkeep(counts)
         return self.finish(outcome.replies)
 
-    def _prune(self, replies: list[Reply]) -> Awaitable[None] | None:
-        due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in self._entries]
-        work = [one for one in due if one is not None]
-        return _all(work) if work else None
+
+def _prune(entries: list[tuple[Entry, int, int]], replies: list[Reply]) -> Awaitable[None] | None:
+    due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in entries]
+    work = [one for one in due if one is not None]
+    return _all(work) if work else None
 
 
 async def _all(work: list[Awaitable[None]]) -> None:
