@@ -12,6 +12,7 @@ import math
 import os
 import warnings
 import weakref
+from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -46,8 +47,6 @@ from keystead.stores.worker import join_stopped
 ATOMIC_ARGUMENTS = 7_000
 
 EXIT_WAITS_S = 1.0  # at most, until connections of stores that were left open are closed
-
-get_running_loop = asyncio.get_running_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +251,16 @@ class Store(ABC):
     url: str  # without secrets
     guarantees: Guarantees
     _opened_in: asyncio.AbstractEventLoop | None = None  # while it is open
-    _opened_by = 0  # process id: what is open is the parent's where a process was forked
+    _opened_thread = 0  # in which that loop ran then; 0 in a process that was forked since: the parent has it open
+    _loop_runs: Callable[[], bool]
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Each store notes where it is opened, also one of another package, which knows nothing of this."""
         super().__init_subclass__(**options)
         if "open" in vars(cls):
-            cls.open = _noting_where(cls.open)  # type: ignore[method-assign]
+            cls.open = _noting_where(cls.open)  # type: ignore[method-assign, assignment]
         if "close" in vars(cls):
-            cls.close = _noting_that_closed(cls.close)  # type: ignore[method-assign]
+            cls.close = _noting_that_closed(cls.close)  # type: ignore[method-assign, assignment]
 
     def __del__(self) -> None:
         if self._opened_in is not None:
@@ -285,14 +285,17 @@ class Store(ABC):
 
     def _leave(self) -> None:
         """Warn that nobody closed it, and let go of what it holds."""
-        self._opened_in = None
-        if self._opened_by == os.getpid():
+        is_own, self._opened_in, self._opened_thread = bool(self._opened_thread), None, 0
+        if is_own:
             warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=2)
             self._abandon()
 
     def _check_loop(self) -> None:
         """Raises WrongEventLoop where this is not the event loop that the store was opened in."""
-        if self._opened_in is not None and self._opened_in is not get_running_loop():
+        # A loop that runs, and in this thread, is the running loop. To ask for that takes a system call (Python 3.11).
+        if get_ident() == self._opened_thread and self._loop_runs():
+            return
+        if self._opened_in is not None and self._opened_in is not asyncio.get_running_loop():
             raise self._in_wrong_loop(self._opened_in)
 
     def _in_wrong_loop(self, opened_in: asyncio.AbstractEventLoop) -> WrongEventLoop:
@@ -321,7 +324,7 @@ class Store(ABC):
         Raises StoreUnavailable within the timeout of the store. If this call is cancelled, the commands may or may
         not have taken effect; no other call is touched by that.
         """
-        if self._opened_in is not get_running_loop():
+        if get_ident() != self._opened_thread or not self._loop_runs():
             self._check_loop()
         if type(commands) is not list:
             commands = list(commands)
@@ -394,8 +397,7 @@ class Store(ABC):
         any step is raised, and then, too, nothing took effect. One round trip. Put required steps first where you can:
         on Redis a step that may stop after others have written makes the server keep a copy of what they write over.
         """
-        if self._opened_in is not get_running_loop():
-            self._check_loop()
+        self._check_loop()
         planned = plan(steps)
         return await self._atomically(planned) if planned else Outcome([])
 
@@ -456,7 +458,8 @@ def _noting_where(open_: _Opening) -> _Opening:
     async def open_here(store: Store) -> None:
         store._check_loop()
         await open_(store)
-        store._opened_in, store._opened_by = get_running_loop(), os.getpid()
+        store._opened_in, store._opened_thread = asyncio.get_running_loop(), get_ident()
+        store._loop_runs = store._opened_in.is_running
         _open_stores.add(store)
 
     return open_here
@@ -469,10 +472,21 @@ def _noting_that_closed(close: _Opening) -> _Opening:
         try:
             await close(store)
         finally:
-            store._opened_in = None
+            store._opened_in, store._opened_thread = None, 0
             _open_stores.discard(store)
 
     return close_here
+
+
+def _disown() -> None:
+    """In a process that was forked: what its parent has open is not this one's to use, to warn of or to close."""
+    for store in list(_open_stores):
+        store._opened_thread = 0
+    _open_stores.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_disown)
 
 
 @atexit.register
