@@ -83,6 +83,10 @@ class Operation(Generic[R]):
             # Its code only: the sentence names the key, which may be a secret.
             _log.warning("the upkeep after an operation that took effect failed: %s", error.code)
 
+    def close(self) -> None:
+        """Drop it unused, without a warning, as `close` of a coroutine does."""
+        self.pending = ""
+
     def in_batch(self) -> list[Any]:
         """The steps, for a batch of which this is a part."""
         self.pending = ""

@@ -353,7 +353,7 @@ def _new_id() -> str:
 
 def _all(key: HashKey[Any, Any, Any]) -> Operation[dict[bytes, bytes]]:
     """All fields as they are stored."""
-    return Operation(key.bound.store, [("HGETALL", key.key)], _first)
+    return Operation(key.bound, "get", [("HGETALL", key.key)], _first)
 
 
 def _first(replies: list[Reply]) -> dict[bytes, bytes]:
@@ -362,12 +362,12 @@ def _first(replies: list[Reply]) -> dict[bytes, bytes]:
 
 
 def _left(key: HashKey[Any, Any, Any]) -> Operation[int]:
-    return Operation(key.bound.store, [("PTTL", key.key)], lambda replies: int(replies[0]))
+    return Operation(key.bound, "remaining", [("PTTL", key.key)], lambda replies: int(replies[0]))
 
 
 def _renewal(key: HashKey[Any, Any, Any], ends_at: int) -> Operation[bool]:
     """Let a key that is there live until then, unless it lives longer already. None is made."""
-    return Operation(key.bound.store, [("PEXPIREAT", key.key, ends_at, "GT")], truth)
+    return Operation(key.bound, "touch", [("PEXPIREAT", key.key, ends_at, "GT")], truth)
 
 
 def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> tuple[Operation[bool], Operation[bool]]:

@@ -192,7 +192,7 @@ class Counters(Service[CounterRecord]):
             total, today, at = replies[0]
             return Now(int(total or 0), int(today or 0), last.bound.family.value_of(at, last.key, None))
 
-        return Operation(keys.counter_total.store, [command], read)
+        return Operation(keys.counter_total, "get", [command], read)
 
     def _known_past(self, id: str, day: Day) -> Past | None:
         known, record = self._days.get(id), self._kept.get(id)

@@ -181,7 +181,7 @@ class Records(Generic[R]):
         key = bound(record.id).key
         codec: Any = bound.family.codecs["value"]
         command = ("SET", key, codec.encode(record, key, bound.keyspace.ring), *options)
-        return Operation(bound.store, [command], nothing)
+        return Operation(bound, "set", [command], nothing)
 
     def _visitor_hash(self, id: str, visitor: Visitor, day: str = "") -> str:
         """Who a visitor is to one widget: 16 digits that tell nobody their address, nor who they are elsewhere."""

@@ -388,7 +388,7 @@ class Service(Records[R]):
         await self._unnoted(id)
 
     def _gone_keys(self, keys: list[str]) -> Operation[None]:
-        return Operation(self._records.store, [("DEL", *keys)], nothing)
+        return Operation(self._records, "delete", [("DEL", *keys)], nothing)
 
     # --- listing -----------------------------------------------------------------------------------------------
 
@@ -479,7 +479,7 @@ class _Keeping:
 def _gone(key: Any) -> Operation[Any]:
     """Deletes this key and nothing that belongs to it: that is gone already, or goes in the same step."""
     steps: list[Step] = [("DEL", key.key)]
-    return Operation(key.bound.store, steps, nothing)
+    return Operation(key.bound, "delete", steps, nothing)
 
 
 def days_since(record: WidgetRecord, now_ms: int) -> Iterable[Any]:
