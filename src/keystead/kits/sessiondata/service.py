@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
@@ -370,12 +370,13 @@ def _renewal(key: HashKey[Any, Any, Any], ends_at: int) -> Operation[bool]:
     return Operation(key.bound, "touch", [("PEXPIREAT", key.key, ends_at, "GT")], truth)
 
 
-def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> tuple[Operation[bool], Operation[bool]]:
+def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> Iterator[Operation[bool]]:
     """Guards that stand before the write of a field, one after the other: there is room, or the field is there already.
 
     One guard behind the write would do, but then Redis would keep a copy of all fields with each write, to undo it.
     """
-    return key.at_most(most - 1), key.has(field).required()
+    yield key.at_most(most - 1)
+    yield key.has(field).required()
 
 
 def _session_field(key: str, page: str | None) -> SessionField:

@@ -215,6 +215,13 @@ class Sharing:
             payload = Payload(v=1, n=name, p=purpose, exp=expires_ms, iat=now_ms, id=id, s=named, **leads_to)
             sealed = self._links.seal(payload)
             record = link.model_copy(update={"short_token": named, "owner": digest(owner_key)})
+            try:
+                link_steps = [
+                    Needed(self.keys.link(id).add(record)),
+                    Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
+                ]
+            except BadValue:  # it was for so short a moment that this is over by now
+                raise _born_expired() from None
             steps: list[Operation[Any] | Needed] = []
             if path is not None:
                 # The clean-up must not come for it while its file is still being written.
@@ -222,13 +229,7 @@ class Sharing:
                 meta = EdgeMeta(id=id, pathname=path, expires_at=moment(gone_ms), short_token=named)
                 # The record of a file before its claim: where the claim is refused, the record is taken back.
                 steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
-            try:
-                steps += [
-                    Needed(self.keys.link(id).add(record)),
-                    Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
-                ]
-            except BadValue:  # it was for so short a moment that this is over by now
-                raise _born_expired() from None
+            steps += link_steps
             steps.append(self.audit.note("link-issued", who=who, what=id, where=where, why=purpose))
             stopped = await as_one(self.keys, *steps)
             if stopped is None:
