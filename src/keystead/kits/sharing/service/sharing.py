@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadValue, Unreadable
@@ -327,29 +328,30 @@ class Sharing:
         if payload.b is not None and await self.blobs.size(payload.b) is None:  # before it is counted
             _log.error("the file of a link is not in %s any more", self.blobs.url)
             raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
+        note = partial(self.uses.note, "link-resolved", who="receiver", what=id, where=where)
+        shown, ticket = link.display_name or payload.n, None
+        admitted: list[Operation[Any]] = []
+        if payload.b is not None:
+            ticket = secrets.token_urlsafe(32)
+            admitted.append(keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown)))
+            if not in_one_step(self.keys):
+                await admitted.pop()  # before it is counted: if that is refused, nobody gets to know the ticket
         try:
             counted = keys.downloads(id).increment(expires_at=link.expires_at)
         except BadValue:  # it expires at this moment
+            for dropped in admitted:
+                dropped.close()
             raise _expired(payload) from None
-        steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted]
+        steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted, *admitted]
         if link.max_downloads is not None:
             steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
-        note = self.uses.note("link-resolved", who="receiver", what=id, where=where)
-        shown, ticket = link.display_name or payload.n, None
-        if payload.b is not None:
-            ticket = secrets.token_urlsafe(32)
-            admitted = keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown))
-            if in_one_step(self.keys):
-                steps.append(admitted)
-            else:
-                await admitted  # before it is counted: if that is refused, nobody gets to know the ticket
-        done = await keys.atomically(*steps, *([note] if in_one_step(self.keys) else ()))
+        done = await keys.atomically(*steps, *([note()] if in_one_step(self.keys) else ()))
         if not done:
             if done.stopped_at == 0:
                 raise _ended()
             raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
         if not in_one_step(self.keys):
-            await note
+            await note()
         return Resolved(
             payload.n,
             shown,
