@@ -26,6 +26,7 @@ from keystead.errors import (
     UnknownCommand,
     Unreadable,
     WrongArity,
+    WrongEventLoop,
     WrongKind,
 )
 from keystead.schema import (
@@ -135,6 +136,7 @@ __all__ = [
     "Value",
     "Versions",
     "WrongArity",
+    "WrongEventLoop",
     "WrongKind",
     "absent",
     "after",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 
@@ -13,6 +15,11 @@ class KeysteadError(Exception):
 
     code: ClassVar[str] = "keystead"
     results: list[Any] | None = None
+    latest: ClassVar[Callable[[], KeysteadError | None]] = lambda: None  # while somebody still has it
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        KeysteadError.latest = weakref.ref(self)
 
 
 class BadUrl(KeysteadError):
@@ -99,6 +106,15 @@ class StoreClosed(KeysteadError):
     """The store was used before it was opened or after it was closed: a fault of the program, not of the store."""
 
     code = "store-closed"
+
+
+class WrongEventLoop(KeysteadError):
+    """The store was opened in another event loop, as by an earlier `asyncio.run` or in another thread.
+
+    A store works only in the loop it was opened in: open one for each loop, and close it before the loop ends.
+    """
+
+    code = "wrong-event-loop"
 
 
 class StoreError(KeysteadError):
@@ -212,6 +228,11 @@ class CrossSlot(CommandError):
     """The keys of one atomic step live in different slots of a cluster, or are more than the store takes in one."""
 
     code = "cross-slot"
+
+
+def is_refusing() -> bool:
+    """Whether a key, a value or an argument was refused, and the error is on its way or being handled."""
+    return isinstance(KeysteadError.latest(), BadKey | BadValue | BadArgument)
 
 
 def shown(key: str | bytes) -> str:

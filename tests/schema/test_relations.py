@@ -473,9 +473,11 @@ async def test_upkeep_that_fails_does_not_hide_that_the_operation_took_effect(
 
 async def test_what_is_no_operation_is_said(memory: Store) -> None:
     keys = Keys(memory)
-    for wrong in ([keys.lock("a").get()], keys.sessions("ann").live(), None):
+    operation = keys.lock("a").get()
+    for wrong in ([operation], keys.sessions("ann").live(), None):
         with pytest.raises(BadArgument, match="verbs return"):
             await keys.run(wrong)  # type: ignore[call-overload]
+    assert await operation is None
 
 
 async def test_a_touch_beside_a_delete_leaves_no_entry_behind(memory: Store) -> None:

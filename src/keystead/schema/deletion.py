@@ -122,25 +122,24 @@ class Consumption(Compound[Any]):
     __slots__ = ()
 
     def in_batch(self) -> list[Any]:
-        first = self.steps[0]
+        first = super().in_batch()[0]
         return [first.command if isinstance(first, Required) else first, *self.steps[1:]]
 
 
 class Cascade(Deleting[bool]):
     """A delete of a key with relations."""
 
-    __slots__ = ("_bound", "_key")
+    __slots__ = ("_key",)
 
     def __init__(self, bound: Bound[Any], key: str) -> None:
-        super().__init__(bound.store, [], _first_deleted, atomic=True, stopped=False)
-        self._bound = bound
+        super().__init__(bound, "delete", [], _first_deleted, atomic=True, stopped=False)
         self._key = key
 
     def in_batch(self) -> list[Any]:
         """The steps, where the key alone tells them. Raises BadArgument where it takes several round trips."""
-        if not self.steps:
+        if not super().in_batch():
             known = _Known()
-            for store, command, step in _told_by_key(self._bound, self._key, "what you asked for", known):
+            for store, command, step in _told_by_key(self.bound, self._key, "what you asked for", known):
                 if store is not self.store:
                     raise BadArgument(
                         f"{step.key} lives in another store, so deleting it cannot be part of this batch; "
@@ -151,8 +150,8 @@ class Cascade(Deleting[bool]):
 
     async def _alone(self) -> bool:
         for _ in range(_ATTEMPTS):
-            known = await _known(self._bound, self._key, "what you asked for")
-            deleted = await _delete_known(self._bound, known)
+            known = await _known(self.bound, self._key, "what you asked for")
+            deleted = await _delete_known(self.bound, known)
             if deleted is not None:
                 break
         else:
@@ -162,7 +161,7 @@ class Cascade(Deleting[bool]):
 
     async def _anyway(self) -> bool:
         """The key is written to all the time: it goes at once, and what its last value tells goes after it."""
-        bound, key = self._bound, self._key
+        bound, key = self.bound, self._key
         steps: list[Step] = [bound.family.read_command(key), ("DEL", key)]
         raw, deleted = (await bound.store.atomically(steps)).replies
         with suppress(Unreadable):  # then the doctor finds what belonged to it
@@ -193,15 +192,15 @@ async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
 def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Operation[R]:
     """Read and delete, with what belongs to it. `read` makes the result of the reply of GETDEL."""
     if not bound.family.has_relations:
-        return Operation(bound.store, [("GETDEL", key)], taking(read))
+        return Operation(bound, "consume", [("GETDEL", key)], taking(read))
     steps = _consumption(bound, key)
     if steps is not None:
-        return Consumption(bound.store, steps, taking(read), atomic=True, stopped=read([None]))
+        return Consumption(bound, "consume", steps, taking(read), atomic=True, stopped=read([None]))
 
     def follow(replies: list[Reply]) -> Any:
         return None if replies[0] is None else delete_related(bound, key, read(replies))
 
-    return Compound(bound.store, [("GETDEL", key)], taking(read), follow=follow)
+    return Compound(bound, "consume", [("GETDEL", key)], taking(read), follow=follow)
 
 
 def _consumption(bound: Bound[Any], key: str) -> list[Step] | None:

@@ -53,11 +53,11 @@ class Key(Named):
 
     def exists(self) -> Operation[bool]:
         """Whether there is such a key. One round trip."""
-        return Operation(self.bound.store, [("EXISTS", self.key)], truth)
+        return Operation(self.bound, "exists", [("EXISTS", self.key)], truth)
 
     def remaining(self) -> Operation[timedelta | None]:
         """How long it will live if nobody touches it; None: there is no such key; timedelta.max: for ever."""
-        return Operation(self.bound.store, [("PTTL", self.key)], _remaining)
+        return Operation(self.bound, "remaining", [("PTTL", self.key)], _remaining)
 
     def touch(self) -> Operation[bool]:
         """Let it live its whole sliding lifetime from now on. False: there is no such key, and none is made.
@@ -68,14 +68,14 @@ class Key(Named):
         bound = self.bound
         command = ("PEXPIRE", self.key, self._sliding("touch").ms)
         if not bound.family.listed_in:
-            return Operation(bound.store, [command], truth)
+            return Operation(bound, "touch", [command], truth)
 
         async def relist(raw: Any) -> None:
             await listing.relist(bound, self.key, bound.family.value_of(raw, self.key, bound.ring))
 
         # The index lives on with its records, so it is renewed, too; which index it is may be told by the value only.
         steps = [command, bound.family.read_command(self.key)]
-        return Compound(bound.store, steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
+        return Compound(bound, "touch", steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
 
     def delete(self) -> Operation[bool]:
         """Delete it, what it owns and the index entries that name it. False: there was no such key.
@@ -85,7 +85,7 @@ class Key(Named):
         that an interruption leaves only what `keystead doctor` finds. `plan_delete()` shows it beforehand.
         """
         if not self.bound.family.has_relations:
-            return Operation(self.bound.store, [("DEL", self.key)], truth)
+            return Operation(self.bound, "delete", [("DEL", self.key)], truth)
         return deletion.Cascade(self.bound, self.key)
 
     async def plan_delete(self) -> deletion.Plan:

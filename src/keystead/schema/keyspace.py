@@ -144,14 +144,14 @@ class Keyspace:
     ) -> Done[tuple[A, B, C, D]]: ...
     @overload
     async def atomically(self, *operations: Operation[Any]) -> Done[tuple[Any, ...]]: ...
-    async def atomically(self, *operations: Operation[Any]) -> Any:
+    def atomically(self, *operations: Operation[Any]) -> Coroutine[Any, Any, Any]:
         """Several operations as one, in one round trip: all of them take effect, or none does.
 
         One that is marked `.required()` stops the whole where its reply is nil or 0, and so does one that cannot do
         its own work: a `compare_and_set` that finds another value, an `update` of a record that is gone.
         The result is true or false; `values` holds the results.
         """
-        return await operation.atomically(operations)
+        return operation.atomically(operations)
 
 
 def _check_arguments(cls: type[Keyspace], default: Any, seal: Any, roles: dict[str, Any]) -> None:

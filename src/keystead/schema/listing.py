@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keystead.errors import BadKey, BadValue, Unreadable
@@ -235,7 +236,13 @@ class Listed(Compound[Any]):
     __slots__ = ("_entries", "_split")
 
     def __init__(
-        self, bound: Bound[Any], key: str, record: list[Any], writes: list[tuple[Entry, list[Command]]], result: Any
+        self,
+        bound: Bound[Any],
+        verb: str,
+        key: str,
+        record: list[Any],
+        writes: list[tuple[Entry, list[Command]]],
+        result: Any,
     ) -> None:
         self._split = not one_step(bound.store, key, *(entry.key for entry, _ in writes))
         steps: list[Any] = [] if self._split else list(record)
@@ -244,12 +251,13 @@ class Listed(Compound[Any]):
             self._entries.append((entry, len(steps), len(steps) + len(commands) - 1))
             steps += commands
         super().__init__(
-            bound.store,
+            bound,
+            verb,
             steps + (list(record) if self._split else []),
             result,
             atomic=True,
             stopped=False,
-            follow=self._prune,
+            follow=partial(_prune, self._entries),  # no method of its own, or only a collection would free it
         )
 
     async def _alone(self) -> Any:
@@ -269,10 +277,11 @@ class Listed(Compound[Any]):
         await self.upkeep(counts)
         return self.finish(outcome.replies)
 
-    def _prune(self, replies: list[Reply]) -> Awaitable[None] | None:
-        due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in self._entries]
-        work = [one for one in due if one is not None]
-        return _all(work) if work else None
+
+def _prune(entries: list[tuple[Entry, int, int]], replies: list[Reply]) -> Awaitable[None] | None:
+    due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in entries]
+    work = [one for one in due if one is not None]
+    return _all(work) if work else None
 
 
 async def _all(work: list[Awaitable[None]]) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from keystead.errors import BadArgument, KeysteadError, StoreError, Unreadable
+from keystead.errors import BadArgument, KeysteadError, StoreError, Unreadable, is_refusing
 from keystead.stores import Call, Outcome, Reply, Required, Step, Store
+
+if TYPE_CHECKING:
+    from keystead.schema.family import Bound
 
 _log = logging.getLogger("keystead.schema")
 
@@ -17,6 +22,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 _NOT_STOPPED: Any = object()
+_OWN_MODULES: Final = "keystead.schema."
 
 # Commands whose reply is neither nil nor 0 where nothing was found, or 0 although something was done.
 _UNDECIDED = frozenset(
@@ -28,26 +34,35 @@ class Operation(Generic[R]):
     """One round trip that has not been made yet.
 
     `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them as
-    one, all or nothing. An operation is used once.
+    one, all or nothing. An operation is used once. One that is dropped unused warns as a coroutine does: the
+    RuntimeWarning names family and verb, and the line that dropped it.
     """
 
-    __slots__ = ("finish", "steps", "store")
+    __slots__ = ("bound", "finish", "pending", "steps")
 
     # What only some operations have is a slot of `Compound`; most are made without it, once for each access to a key.
     atomic: bool = False
     stopped: Any = _NOT_STOPPED
     follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None
 
-    def __init__(self, store: Store, steps: list[Any], finish: Callable[[list[Reply]], R]) -> None:
-        self.store = store
+    def __init__(self, bound: Bound[Any], verb: str, steps: list[Any], finish: Callable[[list[Reply]], R]) -> None:
+        self.bound = bound
+        self.pending = verb  # empty once the operation is used
         self.steps = steps
         self.finish = finish
 
+    @property
+    def store(self) -> Store:
+        return self.bound.store
+
     def __await__(self) -> Generator[Any, None, R]:
-        if self.atomic or self.follow is not None:
-            return (yield from self._alone().__await__())
-        # The common case without a coroutine of its own: this is on the way of every read.
-        return self.finish((yield from self.store.run(self.steps).__await__()))
+        self.pending = ""
+        # Without a coroutine of its own: this is on the way of every read.
+        return self.finish((yield from self.bound.store.run(self.steps).__await__()))
+
+    def __del__(self) -> None:
+        if self.pending:
+            _warn_dropped(self)
 
     def __bool__(self) -> bool:
         raise BadArgument("an operation is neither true nor false before it is awaited: write `if await key.exists():`")
@@ -55,17 +70,6 @@ class Operation(Generic[R]):
     def __repr__(self) -> str:
         names = ", ".join(_command_name(step) or type(step).__name__ for step in self.steps)
         return f"<operation that was not awaited: {names or 'delete'}>"
-
-    async def _alone(self) -> R:
-        if self.atomic:
-            outcome = await self.store.atomically(self.steps)
-            if not outcome:
-                return cast("R", self.stopped)
-            replies = outcome.replies
-        else:
-            replies = await self.store.run(self.steps)
-        await self.upkeep(replies)
-        return self.finish(replies)
 
     async def upkeep(self, replies: list[Reply]) -> None:
         """What the replies ask for besides. The operation itself has taken effect, so no error of this hides it."""
@@ -79,8 +83,13 @@ class Operation(Generic[R]):
             # Its code only: the sentence names the key, which may be a secret.
             _log.warning("the upkeep after an operation that took effect failed: %s", error.code)
 
+    def close(self) -> None:
+        """Drop it unused, without a warning, as `close` of a coroutine does."""
+        self.pending = ""
+
     def in_batch(self) -> list[Any]:
         """The steps, for a batch of which this is a part."""
+        self.pending = ""
         return self.steps
 
     def required(self) -> Operation[R]:
@@ -88,7 +97,7 @@ class Operation(Generic[R]):
 
         Raises BadArgument for an operation whose reply does not say whether it found or did something.
         """
-        steps = self.in_batch()
+        verb, steps = self.pending, self.in_batch()
         first = steps[0]
         name = _command_name(first)
         if name is not None and not isinstance(self, Deleting) and _is_undecided(name, steps):
@@ -103,7 +112,9 @@ class Operation(Generic[R]):
                 stopped = self.finish([None] * len(steps))
             except Exception:  # it has no result for nothing
                 stopped = None
-        return Compound(self.store, [marked, *steps[1:]], self.finish, atomic=True, stopped=stopped, follow=self.follow)
+        return Compound(
+            self.bound, verb, [marked, *steps[1:]], self.finish, atomic=True, stopped=stopped, follow=self.follow
+        )
 
 
 class Compound(Operation[R]):
@@ -118,7 +129,8 @@ class Compound(Operation[R]):
 
     def __init__(
         self,
-        store: Store,
+        bound: Bound[Any],
+        verb: str,
         steps: list[Any],
         finish: Callable[[list[Reply]], R],
         *,
@@ -126,10 +138,42 @@ class Compound(Operation[R]):
         stopped: Any = _NOT_STOPPED,
         follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
     ) -> None:
-        super().__init__(store, steps, finish)
+        super().__init__(bound, verb, steps, finish)
         self.atomic = atomic
         self.stopped = stopped
         self.follow = follow
+
+    def __await__(self) -> Generator[Any, None, R]:
+        self.pending = ""
+        return (yield from self._alone().__await__())
+
+    async def _alone(self) -> R:
+        if self.atomic:
+            outcome = await self.store.atomically(self.steps)
+            if not outcome:
+                return cast("R", self.stopped)
+            replies = outcome.replies
+        else:
+            replies = await self.store.run(self.steps)
+        await self.upkeep(replies)
+        return self.finish(replies)
+
+
+def _warn_dropped(operation: Operation[Any]) -> None:
+    """What a coroutine says when it is dropped: with the line that dropped it, which for a statement is its own.
+
+    Not where the program did not forget it: at exit; where a batch is not made because a key or a value for it is
+    refused; and where asyncio drops it, with a task that was cancelled before it began.
+    """
+    if sys.is_finalizing() or is_refusing():
+        return
+    frame, level = sys._getframe(2), 3  # past this function and `__del__`
+    while (module := frame.f_globals.get("__name__", "")).startswith(_OWN_MODULES) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    if not module.startswith("asyncio."):
+        keyspace, family = type(operation.bound.keyspace).__name__, operation.bound.family.name
+        sentence = f"operation {keyspace}.{family}.{operation.pending} was never awaited"
+        warnings.warn(sentence, RuntimeWarning, stacklevel=level, source=operation)
 
 
 def _command_name(step: Any) -> str | None:
@@ -179,19 +223,26 @@ class Done(Generic[R_co]):
         return self.stopped_at is None
 
 
-async def run(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
+def run(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
     """The results in order: one round trip a store.
 
     An operation that is atomic by itself stays so; it leaves with the others and may take effect before or after them.
     Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
+    The operations are used from here on: it is this coroutine that warns where it is not awaited.
     """
     steps: list[Any] = []
     store: Store | None = None
     for one in operations:
-        if type(one) is not Operation or (one.store is not store and store is not None):
-            return _checked(await _run_apart(operations))
-        store = one.store
+        if type(one) is not Operation or (one.bound.store is not store and store is not None):
+            return _run_apart(operations)
+        store = one.bound.store
         steps += one.steps
+        one.pending = ""
+    return _run_plainly(operations, store, steps)
+
+
+async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None, steps: list[Any]) -> tuple[Any, ...]:
+    """The results of operations of one store, none of which has more to it than its commands."""
     if store is None:
         return ()
     try:
@@ -207,6 +258,14 @@ async def run(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
     except Exception:
         return _checked(_each(operations, replies))
     return tuple(results)
+
+
+def _use_all(operations: Sequence[Operation[Any]]) -> None:
+    """Raises BadArgument where one is no operation."""
+    for one in operations:
+        if not isinstance(one, Operation):
+            raise _no_operation(one)
+        one.pending = ""
 
 
 def _no_operation(one: Any) -> BadArgument:
@@ -258,11 +317,13 @@ async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
     return results
 
 
-async def _run_apart(operations: Sequence[Operation[Any]]) -> list[Any]:
+def _run_apart(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
+    _use_all(operations)
+    return _run_groups(operations)
+
+
+async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
     """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
-    for one in operations:
-        if not isinstance(one, Operation):
-            raise _no_operation(one)
     together: dict[int, list[int]] = {}
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
@@ -272,7 +333,7 @@ async def _run_apart(operations: Sequence[Operation[Any]]) -> list[Any]:
     for places, answer in zip(together.values(), answers, strict=True):
         for place, result in zip(places, answer, strict=True):
             results[place] = result
-    return results
+    return _checked(results)
 
 
 async def _run_alone(operation: Operation[Any]) -> list[Any]:
@@ -300,11 +361,13 @@ def _first_error(results: list[Any]) -> Exception:
     return first
 
 
-async def atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
-    """All of them, or none. One round trip."""
-    for one in operations:
-        if not isinstance(one, Operation):
-            raise _no_operation(one)
+def atomically(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, Done[tuple[Any, ...]]]:
+    """All of them, or none. One round trip. The operations are used from here on."""
+    _use_all(operations)
+    return _run_atomically(operations)
+
+
+async def _run_atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
     if not operations:
         return Done(())
     store = operations[0].store
@@ -339,3 +402,8 @@ def _place(outcome: Outcome, parts: list[list[Any]]) -> int:
             return place
         left -= len(part)
     raise AssertionError("the step that stopped is one of the steps")  # pragma: no cover
+
+
+# As the warning of Python names the coroutine of a batch that is not awaited.
+_run_plainly.__qualname__ = _run_groups.__qualname__ = "Keyspace.run"
+_run_atomically.__qualname__ = "Keyspace.atomically"

@@ -6,15 +6,22 @@ layer knows which store it talks to. `keystead.testing` holds any store to what 
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import math
+import os
+import warnings
+import weakref
+from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
-from keystead.errors import BadArgument, CommandError, NotANumber, StoreError
+from keystead.errors import BadArgument, CommandError, NotANumber, StoreError, WrongEventLoop
 from keystead.stores.commands import (
     AMOUNTS,
     INT64_MAX,
@@ -34,9 +41,12 @@ from keystead.stores.commands import (
     encode,
     read,
 )
+from keystead.stores.worker import join_stopped
 
 # A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
 ATOMIC_ARGUMENTS = 7_000
+
+EXIT_WAITS_S = 1.0  # at most, until connections of stores that were left open are closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +242,29 @@ class Planned:
 
 
 class Store(ABC):
-    """Where families live. Use it as `async with keystead.connect(url) as store:`, in one event loop."""
+    """Where families live. Use it as `async with keystead.connect(url) as store:`, in one event loop.
+
+    From any other event loop every verb raises WrongEventLoop. A store that is not closed says so in a ResourceWarning
+    when it is forgotten or the program ends.
+    """
 
     url: str  # without secrets
     guarantees: Guarantees
+    _opened_in: asyncio.AbstractEventLoop | None = None  # while it is open
+    _opened_thread = 0  # in which that loop ran then; 0 in a process that was forked since: the parent has it open
+    _loop_runs: Callable[[], bool]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Each store notes where it is opened, also one of another package, which knows nothing of this."""
+        super().__init_subclass__(**options)
+        if "open" in vars(cls):
+            cls.open = _noting_where(cls.open)  # type: ignore[method-assign, assignment]
+        if "close" in vars(cls):
+            cls.close = _noting_that_closed(cls.close)  # type: ignore[method-assign, assignment]
+
+    def __del__(self) -> None:
+        if self._opened_in is not None:
+            self._leave()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
@@ -250,6 +279,33 @@ class Store(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Let go of everything. Calls under way end with an error. Closing twice is no error."""
+
+    def _abandon(self) -> None:  # noqa: B027 - most stores have something to let go, but none must
+        """Let go of threads and sockets of a store that was not closed. There is no event loop any more."""
+
+    def _leave(self) -> None:
+        """Warn that nobody closed it, and let go of what it holds."""
+        is_own, self._opened_in, self._opened_thread = bool(self._opened_thread), None, 0
+        if is_own:
+            warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=2)
+            self._abandon()
+
+    def _check_loop(self) -> None:
+        """Raises WrongEventLoop where this is not the event loop that the store was opened in."""
+        # A loop that runs, and in this thread, is the running loop. To ask for that takes a system call (Python 3.11).
+        if get_ident() == self._opened_thread and self._loop_runs():
+            return
+        if self._opened_in is not None and self._opened_in is not asyncio.get_running_loop():
+            raise self._in_wrong_loop(self._opened_in)
+
+    def _in_wrong_loop(self, opened_in: asyncio.AbstractEventLoop) -> WrongEventLoop:
+        other, remedy = "another event loop", ", or pass the call to that loop with asyncio.run_coroutine_threadsafe"
+        if opened_in.is_closed():
+            other, remedy = "an event loop that has ended", ""
+        return WrongEventLoop(
+            f"{self.url} was opened in {other}, and a store works only in the loop it was opened in; open one for each "
+            f"asyncio.run and each thread, with `async with keystead.connect(...)`{remedy}"
+        )
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -268,6 +324,8 @@ class Store(ABC):
         Raises StoreUnavailable within the timeout of the store. If this call is cancelled, the commands may or may
         not have taken effect; no other call is touched by that.
         """
+        if get_ident() != self._opened_thread or not self._loop_runs():
+            self._check_loop()
         if type(commands) is not list:
             commands = list(commands)
         try:
@@ -339,6 +397,7 @@ class Store(ABC):
         any step is raised, and then, too, nothing took effect. One round trip. Put required steps first where you can:
         on Redis a step that may stop after others have written makes the server keep a copy of what they write over.
         """
+        self._check_loop()
         planned = plan(steps)
         return await self._atomically(planned) if planned else Outcome([])
 
@@ -353,6 +412,7 @@ class Store(ABC):
         if not isinstance(match, str | bytes):
             raise BadArgument(f"a pattern is text or bytes, not {type(match).__name__}", "SCAN")
         check_scan(kind, page)
+        self._check_loop()
         return self._scan(encode(match), kind, page)
 
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
@@ -366,6 +426,7 @@ class Store(ABC):
             raise BadArgument('channels are text, one or more: write subscribe("news", "weather")', "SUBSCRIBE")
         for channel in channels:
             encode(channel)  # or raise what is wrong with it
+        self._check_loop()
         return self._subscribe(channels)
 
     @abstractmethod
@@ -386,6 +447,58 @@ class Store(ABC):
     @abstractmethod
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         """As `atomically`, of steps that were read. `steps` is not empty."""
+
+
+_Opening: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _noting_where(open_: _Opening) -> _Opening:
+    @wraps(open_)
+    async def open_here(store: Store) -> None:
+        store._check_loop()
+        await open_(store)
+        store._opened_in, store._opened_thread = asyncio.get_running_loop(), get_ident()
+        store._loop_runs = store._opened_in.is_running
+        _open_stores.add(store)
+
+    return open_here
+
+
+def _noting_that_closed(close: _Opening) -> _Opening:
+    @wraps(close)
+    async def close_here(store: Store) -> None:
+        store._check_loop()
+        try:
+            await close(store)
+        finally:
+            store._opened_in, store._opened_thread = None, 0
+            _open_stores.discard(store)
+
+    return close_here
+
+
+def _disown() -> None:
+    """In a process that was forked: what its parent has open is not this one's to use, to warn of or to close."""
+    for store in list(_open_stores):
+        store._opened_thread = 0
+    _open_stores.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_disown)
+
+
+@atexit.register
+def _leave_open_stores() -> None:
+    """Before modules and threads go, when nothing could be said or closed in order any more."""
+    left = [store for store in _open_stores if store._opened_in is not None]
+    for store in left:
+        store._leave()
+    if left:
+        # asyncio would say the same again of each connection that they had.
+        warnings.filterwarnings("ignore", "unclosed transport", ResourceWarning)
+        join_stopped(EXIT_WAITS_S)
 
 
 def plan(steps: Sequence[Step]) -> list[Planned]:

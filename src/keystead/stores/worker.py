@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 Done: TypeAlias = Callable[[Any, BaseException | None], None]
+
+_stopped: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def join_stopped(seconds: float) -> None:
+    """Wait for workers that were told to stop, at most this long in all."""
+    deadline = time.monotonic() + seconds
+    for thread in list(_stopped):
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class Worker:
@@ -43,6 +54,7 @@ class Worker:
     def stop(self) -> None:
         """End the thread after the jobs that wait. Does not wait for it."""
         self._jobs.put(None)
+        _stopped.add(self._thread)
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:

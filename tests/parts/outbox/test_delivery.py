@@ -269,7 +269,7 @@ async def test_in_a_cluster_a_message_that_was_not_announced_is_refused(
     with pytest.raises(BadValue, match="announce"):
         outbox.add("counter", "a", {"n": 1})
     await outbox.announce("counter", "a")
-    assert outbox.add("counter", "a", {"n": 1})
+    assert await OutboxKeys(store).run(*outbox.add("counter", "a", {"n": 1}))
 
 
 @in_a_cluster
@@ -280,7 +280,7 @@ async def test_in_a_cluster_a_look_between_the_announcement_and_the_message_lose
     await outbox.announce("counter", "a")
     operations = outbox.add("counter", "a", {"n": 1})
     assert await other.deliver_due() == Counts()  # the queue is empty, and rests
-    await store.run([operations[0].steps[0]])  # and now it is not; the process dies before it can say so
+    await store.run([operations[0].in_batch()[0]])  # and now it is not; the process dies before it can say so
     time.pass_ms(LINGERS)
     assert await other.deliver_due() == Counts(delivered=1)
     assert receiver.numbers() == [1]
@@ -307,7 +307,7 @@ async def test_in_a_cluster_a_mark_that_was_announced_again_is_not_taken_out(
     await outbox.deliver_due()
     time.pass_ms(LINGERS)
     await outbox_of(Slow(store), time, receiver).deliver_due()
-    await store.run([outbox.add("counter", "a", {"n": 1})[0].steps[0]])
+    await store.run([outbox.add("counter", "a", {"n": 1})[0].in_batch()[0]])
     time.pass_ms(LINGERS)
     await outbox.deliver_due()
     assert receiver.numbers() == [1]

@@ -349,6 +349,8 @@ def crash_with_a_log(path: str) -> None:
 
 
 def main() -> None:
+    # A person could interrupt it, also where nobody can interrupt the tests, as under `nohup`.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     name, *arguments = sys.argv[1:]
     program: Callable[..., Any] = globals()[name]
     if asyncio.iscoroutinefunction(program):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
@@ -353,7 +353,7 @@ def _new_id() -> str:
 
 def _all(key: HashKey[Any, Any, Any]) -> Operation[dict[bytes, bytes]]:
     """All fields as they are stored."""
-    return Operation(key.bound.store, [("HGETALL", key.key)], _first)
+    return Operation(key.bound, "get", [("HGETALL", key.key)], _first)
 
 
 def _first(replies: list[Reply]) -> dict[bytes, bytes]:
@@ -362,20 +362,21 @@ def _first(replies: list[Reply]) -> dict[bytes, bytes]:
 
 
 def _left(key: HashKey[Any, Any, Any]) -> Operation[int]:
-    return Operation(key.bound.store, [("PTTL", key.key)], lambda replies: int(replies[0]))
+    return Operation(key.bound, "remaining", [("PTTL", key.key)], lambda replies: int(replies[0]))
 
 
 def _renewal(key: HashKey[Any, Any, Any], ends_at: int) -> Operation[bool]:
     """Let a key that is there live until then, unless it lives longer already. None is made."""
-    return Operation(key.bound.store, [("PEXPIREAT", key.key, ends_at, "GT")], truth)
+    return Operation(key.bound, "touch", [("PEXPIREAT", key.key, ends_at, "GT")], truth)
 
 
-def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> tuple[Operation[bool], Operation[bool]]:
+def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> Iterator[Operation[bool]]:
     """Guards that stand before the write of a field, one after the other: there is room, or the field is there already.
 
     One guard behind the write would do, but then Redis would keep a copy of all fields with each write, to undo it.
     """
-    return key.at_most(most - 1), key.has(field).required()
+    yield key.at_most(most - 1)
+    yield key.has(field).required()
 
 
 def _session_field(key: str, page: str | None) -> SessionField:

@@ -147,7 +147,7 @@ class Cache(Generic[T]):
         """
         if key.bound is not self._entries:
             raise self._stranger(key)
-        return Operation(self._store, self._reads(key), lambda replies: self._seen(key, replies))
+        return Operation(self._entries, "look", self._reads(key), lambda replies: self._seen(key, replies))
 
     async def answer_to(self, look: Look[T], load: Load[T]) -> Answer[T]:
         """The answer to a look. Where it found an entry this costs nothing, but for a touch each `touch_every` where

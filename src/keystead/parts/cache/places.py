@@ -173,14 +173,14 @@ class Beside(Place):
         await self.store.atomically([holds(self._mark, self._ours), ("DEL", self._mark)])
 
     def put(self, value: Any) -> Operation[None]:
-        return Compound(self.store, self._written(value), _none, atomic=True)
+        return Compound(self.entry.bound, "put", self._written(value), _none, atomic=True)
 
     def changed(self, fields: Mapping[str, Any]) -> list[Step]:
         stale = [] if self._stale is None else self._stale.delete().in_batch()
         return [*self.entry.update(fields).in_batch(), *stale, ("DEL", self._mark)]
 
     def drop(self) -> Operation[bool]:
-        return Compound(self.store, self._dropped(), _first, atomic=True)
+        return Compound(self.entry.bound, "drop", self._dropped(), _first, atomic=True)
 
     def stale_value(self, raw: Any) -> Any:
         """The value of the stale copy; None: there is none. Raises Unreadable."""
@@ -232,11 +232,12 @@ class Inside(Place):
         await self.store.atomically([self._guard, ("DEL", self.entry.key)])
 
     def put(self, value: Any) -> Operation[None]:
-        return Compound(self.store, self._written(value), _none, atomic=True)
+        return Compound(self.entry.bound, "put", self._written(value), _none, atomic=True)
 
     def drop(self) -> Operation[bool]:
         # Whether there was an entry or only a mark, a delete cannot say: so it is looked at in the same step.
-        return Compound(self.store, [("GET", self.entry.key), ("DEL", self.entry.key)], _was_entry, atomic=True)
+        steps = [("GET", self.entry.key), ("DEL", self.entry.key)]
+        return Compound(self.entry.bound, "drop", steps, _was_entry, atomic=True)
 
     @property
     def _guard(self) -> Step:

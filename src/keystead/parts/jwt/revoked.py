@@ -117,7 +117,7 @@ class RevokedTokens:
             until_ms = get.finish(replies[1:])
             return until_ms is not None and access.issued_at_ms <= until_ms
 
-        return Operation(self._tokens.store, [*exists.steps, *get.steps], finish)
+        return Operation(self._tokens, "is_revoked", [*exists.in_batch(), *get.in_batch()], finish)
 
     async def admitted(self, access: Access) -> Access | Denied:
         """The token, unless it was revoked, or all of its user's were. One round trip for both questions."""
@@ -150,10 +150,10 @@ class RevokedTokens:
         """
         tokens = self._tokens
         if until_ms <= tokens.now_ms():
-            return Operation(tokens.store, [], _false)
+            return Operation(tokens, "revoke", [], _false)
         one = "1" if tokens.family.codec.type is str else 1
         written = tokens(access.jti).set(one, **{_until(tokens).field: until_ms})
-        return Operation(tokens.store, written.steps, _true)
+        return Operation(tokens, "revoke", written.in_batch(), _true)
 
     async def revoke_all(self, sub: str) -> None:
         """End all tokens of a user that were issued until now. It never goes back. Two round trips.

@@ -43,6 +43,7 @@ class Limits(ABC):
     """One limit, or several that count as one."""
 
     store: Store
+    family: Bound[Any]  # the first one
     _usual: _Usual | None = None
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
@@ -92,8 +93,8 @@ class Limits(ABC):
         _check(by)
         looks, counts, judge = self._steps(self._asked_by(client, by))
         return (
-            Compound(self.store, looks, judge, atomic=True),
-            Compound(self.store, counts, _true, atomic=True, stopped=False),
+            Compound(self.family, "in_steps", looks, judge, atomic=True),
+            Compound(self.family, "in_steps", counts, _true, atomic=True, stopped=False),
         )
 
     async def reset(self, *client: Any) -> None:

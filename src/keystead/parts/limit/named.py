@@ -15,19 +15,33 @@ _WINDOW_MS = 60_000
 
 @dataclass(frozen=True)
 class Counting:
-    """A request that is to be counted.
+    """A request that is to be counted. Each of its operations is made when it is asked for."""
 
-    count   adds it; the result is how many there are
-    within  a guard for what the request asks for, in a step that leaves together with the count and after it: of the
-            requests of a minute no more than the limit pass it
-    room    whether fewer than the limit have been counted; it adds nothing
-    """
-
-    count: Operation[int]
-    within: Operation[bool]
-    room: Operation[bool]
+    counter: Any
+    by: int
     limit: int
     reached: LimitReached
+
+    @property
+    def count(self) -> Operation[int]:
+        """Adds it; the result is how many there are."""
+        added: Operation[int] = self.counter.increment(self.by)
+        return added
+
+    @property
+    def within(self) -> Operation[bool]:
+        """A guard for what the request asks for, in a step that leaves together with the count and after it.
+
+        Of the requests of a minute no more than the limit pass it.
+        """
+        guard: Operation[bool] = self.counter.at_most(self.limit)
+        return guard
+
+    @property
+    def room(self) -> Operation[bool]:
+        """Whether fewer than the limit have been counted; it adds nothing."""
+        guard: Operation[bool] = self.counter.at_most(self.limit - 1)
+        return guard
 
 
 class NamedLimits:
@@ -70,5 +84,4 @@ class NamedLimits:
         window, into_ms = divmod(self._now_ms(), _WINDOW_MS)
         counter = self._counters(name, window, client_of(address))
         wait_s = -((into_ms - _WINDOW_MS) // 1000)
-        reached = LimitReached(wait_s)
-        return Counting(counter.increment(by), counter.at_most(limit), counter.at_most(limit - 1), limit, reached)
+        return Counting(counter, by, limit, LimitReached(wait_s))

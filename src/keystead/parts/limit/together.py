@@ -30,7 +30,7 @@ class Together(Limits):
             raise BadDeclaration("each of several limits counts in a family of its own")
         if len({limit.name for limit in limits}) < len(limits):
             raise BadDeclaration("each of several limits has a name of its own, because the headers name them")
-        self.store = limits[0].store
+        self.store, self.family = limits[0].store, limits[0].family
         if any(limit.store is not self.store for limit in limits):
             raise DoesNotFit("several limits live in one store; give their families one role")
         if self.store.guarantees.atomic not in ("any keys", "one slot"):

@@ -146,7 +146,8 @@ class Outbox(Rounds[None]):
         key = self._keys.queue(*queue)
         raw = key.bound.family.item.encode(message, key.key)
         append: Operation[int] = Compound(
-            self._store,
+            key.bound,
+            "add",
             [("RPUSH", key.key, raw)],
             self._was_added,
             follow=lambda replies: self._after_adding(queue, replies[0]),
@@ -163,8 +164,8 @@ class Outbox(Rounds[None]):
         families = (self._keys.queue, self._keys.lease, self._keys.trouble, self._keys.given_up)
         delete: Command = ("DEL", *(family(*queue).key for family in families))
         if self._marks.in_one_step:
-            return [Operation(self._store, [delete], truth), self._marks.removing(queue)]
-        return [Compound(self._store, [delete], truth, follow=lambda _: self._marks.remove(queue))]
+            return [Operation(self._keys.queue, "drop", [delete], truth), self._marks.removing(queue)]
+        return [Compound(self._keys.queue, "drop", [delete], truth, follow=lambda _: self._marks.remove(queue))]
 
     async def state(self, topic: str, name: str) -> QueueNow:
         """How a queue stands, for people. One round trip."""

@@ -96,7 +96,7 @@ class RefreshTokens(Generic[R]):
         Whether the session is alive is asked when the token is used: the token of a session that is gone is dead.
         Raises BadValue for a record that names none.
         """
-        _ = self._alive(record)
+        self._alive(record).close()
         now_ms = self._now_ms()
         record = record.model_copy(
             update={

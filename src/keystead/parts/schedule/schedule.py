@@ -184,7 +184,7 @@ class Schedule(Rounds[RunEntry | None]):
     async def _last_entries(self, jobs: Sequence[Job]) -> Sequence[RunEntry | Exception | None]:
         """How the last run of each job went; an error in the place of what is unreadable."""
         asked = [self._keys.history(job.name).latest(1) for job in jobs]
-        replies = await self._replies([step for one in asked for step in one.steps])
+        replies = await self._replies([step for one in asked for step in one.in_batch()])
         return [_last_entry(*one) for one in zip(asked, replies, strict=True)]
 
     def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: RunEntry | Exception | None) -> JobNow:

@@ -400,7 +400,7 @@ class Sessions(Generic[S]):
         successor: list[Any] = []
         if self._successors is not None:
             until = moment(self._now_ms() + self.policy.grace_ms)
-            successor = self._successors(live.id).set(Successor(sid=sid, until=until)).steps
+            successor = self._successors(live.id).set(Successor(sid=sid, until=until)).in_batch()
         if self._one_step:  # what another request wrote meanwhile must not be lost
             steps = [holds(old, raw), write, *swap, ("DEL", old), *successor]
             return bool(await self._store.atomically(steps))

@@ -126,7 +126,7 @@ class _Aside:
 
     def write(self, keys: QuarantineKeys, copy: int | None) -> tuple[str, Command]:
         key = keys.quarantine(key=self.name, copy=copy)
-        return key.key, key.add(self.value).steps[0]
+        return key.key, key.add(self.value).in_batch()[0]
 
 
 async def _move(store: Store, aside: _Aside, guards: Sequence[Step], commands: Sequence[Step]) -> str:

@@ -27,7 +27,7 @@ class ChannelKey(Named, Generic[T]):
         In `atomically` it goes out only if all else took effect.
         """
         data = self.bound.family.message.encode(message, self.key, self.bound.ring)
-        return Operation(self.bound.store, [("PUBLISH", self.key, data)], number)
+        return Operation(self.bound, "publish", [("PUBLISH", self.key, data)], number)
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncIterator[AsyncIterator[T]]:

@@ -23,7 +23,7 @@ class CounterKey(GrownKey):
 
     def get(self) -> Operation[int]:
         """The number; 0: there is no such key."""
-        return self._read(("GET", self.key), self._number)
+        return self._read("get", ("GET", self.key), self._number)
 
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether the number is at most `limit`; where there is no such key it is 0.
@@ -32,7 +32,7 @@ class CounterKey(GrownKey):
         is a counter that never passes 100, whoever calls at the same time.
         """
         _check(limit, self.key)
-        return self._at_most(("GET", self.key), limit)
+        return self._at_most("at_most", ("GET", self.key), limit)
 
     def holds(self, number: int) -> Operation[bool]:
         """Whether the number is exactly this one, and not 0: a key that is not there counts as 0, so use `at_most(0)`.
@@ -42,23 +42,24 @@ class CounterKey(GrownKey):
         _check(number, self.key)
         if number == 0:
             raise BadValue(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
-        return Compound(self.bound.store, [holds(self.key, str(number))], truth, atomic=True, stopped=False)
+        return Compound(self.bound, "holds", [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
         """Add to it, and get the result. The first increment, of any size, starts its lifetime. Atomic."""
         _check(by, self.key)
-        return self._write([("INCRBY", self.key, by)], number, until)
+        return self._write("increment", [("INCRBY", self.key, by)], number, until)
 
     def decrement(self, by: int = 1, **until: Moment) -> Operation[int]:
         """Subtract from it, and get the result. Atomic."""
         _check(by, self.key)
-        return self.increment(-by, **until)
+        _check(-by, self.key)
+        return self._write("decrement", [("INCRBY", self.key, -by)], number, until)
 
     def set(self, to: int, **until: Moment) -> Operation[None]:
         """Write the number, for a new lifetime. Atomic."""
         _check(to, self.key)
         options = self.bound.family.lifetime.on_create(self.bound.now_ms(), self._at_ms(None, until))
-        return Operation(self.bound.store, [("SET", self.key, to, *options)], nothing)
+        return Operation(self.bound, "set", [("SET", self.key, to, *options)], nothing)
 
     def consume(self) -> Operation[int]:
         """Read and delete in one atomic step: of several callers one gets the number, the others 0."""

@@ -22,26 +22,29 @@ class GrownKey(Key):
 
     def _write(
         self,
+        verb: str,
         commands: list[Any],
         finish: Callable[[list[Reply]], R],
         until: dict[str, Moment] | None = None,
     ) -> Operation[R]:
         """These commands and the deadline that the family gives the key, as one atomic step."""
-        return self._grown(commands, finish, self._at_ms(None, until or {}))
+        return self._grown(verb, commands, finish, self._at_ms(None, until or {}))
 
-    def _grown(self, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None) -> Operation[R]:
+    def _grown(
+        self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
+    ) -> Operation[R]:
         renewal = self._renewal(self.bound.now_ms(), at_ms)
         if not renewal and len(commands) == 1:
-            return Operation(self.bound.store, commands, finish)
-        return Compound(self.bound.store, [*commands, *renewal], finish, atomic=True)
+            return Operation(self.bound, verb, commands, finish)
+        return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
 
     def _changed(
-        self, steps: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None, *, stopped: Any = None
+        self, verb: str, steps: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None, *, stopped: Any = None
     ) -> Compound[R]:
         """As `_grown`, of a key that is there: where no new moment is given, it keeps the one it lives until."""
         keeps = at_ms is None and isinstance(self.bound.family.lifetime, Until)
         renewal = [] if keeps else self._renewal(self.bound.now_ms(), at_ms)
-        return Compound(self.bound.store, [*steps, *renewal], finish, atomic=True, stopped=stopped)
+        return Compound(self.bound, verb, [*steps, *renewal], finish, atomic=True, stopped=stopped)
 
     def _renewal(self, now_ms: int, at_ms: int | None) -> list[Command]:
         family = self.bound.family
@@ -50,18 +53,18 @@ class GrownKey(Key):
             return [renewal[0][:3]]  # the one moment that the record itself holds, earlier or later than before
         return renewal
 
-    def _read(self, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
+    def _read(self, verb: str, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
         """A command that does not make the key live longer: a read, or a removal."""
-        return Operation(self.bound.store, [command], finish)
+        return Operation(self.bound, verb, [command], finish)
 
-    def _at_most(self, command: Command, limit: int) -> Operation[bool]:
+    def _at_most(self, verb: str, command: Command, limit: int) -> Operation[bool]:
         """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
-        return Compound(self.bound.store, [at_most(command, limit)], truth, atomic=True, stopped=False)
+        return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
 
-    def _count_at_most(self, command: Command, limit: int) -> Operation[bool]:
+    def _count_at_most(self, verb: str, command: Command, limit: int) -> Operation[bool]:
         if type(limit) is not int or not 0 <= limit < 2**63:
             raise BadValue(f"{self.key}: a limit is a whole number from 0 on")
-        return self._at_most(command, limit)
+        return self._at_most(verb, command, limit)
 
 
 def refuse_container(pattern: str, member: Codec[Any]) -> None:

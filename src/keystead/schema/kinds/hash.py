@@ -32,7 +32,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
 
     def get(self) -> Operation[T | None]:
         """The whole record; None: there is no such key. Raises Unreadable where it is not what the family says."""
-        return self._read(("HGETALL", self.key), self._record)
+        return self._read("get", ("HGETALL", self.key), self._record)
 
     def set(self, record: T, **until: Moment) -> Operation[None]:
         """Write the whole record, whether there was one or not; fields it does not have are gone. Atomic.
@@ -40,12 +40,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
         It revives what was deleted meanwhile: to change a record that must still be there, use `update`.
         """
         fields = self._fields_of(record)
-        return self._record_written([("DEL", self.key), ("HSET", self.key, *fields)], record, until, nothing)
+        return self._record_written("set", [("DEL", self.key), ("HSET", self.key, *fields)], record, until, nothing)
 
     def add(self, record: T, **until: Moment) -> Operation[bool]:
         """Write the whole record only if there is no such key. Of several callers one gets True. Atomic."""
         fields = self._fields_of(record)
-        return self._record_written([absent(self.key), ("HSET", self.key, *fields)], record, until, _true)
+        return self._record_written("add", [absent(self.key), ("HSET", self.key, *fields)], record, until, _true)
 
     def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
         """Change these fields of a record that is there, and no others; None takes a field out. Atomic.
@@ -54,17 +54,17 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """
         steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
         at_ms = self._at_ms(fields, until)
-        return self._relisted(self._changed(steps, _true, at_ms, stopped=False), at_ms, fields)
+        return self._relisted(self._changed("update", steps, _true, at_ms, stopped=False), at_ms, fields)
 
     def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
         """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
         self._refuse_unlisted("put")
-        return self._grown(self._changes(fields), nothing, self._at_ms(fields, until))
+        return self._grown("put", self._changes(fields), nothing, self._at_ms(fields, until))
 
     def field(self, name: F) -> Operation[V | None]:
         """One field; None: there is no such field, or no such key."""
         raw = self._name(name)
-        return self._read(("HGET", self.key, raw), lambda replies: self._one(raw, replies[0]))
+        return self._read("field", ("HGET", self.key, raw), lambda replies: self._one(raw, replies[0]))
 
     def fields(self, *names: F) -> Operation[dict[F, V]]:
         """Some fields, those that are there."""
@@ -76,15 +76,15 @@ class HashKey(GrownKey, Generic[T, F, V]):
             found = zip(names, raw, replies[0], strict=True)
             return {name: cast("V", self._one(text, data)) for name, text, data in found if data is not None}
 
-        return self._read(("HMGET", self.key, *raw), finish)
+        return self._read("fields", ("HMGET", self.key, *raw), finish)
 
     def has(self, name: F) -> Operation[bool]:
         """Whether there is such a field."""
-        return self._read(("HEXISTS", self.key, self._name(name)), truth)
+        return self._read("has", ("HEXISTS", self.key, self._name(name)), truth)
 
     def count(self) -> Operation[int]:
         """How many fields there are."""
-        return self._read(("HLEN", self.key), number)
+        return self._read("count", ("HLEN", self.key), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many fields.
@@ -93,13 +93,13 @@ class HashKey(GrownKey, Generic[T, F, V]):
         `put` is a hash that never has more than 5 fields, whoever calls at the same time, and lets those be changed
         that are there already.
         """
-        return self._count_at_most(("HLEN", self.key), limit)
+        return self._count_at_most("at_most", ("HLEN", self.key), limit)
 
     def add_field(self, name: F, value: V, **until: Moment) -> Operation[bool]:
         """Write a field only if it is not there. Of several callers one gets True. Atomic."""
         self._refuse_unlisted("add_field")
         command = ("HSETNX", self.key, self._name(name), self._encoded(self._name(name), value))
-        return self._write([command], truth, until)
+        return self._write("add_field", [command], truth, until)
 
     def increment(self, name: F, by: int = 1) -> Operation[int | None]:
         """Add to a field that is a whole number, and get the result. Atomic.
@@ -116,15 +116,17 @@ class HashKey(GrownKey, Generic[T, F, V]):
             raise BadValue(f"{self.key}: {name} is no whole number, so nothing can be added to it")
         command = ("HINCRBY", self.key, self._name(name), by)
         if not family.fields:
-            return self._grown([command], number, self._at_ms(None, {}))
+            return self._grown("increment", [command], number, self._at_ms(None, {}))
         steps = [Required(("EXISTS", self.key)), command]
-        return self._relisted(self._changed(steps, _second, None, stopped=None), None, {name: by})
+        return self._relisted(self._changed("increment", steps, _second, None, stopped=None), None, {name: by})
 
     def consume_field(self, name: F) -> Operation[V | None]:
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
         raw = self._name(name)
         steps = [("HGET", self.key, raw), ("HDEL", self.key, raw)]
-        return Compound(self.bound.store, steps, taking(lambda replies: self._one(raw, replies[0])), atomic=True)
+        return Compound(
+            self.bound, "consume_field", steps, taking(lambda replies: self._one(raw, replies[0])), atomic=True
+        )
 
     def remove(self, *names: F) -> Operation[int]:
         """Take fields out; returns how many were in. It does not make the key live longer. Atomic."""
@@ -133,7 +135,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         gone = [self._name(name) for name in names]
         for name in gone:
             self.bound.family.refuse_required(name, self.key)
-        return self._read(("HDEL", self.key, *gone), number)
+        return self._read("remove", ("HDEL", self.key, *gone), number)
 
     def use(self) -> Operation[T | None]:
         """The whole record, and a touch if the last one is `touch_every` ago. For sliding families.
@@ -147,7 +149,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
             return self.touch() if left_ms >= 0 and lifetime.is_due(left_ms) else None
 
         steps = [("HGETALL", self.key), ("PTTL", self.key)]
-        return Compound(self.bound.store, steps, self._record, follow=follow)
+        return Compound(self.bound, "use", steps, self._record, follow=follow)
 
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
@@ -224,18 +226,20 @@ class HashKey(GrownKey, Generic[T, F, V]):
         # deadline with it.
         return [*changes, ("HDEL", self.key, *gone)] if gone else changes
 
-    def _record_written(self, steps: list[Any], record: T, until: dict[str, Moment], finish: Any) -> Operation[Any]:
+    def _record_written(
+        self, verb: str, steps: list[Any], record: T, until: dict[str, Moment], finish: Any
+    ) -> Operation[Any]:
         bound = self.bound
         now_ms, at_ms = bound.now_ms(), self._at_ms(record, until)
         steps += self._renewal(now_ms, at_ms)
         if not bound.family.listed_in:
-            return Compound(bound.store, steps, finish, atomic=True, stopped=False)
+            return Compound(bound, verb, steps, finish, atomic=True, stopped=False)
         values, dies_ms = self.values, bound.family.lifetime.deadline_ms(now_ms, at_ms)
         writes: list[tuple[listing.Entry, list[Command]]] = [
             (entry, listing.put(entry, values, record, now_ms, dies_ms))
             for entry in listing.entries(bound, values, record)
         ]
-        return listing.Listed(bound, self.key, steps, writes, finish)
+        return listing.Listed(bound, verb, self.key, steps, writes, finish)
 
 
 class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):

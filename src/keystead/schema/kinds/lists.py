@@ -26,43 +26,44 @@ class ListKey(GrownKey, Generic[T]):
 
         `keep` (or the family's own): what is beyond this many is dropped from the end in the same step.
         """
-        return self._push("LPUSH", items, keep, until, lambda most: ("LTRIM", self.key, 0, most - 1))
+        return self._push("prepend", "LPUSH", items, keep, until, lambda most: ("LTRIM", self.key, 0, most - 1))
 
     def append(self, *items: T, keep: int | None = None, **until: Moment) -> Operation[int]:
         """Put items at the end; returns how many there are then. Atomic. `keep`: the oldest are dropped in front."""
-        return self._push("RPUSH", items, keep, until, lambda most: ("LTRIM", self.key, -most, -1))
+        return self._push("append", "RPUSH", items, keep, until, lambda most: ("LTRIM", self.key, -most, -1))
 
     def items(self, start: int = 0, stop: int = -1) -> Operation[list[T]]:
         """The items from `start` to `stop`, both included, counted from 0; negative numbers count from the end."""
-        return self._read(("LRANGE", self.key, start, stop), self._items)
+        return self._read("items", ("LRANGE", self.key, start, stop), self._items)
 
     def get(self, place: int) -> Operation[T | None]:
         """The item at a place; None: there is none."""
-        return self._read(("LINDEX", self.key, place), self._item)
+        return self._read("get", ("LINDEX", self.key, place), self._item)
 
     def count(self) -> Operation[int]:
         """How many items there are."""
-        return self._read(("LLEN", self.key), number)
+        return self._read("count", ("LLEN", self.key), number)
 
     def replace(self, place: int, item: T) -> Operation[None]:
         """Write the item at a place. Raises an error where there is none. Atomic."""
-        return self._changed([("LSET", self.key, place, self._encoded(item))], nothing, None)
+        return self._changed("replace", [("LSET", self.key, place, self._encoded(item))], nothing, None)
 
     def remove(self, item: T, count: int = 0) -> Operation[int]:
         """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic."""
-        return self._read(("LREM", self.key, count, self._encoded(item)), number)
+        return self._read("remove", ("LREM", self.key, count, self._encoded(item)), number)
 
     def pop_first(self) -> Operation[T | None]:
         """Take out the first item and get it: of several callers each gets another. None: there is none. Atomic."""
-        return self._read(("LPOP", self.key), taking(self._item))
+        return self._read("pop_first", ("LPOP", self.key), taking(self._item))
 
     def pop_last(self) -> Operation[T | None]:
         """Take out the last item and get it: of several callers each gets another. None: there is none. Atomic."""
-        return self._read(("RPOP", self.key), taking(self._item))
+        return self._read("pop_last", ("RPOP", self.key), taking(self._item))
 
     def _push(
         self,
-        name: str,
+        verb: str,
+        command: str,
         items: tuple[T, ...],
         keep: int | None,
         until: dict[str, Moment],
@@ -73,10 +74,10 @@ class ListKey(GrownKey, Generic[T]):
         most = keep if keep is not None else self.bound.family.keep
         if most is not None and (type(most) is not int or most < 1):
             raise BadValue(f"{self.key}: keep is a whole number from 1 on")
-        commands: list[Any] = [(name, self.key, *map(self._encoded, items))]
+        commands: list[Any] = [(command, self.key, *map(self._encoded, items))]
         if most is not None:
             commands += [trim(most), ("LLEN", self.key)]
-        return self._write(commands, _length_of_three if most is not None else number, until)
+        return self._write(verb, commands, _length_of_three if most is not None else number, until)
 
     def _encoded(self, item: T) -> bytes:
         data: bytes = self.bound.family.item.encode(item, self.key, self.bound.ring)

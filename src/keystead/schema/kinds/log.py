@@ -39,26 +39,26 @@ class LogKey(GrownKey, Generic[T]):
         keep = self.bound.family.keep
         data = self.bound.family.item.encode(item, self.key, self.bound.ring)
         cap = () if keep is None else ("MAXLEN", keep)
-        return self._write([("XADD", self.key, *cap, entry_id or "*", _FIELD, data)], _id, until)
+        return self._write("append", [("XADD", self.key, *cap, entry_id or "*", _FIELD, data)], _id, until)
 
     def entries(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T]]]:
         """The entries from the oldest on, or those after an id."""
         start = "-" if after is None else f"({after}"
-        return self._read(("XRANGE", self.key, start, "+", *_count(limit, self.key)), self._entries)
+        return self._read("entries", ("XRANGE", self.key, start, "+", *_count(limit, self.key)), self._entries)
 
     def latest(self, limit: int) -> Operation[list[LogEntry[T]]]:
         """The newest entries, newest first."""
-        return self._read(("XREVRANGE", self.key, "+", "-", *_count(limit, self.key)), self._entries)
+        return self._read("latest", ("XREVRANGE", self.key, "+", "-", *_count(limit, self.key)), self._entries)
 
     def count(self) -> Operation[int]:
         """How many entries there are."""
-        return self._read(("XLEN", self.key), number)
+        return self._read("count", ("XLEN", self.key), number)
 
     def remove(self, *ids: str) -> Operation[int]:
         """Take entries out; returns how many were in. Atomic."""
         if not ids:
             raise BadValue(f"{self.key}: name at least one id")
-        return self._read(("XDEL", self.key, *ids), number)
+        return self._read("remove", ("XDEL", self.key, *ids), number)
 
     def _entries(self, replies: list[Reply]) -> list[LogEntry[T]]:
         return [LogEntry(raw_id.decode(), self.bound.family.item_of(fields, self.key, self.bound.ring))

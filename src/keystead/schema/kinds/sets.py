@@ -24,15 +24,15 @@ class SetKey(GrownKey, Generic[M]):
 
     def members(self) -> Operation[set[M]]:
         """All members; empty: there is no such key. To leave out those whose records are gone, use `live`."""
-        return self._read(("SMEMBERS", self.key), self._members)
+        return self._read("members", ("SMEMBERS", self.key), self._members)
 
     def has(self, member: M) -> Operation[bool]:
         """Whether it is a member."""
-        return self._read(("SISMEMBER", self.key, self._encoded(member)), truth)
+        return self._read("has", ("SISMEMBER", self.key, self._encoded(member)), truth)
 
     def count(self) -> Operation[int]:
         """How many members there are."""
-        return self._read(("SCARD", self.key), number)
+        return self._read("count", ("SCARD", self.key), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
@@ -41,15 +41,15 @@ class SetKey(GrownKey, Generic[M]):
         member is a set that never has more than 5, whoever calls at the same time. `at_most(5)` after it promises the
         same, for any number of members, and lets those in that are members already.
         """
-        return self._count_at_most(("SCARD", self.key), limit)
+        return self._count_at_most("at_most", ("SCARD", self.key), limit)
 
     def add(self, *members: M, **until: Moment) -> Operation[int]:
         """Put members in; returns how many are new. Atomic."""
-        return self._write([("SADD", self.key, *self._all(members))], number, until)
+        return self._write("add", [("SADD", self.key, *self._all(members))], number, until)
 
     def remove(self, *members: M) -> Operation[int]:
         """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
-        return self._read(("SREM", self.key, *self._all(members)), number)
+        return self._read("remove", ("SREM", self.key, *self._all(members)), number)
 
     async def live(self) -> set[M]:
         """The members whose records are there. Dead ones are taken out. Two round trips; three if some are dead."""

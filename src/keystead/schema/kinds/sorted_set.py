@@ -28,58 +28,58 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def put(self, scores: Mapping[M, float], **until: Moment) -> Operation[int]:
         """Give members their scores, new or not; returns how many are new. Atomic."""
-        return self._zadd((), scores, until, number)
+        return self._zadd("put", (), scores, until, number)
 
     def add(self, member: M, score: float, **until: Moment) -> Operation[bool]:
         """Put a member in only if it is not in. Atomic."""
-        return self._zadd(("NX",), {member: score}, until, truth)
+        return self._zadd("add", ("NX",), {member: score}, until, truth)
 
     def raise_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
         """Put a member in, or give it this score if it is higher than its own. True: something changed. Atomic."""
-        return self._zadd(("GT", "CH"), {member: score}, until, truth)
+        return self._zadd("raise_to", ("GT", "CH"), {member: score}, until, truth)
 
     def lower_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
         """Put a member in, or give it this score if it is lower than its own. True: something changed. Atomic."""
-        return self._zadd(("LT", "CH"), {member: score}, until, truth)
+        return self._zadd("lower_to", ("LT", "CH"), {member: score}, until, truth)
 
     def increment(self, member: M, by: float = 1, **until: Moment) -> Operation[float]:
         """Add to a member's score, and get the result; a new member begins at 0. Atomic."""
-        return self._zadd(("INCR",), {member: by}, until, _score)
+        return self._zadd("increment", ("INCR",), {member: by}, until, _score)
 
     def score(self, member: M) -> Operation[float | None]:
         """The score of a member; None: it is not in."""
         bound, key = self.bound, self.key
         data = bound.family.member.encode(member, key, bound.ring)
-        return Operation(bound.store, [Call(_ZSCORE, [key.encode(), data], None)], _maybe_score)
+        return Operation(bound, "score", [Call(_ZSCORE, [key.encode(), data], None)], _maybe_score)
 
     def rank(self, member: M) -> Operation[int | None]:
         """The place of a member from the lowest score on, counted from 0; None: it is not in."""
-        return self._read(("ZRANK", self.key, self._encoded(member)), _first)
+        return self._read("rank", ("ZRANK", self.key, self._encoded(member)), _first)
 
     def rank_from_top(self, member: M) -> Operation[int | None]:
         """The place of a member from the highest score on, counted from 0; None: it is not in."""
-        return self._read(("ZREVRANK", self.key, self._encoded(member)), _first)
+        return self._read("rank_from_top", ("ZREVRANK", self.key, self._encoded(member)), _first)
 
     def lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the lowest score on."""
-        return self._range(limit, skip, ())
+        return self._range("lowest", limit, skip, ())
 
     def highest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the highest score on."""
-        return self._range(limit, skip, ("REV",))
+        return self._range("highest", limit, skip, ("REV",))
 
     def between(self, low: float, high: float, *, limit: int = -1, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from `low` to `high`, both included, from the lowest on."""
         command = ("ZRANGE", self.key, low, high, "BYSCORE", "LIMIT", skip, limit, "WITHSCORES")
-        return self._read(command, self._pairs)
+        return self._read("between", command, self._pairs)
 
     def count(self) -> Operation[int]:
         """How many members there are."""
-        return self._read(("ZCARD", self.key), number)
+        return self._read("count", ("ZCARD", self.key), number)
 
     def count_between(self, low: float, high: float) -> Operation[int]:
         """How many members have a score from `low` to `high`, both included."""
-        return self._read(("ZCOUNT", self.key, low, high), number)
+        return self._read("count_between", ("ZCOUNT", self.key, low, high), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
@@ -88,29 +88,29 @@ class SortedSetKey(GrownKey, Generic[M]):
         sorted set that never has more than 5 members, whoever calls at the same time. `at_most(5)` after it promises
         the same, also of a `put` of several, and lets those in that are members already.
         """
-        return self._count_at_most(("ZCARD", self.key), limit)
+        return self._count_at_most("at_most", ("ZCARD", self.key), limit)
 
     def remove(self, *members: M) -> Operation[int]:
         """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
         if not members:
             raise BadValue(f"{self.key}: name at least one member")
-        return self._read(("ZREM", self.key, *map(self._encoded, members)), number)
+        return self._read("remove", ("ZREM", self.key, *map(self._encoded, members)), number)
 
     def remove_between(self, low: float, high: float) -> Operation[int]:
         """Take out the members with a score from `low` to `high`, both included; returns how many. Atomic."""
-        return self._read(("ZREMRANGEBYSCORE", self.key, low, high), number)
+        return self._read("remove_between", ("ZREMRANGEBYSCORE", self.key, low, high), number)
 
     def keep_highest(self, count: int) -> Operation[int]:
         """Take out all but the `count` highest; returns how many went. Atomic."""
-        return self._read(("ZREMRANGEBYRANK", self.key, 0, -_positive(count, self.key) - 1), number)
+        return self._read("keep_highest", ("ZREMRANGEBYRANK", self.key, 0, -_positive(count, self.key) - 1), number)
 
     def keep_lowest(self, count: int) -> Operation[int]:
         """Take out all but the `count` lowest; returns how many went. Atomic."""
-        return self._read(("ZREMRANGEBYRANK", self.key, _positive(count, self.key), -1), number)
+        return self._read("keep_lowest", ("ZREMRANGEBYRANK", self.key, _positive(count, self.key), -1), number)
 
     def pop_lowest(self, count: int = 1) -> Operation[list[tuple[M, float]]]:
         """Take out the lowest and get them: of several callers each gets others. Atomic."""
-        return self._read(("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
+        return self._read("pop_lowest", ("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
 
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
@@ -118,6 +118,7 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def _zadd(
         self,
+        verb: str,
         flags: tuple[str, ...],
         scores: Mapping[M, float],
         until: dict[str, Moment],
@@ -130,14 +131,14 @@ class SortedSetKey(GrownKey, Generic[M]):
             if type(score) not in (int, float) or score != score:
                 raise BadValue(f"{self.key}: a score is a number, not {type(score).__name__}")
             pairs += (score, self._encoded(member))
-        return self._write([("ZADD", self.key, *flags, *pairs)], finish, until)
+        return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
 
-    def _range(self, limit: int, skip: int, options: tuple[str, ...]) -> Operation[list[tuple[M, float]]]:
+    def _range(self, verb: str, limit: int, skip: int, options: tuple[str, ...]) -> Operation[list[tuple[M, float]]]:
         if type(limit) is not int or type(skip) is not int or limit < 0 or skip < 0:
             raise BadValue(f"{self.key}: limit and skip are whole numbers, and not negative")
         # A stop before the first place gives nothing, which is what a limit of 0 asks for.
         stop = skip + limit - 1 if limit else _BEFORE_ALL
-        return self._read(("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), self._pairs)
+        return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), self._pairs)
 
     def _encoded(self, member: M) -> bytes:
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)

@@ -41,11 +41,11 @@ class ValueKey(Key, Generic[T]):
 
     def get(self) -> Operation[T | None]:
         """The value; None: there is no such key. Raises Unreadable where it is not what the family says."""
-        return Operation(self.bound.store, [Call(_GET, [self.key.encode()], None)], self._read)
+        return Operation(self.bound, "get", [Call(_GET, [self.key.encode()], None)], self._read)
 
     def see(self) -> Operation[Seen[T] | None]:
         """The value for a later `holds`; None: there is no such key. Raises Unreadable as `get` does."""
-        return Operation(self.bound.store, [Call(_GET, [self.key.encode()], None)], self._seen)
+        return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._seen)
 
     def holds(self, seen: Seen[T] | None) -> Operation[bool]:
         """Whether the key still holds exactly what was seen; None: whether it is still not there.
@@ -54,25 +54,25 @@ class ValueKey(Key, Generic[T]):
         number of later steps, without being read again.
         """
         guard = holds(self.key, None if seen is None else seen.stored)
-        return Compound(self.bound.store, [guard], truth, atomic=True, stopped=False)
+        return Compound(self.bound, "holds", [guard], truth, atomic=True, stopped=False)
 
     def set(self, value: T, **until: Moment) -> Operation[None]:
         """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
 
         It revives what was deleted meanwhile: to change a record that must still be there, use `replace`.
         """
-        return self._write(value, until, "", nothing)
+        return self._write("set", value, until, "", nothing)
 
     def add(self, value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if there is no such key. Of several callers one gets True. One round trip, atomic."""
-        return self._write(value, until, "NX", _was_written)
+        return self._write("add", value, until, "NX", _was_written)
 
     def replace(self, value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if the key is there; what was deleted or has expired stays dead (False).
 
         It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
         """
-        return self._write(value, until, "XX", _was_written)
+        return self._write("replace", value, until, "XX", _was_written)
 
     def compare_and_set(self, expected: T, value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if the key holds exactly `expected`. Of several callers one gets True. Atomic.
@@ -87,7 +87,7 @@ class ValueKey(Key, Generic[T]):
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = codec.encode(value, self.key, self.bound.ring)
         steps: list[Any] = [holds(self.key, codec.encode(expected, self.key)), ("SET", self.key, data, *options)]
-        return self._guarded(steps, value, now_ms, at_ms)
+        return self._guarded("compare_and_set", steps, value, now_ms, at_ms)
 
     async def change(self, function: Callable[[T], T], **until: Moment) -> T | None:
         """Read, change and write back, again and again until nobody came between. None: there is no such key.
@@ -105,7 +105,7 @@ class ValueKey(Key, Generic[T]):
             options = self.bound.family.lifetime.on_update(now_ms, at_ms)
             data = self._codec.encode(value, self.key, self.bound.ring)
             steps: list[Any] = [holds(self.key, raw), ("SET", self.key, data, *options)]
-            if await self._guarded(steps, value, now_ms, at_ms):
+            if await self._guarded("change", steps, value, now_ms, at_ms):
                 return value
             # Whoever lost waits a little, each another time, so that somebody wins and the next try is not the same.
             await asyncio.sleep(random.random() * 0.0005 * 2 ** min(attempt, 8))  # noqa: S311 - spreads callers apart
@@ -131,7 +131,7 @@ class ValueKey(Key, Generic[T]):
                 return self.touch()
             return None
 
-        return Compound(self.bound.store, [("GET", self.key), ("PTTL", self.key)], self._read, follow=follow)
+        return Compound(self.bound, "use", [("GET", self.key), ("PTTL", self.key)], self._read, follow=follow)
 
     @property
     def _codec(self) -> Codec[T]:
@@ -150,7 +150,9 @@ class ValueKey(Key, Generic[T]):
         value = self._read(replies)
         return None if value is None else Seen(value, bytes(replies[0]))
 
-    def _write(self, value: T, until: dict[str, Moment], only: str, finish: Callable[[list[Reply]], R]) -> Operation[R]:
+    def _write(
+        self, verb: str, value: T, until: dict[str, Moment], only: str, finish: Callable[[list[Reply]], R]
+    ) -> Operation[R]:
         bound = self.bound
         family, key = bound.family, self.key
         data = family.codec.encode(value, key, bound.ring)
@@ -162,17 +164,26 @@ class ValueKey(Key, Generic[T]):
         if family.listed_in:
             kept = only == "XX" and options in _SAME_LIFETIME
             steps = [Required(command) if only else command]
-            return self._listed(steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
-        return Operation(bound.store, [command], finish)
+            return self._listed(verb, steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
+        return Operation(bound, verb, [command], finish)
 
-    def _guarded(self, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
+    def _guarded(self, verb: str, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
         if self.bound.family.listed_in:
             kept = steps[-1][3:] in _SAME_LIFETIME
-            return self._listed(steps, value, now_ms, at_ms, _true, kept=kept, new=False)
-        return Compound(self.bound.store, steps, _true, atomic=True, stopped=False)
+            return self._listed(verb, steps, value, now_ms, at_ms, _true, kept=kept, new=False)
+        return Compound(self.bound, verb, steps, _true, atomic=True, stopped=False)
 
     def _listed(
-        self, record: list[Any], value: T, now_ms: int, at_ms: int | None, finish: Any, *, kept: bool, new: bool
+        self,
+        verb: str,
+        record: list[Any],
+        value: T,
+        now_ms: int,
+        at_ms: int | None,
+        finish: Any,
+        *,
+        kept: bool,
+        new: bool,
     ) -> Operation[Any]:
         values = self.values
         dies_ms = self.bound.family.lifetime.deadline_ms(now_ms, at_ms)
@@ -180,7 +191,7 @@ class ValueKey(Key, Generic[T]):
             (entry, listing.put(entry, values, value, now_ms, dies_ms, kept=kept, new=new))
             for entry in listing.entries(self.bound, values, value)
         ]
-        return listing.Listed(self.bound, self.key, record, writes, finish)
+        return listing.Listed(self.bound, verb, self.key, record, writes, finish)
 
 
 class Value(Family[ValueKey[T]], Generic[T]):

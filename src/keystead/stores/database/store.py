@@ -104,12 +104,9 @@ class DatabaseStore(Store):
         self._feed.close(StoreUnavailable("the store was closed"))
         await self._lanes.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_open", False):
-            import warnings
-
-            warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1)
-            self._lanes.abandon()
+    def _abandon(self) -> None:
+        self._open = False
+        self._lanes.abandon()
 
     async def upgrade(self, *, dry_run: bool = False) -> Plan:
         """Bring the tables to the version of this Keystead, or say only what that would do. The store is not open."""

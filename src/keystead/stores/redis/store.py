@@ -122,6 +122,7 @@ class RedisStore(Store):
         payload_of, count, timeout = packing(forms), len(forms), self._settings.timeout
 
         async def ask(*arguments: bytes) -> list[Reply]:
+            self._check_loop()
             link, connection = self._link, None if self._link is None else self._link.connection
             if link is None or connection is None or connection.lost is not None or connection.congested is not None:
                 return await self.run(filled(forms, arguments))
@@ -149,6 +150,7 @@ class RedisStore(Store):
         packed, outcome_of = template.packed, template.outcome
 
         async def ask(*given: bytes) -> Outcome:
+            self._check_loop()
             link = self._link
             if link is None:
                 raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")

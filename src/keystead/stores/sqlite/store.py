@@ -136,17 +136,14 @@ class SqliteStore(Store):
                 for worker, _ in helpers:
                     worker.stop()
 
-    def __del__(self) -> None:
-        if getattr(self, "_open", False):
-            import warnings
-
-            warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=1)
-            self._reader.close()
-            if not self._memory:
-                for helper in ((self._committer, self._writer), self._wide, self._checkpointer):
-                    if helper is not None:
-                        helper[0].submit(helper[1].close, _nobody_waits)
-                        helper[0].stop()
+    def _abandon(self) -> None:
+        self._open = False
+        self._reader.close()
+        if not self._memory:
+            for helper in ((self._committer, self._writer), self._wide, self._checkpointer):
+                if helper is not None:
+                    helper[0].submit(helper[1].close, _nobody_waits)
+                    helper[0].stop()
 
     def _second_connection(self, *, wait_ms: int = 0) -> sqlite3.Connection:
         connection = connect(self.path, wait_ms=wait_ms)

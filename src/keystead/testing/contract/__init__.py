@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from keystead.errors import KeysteadError
 from keystead.stores import Guarantees, Store
 from keystead.stores.commands import KINDS
 from keystead.testing.contract.atomic import Atomic, AtomicOnOneKey
@@ -34,6 +39,45 @@ class Honesty(Promises):
         await store.run([("SET", self.key("a"), "1")])
         await store.close()
         await store.close()
+
+    async def test_every_verb_called_from_another_event_loop_says_so(self, store: Store) -> None:
+        ask, ask_as_one = store.prepared(("GET", 1)), store.prepared_steps(lambda key: [("GET", key)], 1)
+        key = self.key("a")
+
+        async def codes() -> dict[str, str]:
+            verbs: dict[str, Awaitable[Any]] = {
+                "read": store.run([("GET", key)]),
+                "write": store.run([("SET", key, "1")]),
+                "atomically": store.atomically([("SET", key, "1")]),
+                "prepared": ask(key),
+                "prepared_steps": ask_as_one(key),
+                "scan": _first_page(store),
+                "subscribe": _subscribe(store),
+                "open": store.open(),
+                "close": store.close(),
+            }
+            return {name: await _code_of(verb) for name, verb in verbs.items()}
+
+        refused = await asyncio.to_thread(lambda: asyncio.run(codes()))
+        assert refused == dict.fromkeys(refused, "wrong-event-loop")
+        assert await store.run([("GET", key)]) == [None]
+
+
+async def _first_page(store: Store) -> None:
+    await anext(store.scan())
+
+
+async def _subscribe(store: Store) -> None:
+    async with store.subscribe("news"):
+        pass
+
+
+async def _code_of(verb: Awaitable[Any]) -> str:
+    try:
+        await verb
+    except KeysteadError as error:
+        return error.code
+    return "ok"
 
 
 class StoreContract(

@@ -255,4 +255,4 @@ def _not_followed(what: str) -> Fate:
 
 def _alone(key: Key) -> Operation[bool]:
     """Delete this key, and nothing that goes with it: all of that is named beside it, and need not be looked for."""
-    return Operation(key.bound.store, [("DEL", key.key)], truth)
+    return Operation(key.bound, "delete", [("DEL", key.key)], truth)

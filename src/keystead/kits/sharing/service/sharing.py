@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadValue, Unreadable
@@ -215,6 +216,13 @@ class Sharing:
             payload = Payload(v=1, n=name, p=purpose, exp=expires_ms, iat=now_ms, id=id, s=named, **leads_to)
             sealed = self._links.seal(payload)
             record = link.model_copy(update={"short_token": named, "owner": digest(owner_key)})
+            try:
+                link_steps = [
+                    Needed(self.keys.link(id).add(record)),
+                    Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
+                ]
+            except BadValue:  # it was for so short a moment that this is over by now
+                raise _born_expired() from None
             steps: list[Operation[Any] | Needed] = []
             if path is not None:
                 # The clean-up must not come for it while its file is still being written.
@@ -222,13 +230,7 @@ class Sharing:
                 meta = EdgeMeta(id=id, pathname=path, expires_at=moment(gone_ms), short_token=named)
                 # The record of a file before its claim: where the claim is refused, the record is taken back.
                 steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
-            try:
-                steps += [
-                    Needed(self.keys.link(id).add(record)),
-                    Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
-                ]
-            except BadValue:  # it was for so short a moment that this is over by now
-                raise _born_expired() from None
+            steps += link_steps
             steps.append(self.audit.note("link-issued", who=who, what=id, where=where, why=purpose))
             stopped = await as_one(self.keys, *steps)
             if stopped is None:
@@ -326,29 +328,30 @@ class Sharing:
         if payload.b is not None and await self.blobs.size(payload.b) is None:  # before it is counted
             _log.error("the file of a link is not in %s any more", self.blobs.url)
             raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
+        note = partial(self.uses.note, "link-resolved", who="receiver", what=id, where=where)
+        shown, ticket = link.display_name or payload.n, None
+        admitted: list[Operation[Any]] = []
+        if payload.b is not None:
+            ticket = secrets.token_urlsafe(32)
+            admitted.append(keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown)))
+            if not in_one_step(self.keys):
+                await admitted.pop()  # before it is counted: if that is refused, nobody gets to know the ticket
         try:
             counted = keys.downloads(id).increment(expires_at=link.expires_at)
         except BadValue:  # it expires at this moment
+            for dropped in admitted:
+                dropped.close()
             raise _expired(payload) from None
-        steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted]
+        steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted, *admitted]
         if link.max_downloads is not None:
             steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
-        note = self.uses.note("link-resolved", who="receiver", what=id, where=where)
-        shown, ticket = link.display_name or payload.n, None
-        if payload.b is not None:
-            ticket = secrets.token_urlsafe(32)
-            admitted = keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown))
-            if in_one_step(self.keys):
-                steps.append(admitted)
-            else:
-                await admitted  # before it is counted: if that is refused, nobody gets to know the ticket
-        done = await keys.atomically(*steps, *([note] if in_one_step(self.keys) else ()))
+        done = await keys.atomically(*steps, *([note()] if in_one_step(self.keys) else ()))
         if not done:
             if done.stopped_at == 0:
                 raise _ended()
             raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
         if not in_one_step(self.keys):
-            await note
+            await note()
         return Resolved(
             payload.n,
             shown,

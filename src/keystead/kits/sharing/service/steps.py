@@ -32,10 +32,12 @@ async def as_one(keys: SharingKeys, *steps: Operation[Any] | Needed) -> int | No
             *(step.operation.required() if isinstance(step, Needed) else step for step in steps)
         )
         return done.stopped_at
-    for place, step in enumerate(steps):
-        if isinstance(step, Needed):
-            if not await step.operation:
+    operations = [step.operation if isinstance(step, Needed) else step for step in steps]
+    try:
+        for place, (step, operation) in enumerate(zip(steps, operations, strict=True)):
+            if not await operation and isinstance(step, Needed):
                 return place
-        else:
-            await step
-    return None
+        return None
+    finally:
+        for operation in operations:  # those that were not come to
+            operation.close()

@@ -238,7 +238,7 @@ class Boards(Service[BbsRecord]):
             record = change.of(seen.value).model_copy(update={"settings": settings})
             most = settings.maxMessages or DEFAULT_MESSAGES
             messages = self.keys.bbs_messages(record.id)
-            cut: Operation[Any] = Operation(messages.bound.store, [("LTRIM", messages.key, 0, most - 1)], nothing)
+            cut: Operation[Any] = Operation(messages.bound, "trim", [("LTRIM", messages.key, 0, most - 1)], nothing)
             return [self._written(record), cut, self.keys.bbs_version(record.id).increment()]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
@@ -331,7 +331,7 @@ class Boards(Service[BbsRecord]):
     ) -> list[Operation[Any]]:
         messages = self.keys.bbs_messages(record.id)
         if changed is None:
-            gone: Operation[Any] = Operation(messages.bound.store, [("LREM", messages.key, 1, raw)], count_of)
+            gone: Operation[Any] = Operation(messages.bound, "remove", [("LREM", messages.key, 1, raw)], count_of)
             return [gone, *self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})]
         written = self._changed(record, message, changed)
         new = message.model_copy(update=written | {"edited": moment(self.site.now_ms())})
@@ -379,7 +379,7 @@ def _readable(messages: ListKey[BbsMessage], start: int, stop: int) -> Operation
                 found.append(family.item.decode(raw, messages.key, None))
         return found
 
-    return Operation(messages.bound.store, [("LRANGE", messages.key, start, stop)], read)
+    return Operation(messages.bound, "items", [("LRANGE", messages.key, start, stop)], read)
 
 
 def _data(message: BbsMessage) -> MessageData:

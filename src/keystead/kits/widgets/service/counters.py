@@ -103,13 +103,14 @@ class Counters(Service[CounterRecord]):
         keys, record, at = self.keys, seen.value, moment(now_ms)
         id = record.id
         total, mark = keys.counter_total(id), keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date)))
-        told: list[Operation[Any]] = []
-        held = total.at_most(LARGEST - 1)
         if before is None and record.webhook is not None:
             raise _ToBeTold
+        told: list[Operation[Any]] = []
         if before is not None and before < LARGEST:
             counts = {"previousCount": before, "newCount": before + 1, "incrementBy": 1}
             told, held = self._hooks.told(self.name, record, "counter.increment", counts), self._is(total, before)
+        else:
+            held = total.at_most(LARGEST - 1)
         return [
             self._now(id, day),
             held,  # before the mark: a guard after a write makes the store keep a copy of what is written over
@@ -192,7 +193,7 @@ class Counters(Service[CounterRecord]):
             total, today, at = replies[0]
             return Now(int(total or 0), int(today or 0), last.bound.family.value_of(at, last.key, None))
 
-        return Operation(keys.counter_total.store, [command], read)
+        return Operation(keys.counter_total, "get", [command], read)
 
     def _known_past(self, id: str, day: Day) -> Past | None:
         known, record = self._days.get(id), self._kept.get(id)

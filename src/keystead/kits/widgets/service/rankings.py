@@ -249,12 +249,12 @@ class Rankings(Service[RankingRecord]):
             record = change.of(seen.value).model_copy(update=kept)
             meta = self.keys.ranking_meta(id)
             was = await meta.see()
-            writes: list[Operation[Any]] = [self._written(record)]
-            if shown:
-                writes += [meta.holds(was), meta.set((was.value if was else RankingMeta()).model_copy(update=shown))]
+            writes: list[Operation[Any]] = []
             if record.sortOrder != seen.value.sortOrder:
                 writes += await self._numbered_anew(record, seen.value.sortOrder)
-            return [*writes, _cut(self.keys.ranking_scores(id), record)]
+            if shown:
+                writes += [meta.holds(was), meta.set((was.value if was else RankingMeta()).model_copy(update=shown))]
+            return [self._written(record), *writes, _cut(self.keys.ranking_scores(id), record)]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
         return data.model_copy(update={"webhookSecret": change.secret})
@@ -331,8 +331,8 @@ class Rankings(Service[RankingRecord]):
         entries, kept = await self.keys.run(scores.lowest(MAX_ENTRIES), details.get())
         there = {member.unique_id for member, _ in entries}
         gone = [one for one in kept or {} if one not in there]
-        guards = [self._records(id).holds(record), self._is(counter, number)]
         for at in range(0, len(gone), _AT_ONCE):
+            guards = self._records(id).holds(record), self._is(counter, number)
             if not await self.keys.atomically(*guards, details.remove(*gone[at : at + _AT_ONCE])):
                 return  # a score came meanwhile; the next one tries again
 

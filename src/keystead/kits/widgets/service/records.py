@@ -128,9 +128,9 @@ class Records(Generic[R]):
         for attempt in range(ATTEMPTS):
             seen = await self._met(id, None if attempt else limit, visitor)
             counting = None if limit is None or attempt else self._limit.counting(limit, visitor.address)
-            guards = [self._records(id).holds(seen)]
             await self._hooks.announce(self.name, seen.value)
             wanted = step(seen)  # or raise what keeps it from being counted
+            guards = [self._records(id).holds(seen)]
             if counting is not None and self._in_one_step:
                 guards.insert(0, counting.within)
                 # Both leave in one turn, the count first: one round trip.
@@ -139,6 +139,8 @@ class Records(Generic[R]):
                     raise counting.reached
             else:
                 if counting is not None and await counting.count > counting.limit:
+                    for dropped in (*guards, *wanted):
+                        dropped.close()
                     raise counting.reached
                 done = await self.keys.atomically(*guards, *wanted)
             if done.stopped_at != len(guards) - 1:
@@ -181,7 +183,7 @@ class Records(Generic[R]):
         key = bound(record.id).key
         codec: Any = bound.family.codecs["value"]
         command = ("SET", key, codec.encode(record, key, bound.keyspace.ring), *options)
-        return Operation(bound.store, [command], nothing)
+        return Operation(bound, "set", [command], nothing)
 
     def _visitor_hash(self, id: str, visitor: Visitor, day: str = "") -> str:
         """Who a visitor is to one widget: 16 digits that tell nobody their address, nor who they are elsewhere."""

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -148,14 +149,10 @@ class Service(Records[R]):
                     return there.value, False
                 continue
             record = make({"id": free, "url": url, "created": moment(self.site.now_ms()), "webhook": hook})
-            own = [
-                self._written(record, "NX").required(),
-                self._owners(record.id).set(await keeping.hashed()),
-                *first(record.id),
-            ]
+            written = partial(self._first_writes, record, await keeping.hashed(), first)
             if self._in_one_step:
                 done = await self.keys.atomically(
-                    mapped_key.holds(mapped), *own, mapped_key.set(record.id), self._listed(record)
+                    mapped_key.holds(mapped), *written(), mapped_key.set(record.id), self._listed(record)
                 )
             else:
                 # An entry and an address that lead nowhere do no harm, and the next to come puts them right.
@@ -167,7 +164,7 @@ class Service(Records[R]):
                     await mapped_key.compare_and_set(record.id, mapped.value)
                     continue
                 await self._listed(record)
-                done = await self.keys.atomically(*own)
+                done = await self.keys.atomically(*written())
                 if done and await mapped_key.get() != record.id:
                     await self._undo(record)
                     continue
@@ -176,6 +173,15 @@ class Service(Records[R]):
                 return record, True
             await apart(attempt)
         raise contended()
+
+    def _first_writes(
+        self, record: R, token_hash: str, first: Callable[[str], Sequence[Operation[Any]]]
+    ) -> list[Operation[Any]]:
+        return [
+            self._written(record, "NX").required(),
+            self._owners(record.id).set(token_hash),
+            *first(record.id),
+        ]
 
     async def _place_for(self, url: str, wanted: str | None) -> tuple[Seen[R] | None, str]:
         """The record that this page has without an address that leads to it, or the id that it can have."""
@@ -275,7 +281,8 @@ class Service(Records[R]):
         seen = await self._owned(owner, visitor)
         id = seen.value.id
         for attempt in range(ATTEMPTS):
-            done = await self.keys.atomically(self._records(id).holds(seen), *await step(seen))
+            wanted = await step(seen)
+            done = await self.keys.atomically(self._records(id).holds(seen), *wanted)
             if done:
                 self._forget(id)
                 return (await self._known(id)).value
@@ -311,15 +318,12 @@ class Service(Records[R]):
         name = WidgetName(self.name, id)
         for attempt in range(ATTEMPTS):
             last = seen.value.model_copy(update={"ending": secrets.token_urlsafe(8), "webhook": None})
-            written, noted = self._written(last), self.keys.ending().add(name)
-            steps: list[Operation[Any]] = [self._records(id).holds(seen), written]
-            if self._in_one_step:
-                steps.append(noted)
-            else:
-                await noted  # before: a note of what is not ending is taken back by the clean-up
-            done = await self.keys.atomically(*steps)
+            if not self._in_one_step:
+                await self.keys.ending().add(name)  # before: the clean-up takes back a note of what is not ending
+            noted = [self.keys.ending().add(name)] if self._in_one_step else []
+            done = await self.keys.atomically(self._records(id).holds(seen), self._written(last), *noted)
             if done and not self._in_one_step:
-                await noted  # and after: the clean-up may have come between
+                await self.keys.ending().add(name)  # and after: the clean-up may have come between
             self._forget(id)
             again = await self._see(id)
             if again is None or again.value.created != created:
@@ -367,20 +371,23 @@ class Service(Records[R]):
         for keys in _chunks([*self._belongings(record), self._owners(id).key], _AT_ONCE):
             if not await self.keys.atomically(guard.holds(seen), self._gone_keys(keys)):
                 return
-        name = WidgetName(self.name, id)
-        unlisted, unnoted = self.index.remove(id), self.keys.ending().remove(name)
         mapped_key = self._urls(record.url)
         mapped = await mapped_key.see()
-        leads_here = mapped is not None and mapped.value == id
-        address = [mapped_key.holds(mapped), _gone(mapped_key)] if leads_here else []
-        dropped = self._hooks.dropped(self.name, id)
+
+        def unmapped() -> list[Operation[Any]]:
+            leads_here = mapped is not None and mapped.value == id
+            return [mapped_key.holds(mapped), _gone(mapped_key)] if leads_here else []
+
+        def ended() -> list[Operation[Any]]:
+            return [*self._hooks.dropped(self.name, id), _gone(guard)]
+
         if self._in_one_step:
-            await self.keys.atomically(guard.holds(seen), *address, *dropped, _gone(guard), unlisted, unnoted)
+            unlisted, unnoted = self.index.remove(id), self.keys.ending().remove(WidgetName(self.name, id))
+            await self.keys.atomically(guard.holds(seen), *unmapped(), *ended(), unlisted, unnoted)
             return
-        await unlisted
-        if address:
-            await self.keys.atomically(*address)
-        if not await self.keys.atomically(guard.holds(seen), *dropped, _gone(guard)):
+        await self.index.remove(id)
+        await self.keys.atomically(*unmapped())
+        if not await self.keys.atomically(guard.holds(seen), *ended()):
             # Somebody else was faster, and what was taken out just now may be of one that was made since.
             there = await self._see(id)
             if there is not None and there.value.ending is None:
@@ -388,7 +395,7 @@ class Service(Records[R]):
         await self._unnoted(id)
 
     def _gone_keys(self, keys: list[str]) -> Operation[None]:
-        return Operation(self._records.store, [("DEL", *keys)], nothing)
+        return Operation(self._records, "delete", [("DEL", *keys)], nothing)
 
     # --- listing -----------------------------------------------------------------------------------------------
 
@@ -479,7 +486,7 @@ class _Keeping:
 def _gone(key: Any) -> Operation[Any]:
     """Deletes this key and nothing that belongs to it: that is gone already, or goes in the same step."""
     steps: list[Step] = [("DEL", key.key)]
-    return Operation(key.bound.store, steps, nothing)
+    return Operation(key.bound, "delete", steps, nothing)
 
 
 def days_since(record: WidgetRecord, now_ms: int) -> Iterable[Any]:
