@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
-from keystead.errors import BadValue, Unreadable
+from keystead.errors import BadCall, BadValue, Unreadable
 from keystead.schema import deletion
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
@@ -41,7 +41,7 @@ class CounterKey(GrownKey):
         """
         _check(number, self.key)
         if number == 0:
-            raise BadValue(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
+            raise BadCall(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
         return Compound(self.bound.store, [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, get_args, get_
 
 from pydantic import BaseModel, ValidationError
 
-from keystead.errors import BadDeclaration, BadValue, Unreadable
+from keystead.errors import BadCall, BadDeclaration, BadValue, Unreadable
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for, without_none
 from keystead.schema.codec.hiding import hide_sealed_fields
@@ -111,9 +111,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         family = self.bound.family
         codec = family.field_codec(self._name(name), self.key)
         if codec.sealed:
-            raise BadValue(f"{self.key}: {name} is sealed, so the store cannot add to it")
+            raise BadCall(f"{self.key}: {name} is sealed, so the store cannot add to it")
         if codec.json_schema().get("type") != "integer":
-            raise BadValue(f"{self.key}: {name} is no whole number, so nothing can be added to it")
+            raise BadCall(f"{self.key}: {name} is no whole number, so nothing can be added to it")
         command = ("HINCRBY", self.key, self._name(name), by)
         if not family.fields:
             return self._grown([command], number, self._at_ms(None, {}))
@@ -152,7 +152,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
         if family.listed_in:
-            raise BadValue(
+            raise BadCall(
                 f"{family.place} is listed in {family.listed_in[0].target.name}, and {verb} could make a record that "
                 "no index names; use set or add for a whole record, update for one that is there"
             )

@@ -1,0 +1,264 @@
+"""What a store holds and no family can read is an outcome: no route fails because of it, and no job stops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import pytest
+
+import keystead
+from keystead import KeysteadError, Store
+from keystead.kits import KITS
+from keystead.parts.outbox import Outbox
+from keystead.parts.schedule import Schedule
+from keystead.schema import Keyspace
+from keystead.schema.belonging import name_of
+from keystead.schema.family import Bound
+from keystead.schema.reading import entries_of, whole
+from keystead.server.jobs import jobs_of, schedule_keys
+from keystead.stores import Call, Command, Message, Outcome, Reply
+from keystead.stores.base import Planned
+from tests.kits.walks import WALKS, Step, Walk
+from tests.real_servers import redis_server
+
+__all__ = ["redis_server"]
+
+BYTES: Final = b"\xff\xfe\x00"
+TEXTS: Final = {
+    "wrong bytes": BYTES,
+    "junk JSON": b'{"a":',
+    "another shape": b'[{"v":1}]',
+    "unknown version": b'{"v":99,"ver":99,"version":99}',
+    "junk number": b"12abc",
+    "a number beyond 64 bits": b"9" * 40,
+    "nothing": b"",
+}
+
+
+class Spy(Store):
+    """Another store, and the keys that were asked of it."""
+
+    def __init__(self, store: Store) -> None:
+        self.url, self.guarantees, self.inner = store.url, store.guarantees, store
+        self.keys: set[bytes] = set()
+
+    async def open(self) -> None:
+        await self.inner.open()
+        self.guarantees = self.inner.guarantees
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+        self.keys.update(key for call in calls for key in call.keys)
+        return self.inner._replies(calls)
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        self.keys.update(key for step in steps for key in step.call.keys)
+        return await self.inner._atomically(steps)
+
+    def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        return self.inner._scan(pattern, kind, page)
+
+    def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        return self.inner._subscribe(channels)
+
+
+class Contents:
+    """All that a store holds, to be put back as it was."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._writes: list[list[Command]] = []
+
+    async def take(self) -> None:
+        async for page in self._store.scan():
+            for key in page:
+                [kind, left_ms] = await self._store.run([("TYPE", key), ("PTTL", key)])
+                name = kind.decode() if isinstance(kind, bytes) else str(kind)
+                [held] = await self._store.run([whole(name, key)])
+                end: list[Command] = [("PEXPIRE", key, left_ms)] if left_ms > 0 else []
+                self._writes.append([*_written(name, key, held), *end])
+
+    async def put_back(self) -> None:
+        there = [key async for page in self._store.scan() for key in page]
+        commands: list[Command] = [("DEL", key) for key in there]
+        await self._store.run([*commands, *(command for writes in self._writes for command in writes)])
+
+
+def _written(kind: str, key: bytes, held: Any) -> list[Command]:
+    match kind:
+        case "string":
+            return [("SET", key, held)]
+        case "hash":
+            return [("HSET", key, *(part for pair in held.items() for part in pair))]
+        case "set":
+            return [("SADD", key, *held)]
+        case "zset":
+            return [("ZADD", key, *(part for member, score in held for part in (score, member)))]
+        case "list":
+            return [("RPUSH", key, *held)]
+        case _:
+            return [("XADD", key, entry_id, *fields) for entry_id, fields in entries_of(kind, held)]
+
+
+def junk_of(bound: Bound[Any], key: bytes) -> Iterator[tuple[str, list[Command]]]:
+    """Each sort of junk under this key, by what it is."""
+    kind, gone = bound.family.kind, ("DEL", key)
+    yield "wrong kind", [gone, ("SET", key, "x") if kind == "list" else ("RPUSH", key, "x")]
+    if kind == "string":
+        yield from ((name, [gone, ("SET", key, text)]) for name, text in TEXTS.items())
+        return
+    added: dict[str, list[Command]] = {
+        "set": [("SADD", key, *TEXTS.values())],
+        "zset": [("ZADD", key, *(part for text in TEXTS.values() for part in (1, text)))],
+        "list": [("LPUSH", key, *TEXTS.values())],
+        "stream": [("XADD", key, "*", "data", text) for text in TEXTS.values()] + [("XADD", key, "*", "other", "x")],
+    }
+    if kind == "hash":
+        names = [name.encode() for name in bound.family.fields] or [b"Theme", b"User_Theme", b"User_Message", BYTES]
+        for name, text in TEXTS.items():
+            yield name, [("HSET", key, *(part for field in names for part in (field, text)))]
+        return
+    yield "junk beside what is good", added[kind]
+    yield "junk only", [gone, *added[kind]]
+
+
+class Junkyard:
+    """One application and its store; what is wrong with its answers is gathered."""
+
+    def __init__(self, walk: Walk, spies: list[Spy], log: pytest.LogCaptureFixture) -> None:
+        self.walk = walk
+        self.spies = spies
+        self.log = log
+        self.wrong: list[str] = []
+        self.touched: dict[int, set[bytes]] = {}
+        keyspaces = [one for one in gc.get_objects() if isinstance(one, Keyspace)]
+        bounds = [bound for keys in keyspaces for bound in keys.bounds() if bound.store in spies]
+        self.bounds = {name_of(bound.family): bound for bound in bounds if bound.family.kind != "channel"}
+        self.parts: list[str] = [f"job {job.name}" for job in self.jobs] + (["outbox"] if self.outboxes else [])
+        self.steps: list[Step | str] = [*walk.steps, *self.parts]
+
+    @property
+    def jobs(self) -> list[Any]:
+        state = self.walk.app.state
+        return jobs_of(state.running, state.kits)
+
+    @property
+    def outboxes(self) -> list[Outbox]:
+        return [one for one in gc.get_objects() if isinstance(one, Outbox) and one._store in self.spies]
+
+    async def do(self, step: Step | str) -> str | None:
+        """Why a step did not go as it should; None: it did."""
+        try:
+            async with asyncio.timeout(20):
+                return await self._do(step)
+        except TimeoutError:
+            return "it hangs"
+
+    async def _do(self, step: Step | str) -> str | None:
+        if isinstance(step, Step):
+            status, text = await self.walk.ask(step)
+            return f"{status} {text[:150]}" if status >= 500 else None
+        try:
+            if step == "outbox":
+                for outbox in self.outboxes:
+                    await outbox.deliver_due()
+                return None
+            state = self.walk.app.state
+            schedule = Schedule(schedule_keys(state.stores, time.time_ns().__floordiv__(1_000_000).__int__), self.jobs)
+            name = step.removeprefix("job ")
+            await schedule.list()
+            entry: Any = await schedule.run_now(name)
+            await schedule.history(name)
+            return None if entry.outcome == "done" else f"{entry.outcome}: {entry.error}"
+        except KeysteadError as error:
+            return f"{type(error).__name__}: {error}"
+
+    async def learn(self) -> None:
+        """Walk once where all is well, and see which keys each step asks for."""
+        for place, step in enumerate(self.steps):
+            for spy in self.spies:
+                spy.keys.clear()
+            wrong = await self.do(step)
+            assert wrong is None, f"{step}: {wrong}"
+            self.touched[place] = {key for spy in self.spies for key in spy.keys}
+
+    def keys_of(self, bound: Bound[Any]) -> set[bytes]:
+        every = set().union(*self.touched.values())
+        return {key for key in every if bound.parse(key) is not None and self._owner(key) is bound}
+
+    def _owner(self, key: bytes) -> Bound[Any] | None:
+        return next((bound for bound in self.bounds.values() if bound.parse(key) is not None), None)
+
+    async def plant(self, name: str, bound: Bound[Any], sort: str, keys: set[bytes]) -> None:
+        for key in keys:
+            await bound.store.run(dict(junk_of(bound, key))[sort])
+        self.log.clear()
+        for place, step in enumerate(self.steps):
+            if not keys & self.touched[place]:
+                continue
+            what = step.route if isinstance(step, Step) else step
+            wrong = await self.do(step)
+            if wrong is not None and not (isinstance(step, str) and name.startswith("ScheduleKeys")):
+                self.wrong.append(f"{name}, {sort}: {what}: {wrong}")
+        raised = [one.getMessage() for one in self.log.records if one.exc_info]
+        self.wrong += [f"{name}, {sort}: a traceback in the log: {one[:200]}" for one in raised]
+
+
+@pytest.mark.parametrize("where", ["memory", "redis"])
+@pytest.mark.parametrize("kit", KITS)
+async def test_no_route_and_no_job_fails_because_of_what_cannot_be_read(
+    kit: str,
+    where: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Passwords that cost nothing: that their hash is slow is held elsewhere.
+    monkeypatch.setattr("keystead.parts.passwords._hash", lambda text, salt: sha256(salt + text.encode()).digest())
+    url = "memory://"
+    if where == "redis":
+        server = request.getfixturevalue("redis_server")
+        server.ask("FLUSHALL")
+        url = server.url
+    spies: list[Spy] = []
+
+    def connect(given: str, **more: Any) -> Store:
+        spies.append(Spy(real(given, **more)))
+        return spies[-1]
+
+    real = keystead.connect
+    with patch.object(keystead, "connect", connect):
+        async with WALKS[kit](url, tmp_path / "files") as walk:
+            asked = {step.route for step in walk.steps}
+            assert asked == walk.routes, "each route of the kit is in its walk"
+            await _junk_everywhere(Junkyard(walk, spies, caplog), sorts=None if where == "memory" else 2)
+
+
+async def _junk_everywhere(yard: Junkyard, sorts: int | None) -> None:
+    contents = [Contents(spy.inner) for spy in yard.spies]
+    for one in contents:
+        await one.take()
+    await yard.learn()
+    missing = []
+    for name, bound in sorted(yard.bounds.items()):
+        keys = yard.keys_of(bound)
+        if not keys:
+            missing.append(name)
+            continue
+        for sort in [sort for sort, _ in junk_of(bound, b"")][:sorts]:
+            for one in contents:
+                await one.put_back()
+            await yard.plant(name, bound, sort, keys)
+    assert not missing, f"no step of the walk reads {missing}"
+    assert not yard.wrong, "\n" + "\n".join(yard.wrong)
