@@ -198,9 +198,13 @@ async def _login_steps(app: FastAPI) -> list[Step]:
         base = f"/api/auth/{name}"
         steps += [
             Step("GET /api/auth/{provider}/start", f"{base}/start", own),
-            Step("GET /api/auth/{provider}/callback", f"{base}/callback?state={first}&code=c", {**JSON, **begun.cookies}),
+            Step(
+                "GET /api/auth/{provider}/callback", f"{base}/callback?state={first}&code=c", {**JSON, **begun.cookies}
+            ),
             Step("GET /api/auth/{provider}/callback", f"{base}/callback?state={third_state}&error=no", JSON),
-            Step("POST /api/auth/{provider}/confirm", f"{base}/confirm", {**OWN, **waiting}, form={"confirm": found[1]}),
+            Step(
+                "POST /api/auth/{provider}/confirm", f"{base}/confirm", {**OWN, **waiting}, form={"confirm": found[1]}
+            ),
             Step(
                 "POST /api/auth/{provider}/claim-session",
                 f"{base}/claim-session",

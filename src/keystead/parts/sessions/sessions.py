@@ -675,4 +675,3 @@ async def _apart(attempt: int) -> None:
 def _ms(at: datetime) -> int:
     # The usual case without the checks of `deadline_ms`: the codec lets no naive datetime through.
     return (at - _EPOCH) // _MILLISECOND if type(at) is datetime else deadline_ms(at)
-

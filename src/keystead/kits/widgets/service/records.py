@@ -173,7 +173,9 @@ class Records(Generic[R]):
         return seen.value, results[1:]
 
     def _unreadable(self) -> WidgetRefused:
-        return WidgetRefused("TRY_AGAIN", f"this {self.word} cannot be read just now; `keystead doctor` shows why")
+        return WidgetRefused(
+            "UNREADABLE", f"what is stored of this {self.word} cannot be read; `keystead doctor` shows it"
+        )
 
     def _written(self, record: R, *options: str) -> Operation[Any]:
         """A write of the record alone: its index names it already, or is written beside it."""
