@@ -35,12 +35,17 @@ BYTES: Final = b"\xff\xfe\x00"
 TEXTS: Final = {
     "wrong bytes": BYTES,
     "junk JSON": b'{"a":',
-    "another shape": b'[{"v":1}]',
     "unknown version": b'{"v":99,"ver":99,"version":99}',
     "junk number": b"12abc",
     "a number beyond 64 bits": b"9" * 40,
     "nothing": b"",
 }
+
+# Commands that do what they do whatever kind of key they meet.
+OF_ANY_KIND: Final = {"EXISTS", "DEL", "SET", "PTTL", "PEXPIRE", "PEXPIREAT", "MGET", "TYPE", "PUBLISH"}
+
+# What is read in the background, after the answer that made it necessary.
+READ_LATER: Final = {"TeamworkKeys.notice_log", "TeamworkKeys.dashboard_teams"}
 
 
 class Spy(Store):
@@ -48,7 +53,7 @@ class Spy(Store):
 
     def __init__(self, store: Store) -> None:
         self.url, self.guarantees, self.inner = store.url, store.guarantees, store
-        self.keys: set[bytes] = set()
+        self.asked: set[tuple[str, bytes]] = set()  # commands, with the keys that they name
 
     async def open(self) -> None:
         await self.inner.open()
@@ -58,11 +63,11 @@ class Spy(Store):
         await self.inner.close()
 
     def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
-        self.keys.update(key for call in calls for key in call.keys)
+        self.asked.update((call.spec.name, key) for call in calls for key in call.keys)
         return self.inner._replies(calls)
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
-        self.keys.update(key for step in steps for key in step.call.keys)
+        self.asked.update((step.call.spec.name, key) for step in steps for key in step.call.keys if not step.guard)
         return await self.inner._atomically(steps)
 
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
@@ -141,10 +146,13 @@ class Junkyard:
         self.log = log
         self.wrong: list[str] = []
         self.touched: dict[int, set[bytes]] = {}
+        self.looked_into: set[bytes] = set()
         keyspaces = [one for one in gc.get_objects() if isinstance(one, Keyspace)]
         bounds = [bound for keys in keyspaces for bound in keys.bounds() if bound.store in spies]
         self.bounds = {name_of(bound.family): bound for bound in bounds if bound.family.kind != "channel"}
-        self.parts: list[str] = [f"job {job.name}" for job in self.jobs] + (["outbox"] if self.outboxes else [])
+        self.parts: list[str] = (
+            [*walk.beside] + [f"job {job.name}" for job in self.jobs] + (["outbox"] if self.outboxes else [])
+        )
         self.steps: list[Step | str] = [*walk.steps, *self.parts]
 
     @property
@@ -169,6 +177,9 @@ class Junkyard:
             status, text = await self.walk.ask(step)
             return f"{status} {text[:150]}" if status >= 500 else None
         try:
+            if step in self.walk.beside:
+                await self.walk.beside[step]()
+                return None
             if step == "outbox":
                 for outbox in self.outboxes:
                     await outbox.deliver_due()
@@ -187,10 +198,12 @@ class Junkyard:
         """Walk once where all is well, and see which keys each step asks for."""
         for place, step in enumerate(self.steps):
             for spy in self.spies:
-                spy.keys.clear()
+                spy.asked.clear()
             wrong = await self.do(step)
             assert wrong is None, f"{step}: {wrong}"
-            self.touched[place] = {key for spy in self.spies for key in spy.keys}
+            asked = [one for spy in self.spies for one in spy.asked]
+            self.touched[place] = {key for _, key in asked}
+            self.looked_into |= {key for command, key in asked if command not in OF_ANY_KIND}
 
     def keys_of(self, bound: Bound[Any]) -> set[bytes]:
         every = set().union(*self.touched.values())
@@ -210,6 +223,10 @@ class Junkyard:
             wrong = await self.do(step)
             if wrong is not None and not (isinstance(step, str) and name.startswith("ScheduleKeys")):
                 self.wrong.append(f"{name}, {sort}: {what}: {wrong}")
+        named = [one for one in self.log.records if getattr(one, "family", "") == name]
+        if sort == "wrong kind" and keys & self.looked_into and not named and name not in READ_LATER:
+            self.wrong.append(f"{name}, {sort}: no line in the log names the family")
+        self.wrong += [f"{name}, {sort}: a log line without its code" for one in named if not getattr(one, "code", "")]
         raised = [one.getMessage() for one in self.log.records if one.exc_info]
         self.wrong += [f"{name}, {sort}: a traceback in the log: {one[:200]}" for one in raised]
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +65,7 @@ class Walk:
     kit: Kit
     app: FastAPI
     steps: list[Step]
+    beside: Mapping[str, Callable[[], Awaitable[Any]]] = field(default_factory=dict)  # what only a command asks for
 
     @property
     def routes(self) -> set[str]:
@@ -481,7 +482,8 @@ async def _widgets_steps(app: FastAPI) -> list[Step]:
 @asynccontextmanager
 async def sessiondata(store: str, folder: Path) -> AsyncIterator[Walk]:
     async with _running(SESSIONDATA, store, {}) as app:
-        yield Walk(SESSIONDATA, app, await _sessiondata_steps(app))
+        steps = await _sessiondata_steps(app)
+        yield Walk(SESSIONDATA, app, steps, {"keystead apikeys": app.state.kits["sessiondata"].data.api_keys.list})
 
 
 async def _sessiondata_steps(app: FastAPI) -> list[Step]:

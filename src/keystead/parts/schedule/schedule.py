@@ -161,6 +161,8 @@ class Schedule(Rounds[RunEntry | None]):
         for _ in range(_ATTEMPTS):
             [looked] = await self._read([job])
             if isinstance(looked, Exception):
+                if isinstance(looked, Unreadable):
+                    log_unreadable(self._store, looked)
                 raise looked
             if looked.lease is not None:
                 return Busy(looked.lease.by, _since_ms(looked))

@@ -184,12 +184,14 @@ class Deadlines:
         A team or an item that is not as it should be holds up no other.
         """
         told = failed = 0
-        teams = await self._keys.due_teams().members()
+        teams = await self._keys.due_teams().members().if_readable()
         for team in teams:
             try:
                 done = await self._tell_team(team)
-            except (StoreError, StoreClosed):
-                raise
+            except (StoreError, StoreClosed) as error:
+                if not isinstance(error, Unreadable):
+                    raise
+                failed += 1
             except KeysteadError as error:
                 _log.error("the deadlines of team %d cannot be told of: %s", team, error)
                 failed += 1
