@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, cast
 from pydantic import ValidationError
 
 from keystead.errors import (
+    BadCall,
     BadDeclaration,
     BadKey,
     BadValue,
@@ -208,10 +209,10 @@ class Sessions(Generic[S]):
         """
         unknown = fields.keys() - self._family.family.field_names
         if unknown:
-            raise BadValue(f"the session has no field {min(unknown)!r}")
+            raise BadCall(f"the session has no field {min(unknown)!r}")
         kept = fields.keys() & {*_KEPT, self._user_field}
         if kept:
-            raise BadValue(f"{min(kept)!r} of a session stays as it is; log in again for another one")
+            raise BadCall(f"{min(kept)!r} of a session stays as it is; log in again for another one")
 
         def changed(session: S) -> S:
             try:
