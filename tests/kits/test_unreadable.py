@@ -120,7 +120,8 @@ def junk_of(bound: Bound[Any], key: bytes) -> Iterator[tuple[str, list[Command]]
     kind, gone = bound.family.kind, ("DEL", key)
     yield "wrong kind", [gone, ("SET", key, "x") if kind == "list" else ("RPUSH", key, "x")]
     if kind == "string":
-        yield from ((name, [gone, ("SET", key, text)]) for name, text in TEXTS.items())
+        for name, text in TEXTS.items():
+            yield name, [gone, ("SET", key, text)]
         return
     added: dict[str, list[Command]] = {
         "set": [("SADD", key, *TEXTS.values())],

@@ -359,7 +359,7 @@ async def _teamwork_steps(app: FastAPI) -> list[Step]:
     kit, me = app.state.kits["teamwork"], Browser(app)
     people = {42: "OWNER", 7: "MEMBER"}
     for user, role in people.items():
-        person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", teamId=3, teamRole=role)  # type: ignore[arg-type]
+        person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", teamId=3, teamRole=role)
         await kit.people.save(user, person)
     ann, ben = ({**JSON, **bearer(kit.tokens.issue(str(user)).token)} for user in people)
     spent = {**JSON, **bearer(kit.tokens.issue("42").token)}

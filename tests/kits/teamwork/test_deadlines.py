@@ -262,9 +262,9 @@ async def test_teams_and_items_that_cannot_be_read_hold_up_no_other(store: Store
     for team in (2, 3, 4):
         await office.register(WR, "2026-02-22", team=team)
     await office.register(TASK, "2026-02-22", team=3)
-    junk = [("DEL", "{2}"), ("SET", "{2}", "x"), ("DEL", "{3}"), ("RPUSH", "{3}", "x"), ("SADD", "{all}", "x", b"\xff")]
     keys = office.keys
-    names = {"{2}": keys.deadlines(2).key, "{3}": keys.due_item(3, *WR).key, "{all}": keys.due_teams().key}
-    await store.run([(command, names[key], *more) for command, key, *more in junk])  # type: ignore[misc]
+    due, item, teams = keys.deadlines(2).key, keys.due_item(3, *WR).key, keys.due_teams().key
+    await store.run([("DEL", due), ("SET", due, "x"), ("DEL", item), ("RPUSH", item, "x")])
+    await store.run([("SADD", teams, "x", b"\xff")])
     told = await office.run("2026-02-20T12:00")
     assert sorted(told) == ["TECH_TASK:21 in 2", "WORK_REQUEST:101 in 2"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, NoReturn, TypeAlias
 
-from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, StoreUnavailable, Unreadable
+from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, Unreadable
 from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict
@@ -51,30 +51,20 @@ class Limits(ABC):
 
         One atomic step and one round trip. What is refused is not counted, and nothing is granted in part. `client`:
         the values of the placeholders of the family, in their order. While the store is down, what `when_down` says.
-        A counter that cannot be read is no way past a limit: with `allow` this process counts by itself, otherwise
-        Unreadable is raised. Raises BadValue for a request that counts as less than one.
+        Raises Unreadable where the counter cannot be read, whatever `when_down` says: damage is no way past a limit.
+        Raises BadValue for a request that counts as less than one.
         """
         if type(by) is not int or by != 1:
             _check(by)
         try:
             verdict = await self._hit(client, by)
-        except Unreadable as error:
-            return self._uncounted(error, client, by)
-        except CommandError:
+        except CommandError as error:
+            if isinstance(error, Unreadable):
+                log_unreadable(self.store, error)
             raise
         except StoreError as error:
             return self._when_down(error, client, by)
         self._answered()
-        return verdict
-
-    def _uncounted(self, error: Unreadable, client: Hashable, by: int) -> Verdict:
-        log_unreadable(self.store, error)
-        try:
-            verdict = self._when_down(StoreUnavailable("the counter cannot be read"), client, by)
-        except StoreError:  # that is its policy
-            raise error from None
-        if verdict.store_is_down and not verdict:
-            raise error
         return verdict
 
     async def require(self, *client: Any, by: int = 1) -> Verdict:

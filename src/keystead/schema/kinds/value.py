@@ -100,10 +100,10 @@ class ValueKey(Key, Generic[T]):
         for attempt in range(_CHANGE_ATTEMPTS):
             with logging_unreadable(self.bound.store):
                 raw: bytes | None = (await self.bound.store.run([("GET", self.key)]))[0]
-                old = None if raw is None else self._codec.decode(raw, self.key, self.bound.ring)
-            if raw is None:
-                return None
-            value = function(old)  # type: ignore[arg-type] - it is None only where `raw` is
+                if raw is None:
+                    return None
+                old = self._codec.decode(raw, self.key, self.bound.ring)
+            value = function(old)
             at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
             options = self.bound.family.lifetime.on_update(now_ms, at_ms)
             data = self._codec.encode(value, self.key, self.bound.ring)
