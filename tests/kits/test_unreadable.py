@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
+from urllib.parse import quote
 
 import pytest
 
@@ -148,6 +151,7 @@ class Junkyard:
         self.wrong: list[str] = []
         self.touched: dict[int, set[bytes]] = {}
         self.looked_into: set[bytes] = set()
+        self.statuses: dict[int, int] = {}  # of each step where all is well
         keyspaces = [one for one in gc.get_objects() if isinstance(one, Keyspace)]
         bounds = [bound for keys in keyspaces for bound in keys.bounds() if bound.store in spies]
         self.bounds = {name_of(bound.family): bound for bound in bounds if bound.family.kind != "channel"}
@@ -176,7 +180,9 @@ class Junkyard:
     async def _do(self, step: Step | str) -> str | None:
         if isinstance(step, Step):
             status, text = await self.walk.ask(step)
-            return f"{status} {text[:150]}" if status >= 500 else None
+            was = self.statuses.setdefault(id(step), status)
+            masked = status == 400 and was < 400 and "BAD_REQUEST" in text  # it is not the client's fault
+            return f"{status} {text[:150]}" if status >= 500 or masked else None
         try:
             if step in self.walk.beside:
                 with suppress(Unreadable):  # which the command says in a sentence
@@ -243,8 +249,7 @@ async def test_no_route_and_no_job_fails_because_of_what_cannot_be_read(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Passwords that cost nothing: that their hash is slow is held elsewhere.
-    monkeypatch.setattr("keystead.parts.passwords._hash", lambda text, salt: sha256(salt + text.encode()).digest())
+    monkeypatch.setattr("keystead.parts.passwords._hash", _quick_hash)
     url = "memory://"
     if where == "redis":
         server = request.getfixturevalue("redis_server")
@@ -281,3 +286,47 @@ async def _junk_everywhere(yard: Junkyard, sorts: int | None) -> None:
             await yard.plant(name, bound, sort, keys)
     assert not missing, f"no step of the walk reads {missing}"
     assert not yard.wrong, "\n" + "\n".join(yard.wrong)
+
+
+def _quick_hash(text: str, salt: bytes) -> bytes:
+    """Passwords that cost nothing: that their hash is slow is held elsewhere."""
+    return sha256(salt + text.encode("utf-8", "surrogatepass")).digest()
+
+
+NASTY: Final = ("\ud800", "\x00", "a:b*{c}\n[d]", 10**30, -(10**30), "x" * 5_000, True, ["x"], {"x": 1}, None)
+
+
+@pytest.mark.parametrize("kit", KITS)
+async def test_input_that_cannot_become_a_key_or_a_value_is_never_a_fault_of_the_server(
+    kit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keystead.parts.passwords._hash", _quick_hash)
+    wrong = []
+    async with WALKS[kit]("memory://", tmp_path / "files") as walk:
+        for step in walk.steps:
+            for other in _with_nasty_input(step):
+                status, text = await walk.ask(other)
+                if status >= 500:
+                    wrong.append(f"{step.route}: {other.path[:90]} {other.json!r:.200}: {status} {text[:150]}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def _with_nasty_input(step: Step) -> Iterator[Step]:
+    """The same request with something else in the place of each of its fields, its query and its path."""
+    if step.streams:
+        return
+    for nasty in NASTY:
+        for name in step.json or ():
+            content = json.dumps({**step.json, name: nasty}).encode()
+            kind = {"content-type": "application/json"}
+            yield replace(step, json=None, content=content, headers={**step.headers, **kind})
+        if not isinstance(nasty, str | int):
+            continue
+        path, _, query = step.path.partition("?")
+        written = quote(str(nasty).encode("utf-8", "surrogatepass"), safe="")[:8_000]
+        for part in query.split("&") if query else ():
+            yield replace(step, path=f"{path}?{query.replace(part, part.partition('=')[0] + '=' + written)}")
+        if "{" in step.route:
+            *front, last = path.split("/")
+            yield replace(step, path="/".join([*front, written]) + (f"?{query}" if query else ""))
+            yield replace(step, path="/".join([*front[:-1], written, last]) + (f"?{query}" if query else ""))

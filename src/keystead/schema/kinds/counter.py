@@ -15,6 +15,8 @@ from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, holds
 
+_LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last in digits, with a sign
+
 
 class CounterKey(GrownKey):
     """One key that holds a whole number between -2^63 and 2^63 - 1."""
@@ -65,11 +67,8 @@ class CounterKey(GrownKey):
         return deletion.consume(self.bound, self.key, self._number)
 
     def _number(self, replies: list[Reply]) -> int:
-        raw = replies[0]
-        if raw is None:
-            return 0
-        value: int = self.bound.family.codec.decode(raw, self.key)
-        return value
+        value: int | None = self.bound.family.value_of(replies[0], self.key, None)
+        return 0 if value is None else value
 
 
 class Counter(Family[CounterKey]):
@@ -91,11 +90,14 @@ class Counter(Family[CounterKey]):
         return ("GET", key)
 
     def value_of(self, raw: bytes | None, key: str, ring: KeyRing | None) -> int | None:
-        if raw is not None and len(raw) > 20:
+        if raw is None:
+            return None
+        value = self.codec.decode(raw, key) if len(raw) <= _LONGEST else None
+        if value is None or not _LEAST <= value <= _MOST:
             raise Unreadable("this is no whole number of at most 64 bits", key, raw)
-        return None if raw is None else self.codec.decode(raw, key)
+        return value
 
 
 def _check(value: int, key: str) -> None:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
+    if type(value) is not int or not _LEAST <= value <= _MOST:
         raise BadValue(f"{key}: a counter takes a whole number of at most 64 bits, not {type(value).__name__}")
