@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -66,11 +66,12 @@ class Spy(Store):
         await self.inner.close()
 
     def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
-        self.asked.update((call.spec.name, key) for call in calls for key in call.keys)
+        self.asked.update((call.spec.name, key) for call in calls for key in _names_in(call))
         return self.inner._replies(calls)
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
-        self.asked.update((step.call.spec.name, key) for step in steps for key in step.call.keys if not step.guard)
+        calls = [step.call for step in steps if not step.guard]
+        self.asked.update((call.spec.name, key) for call in calls for key in _names_in(call))
         return await self.inner._atomically(steps)
 
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
@@ -78,6 +79,10 @@ class Spy(Store):
 
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         return self.inner._subscribe(channels)
+
+
+def _names_in(call: Call) -> Sequence[bytes]:
+    return call.args[:1] if call.spec.name == "PUBLISH" else call.keys
 
 
 class Contents:
@@ -121,6 +126,9 @@ def _written(kind: str, key: bytes, held: Any) -> list[Command]:
 def junk_of(bound: Bound[Any], key: bytes) -> Iterator[tuple[str, list[Command]]]:
     """Each sort of junk under this key, by what it is."""
     kind, gone = bound.family.kind, ("DEL", key)
+    if kind == "channel":
+        yield "junk messages", [("PUBLISH", key, text) for text in TEXTS.values()]
+        return
     yield "wrong kind", [gone, ("SET", key, "x") if kind == "list" else ("RPUSH", key, "x")]
     if kind == "string":
         for name, text in TEXTS.items():
@@ -154,7 +162,7 @@ class Junkyard:
         self.statuses: dict[int, int] = {}  # of each step where all is well
         keyspaces = [one for one in gc.get_objects() if isinstance(one, Keyspace)]
         bounds = [bound for keys in keyspaces for bound in keys.bounds() if bound.store in spies]
-        self.bounds = {name_of(bound.family): bound for bound in bounds if bound.family.kind != "channel"}
+        self.bounds = {name_of(bound.family): bound for bound in bounds}
         self.parts: list[str] = (
             [*walk.beside] + [f"job {job.name}" for job in self.jobs] + (["outbox"] if self.outboxes else [])
         )

@@ -352,7 +352,9 @@ async def _membership_steps(app: FastAPI) -> list[Step]:
 @asynccontextmanager
 async def teamwork(store: str, folder: Path) -> AsyncIterator[Walk]:
     async with _running(TEAMWORK, store, {}, database="memory://") as app:
-        yield Walk(TEAMWORK, app, await _teamwork_steps(app))
+        steps = await _teamwork_steps(app)
+        # What the relay has not published by itself meanwhile.
+        yield Walk(TEAMWORK, app, steps, {"relay": app.state.kits["teamwork"].relay.publish_waiting})
 
 
 async def _teamwork_steps(app: FastAPI) -> list[Step]:
