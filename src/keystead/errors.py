@@ -68,18 +68,32 @@ class BadValue(KeysteadError):
     code = "bad-value"
 
 
+class BadCall(BadKey, BadValue):
+    """A verb or a family that was called in a way it does not have: a fault of the program, whatever its users send.
+
+    A server answers other errors of a key or a value with 400, and this one with 500.
+    """
+
+    code = "bad-call"
+
+
 class Unreadable(KeysteadError):
-    """What the store holds under a key is not what its family says: other bytes, another version, another seal.
+    """What the store holds under a key is not what its family says: other bytes, another version, another seal, another
+    kind (`WrongKind`), no number (`NotANumber`).
 
     A read leaves the data as it is: `keystead doctor` finds such keys, and `keystead doctor --fix` sets them aside. A
     consume or a pop has taken it out by then; `taken` holds the whole reply as it was stored, so that nothing is lost.
+    `family` names the family, as in `AppKeys.token`, once the schema has logged it.
     """
 
     code = "unreadable"
     taken: Any = None
+    raw: bytes | None = None
+    key: str | bytes | None = None
+    family: str = ""
 
-    def __init__(self, sentence: str, key: str, raw: bytes | None = None) -> None:
-        super().__init__(f"{shown(key)}: {sentence}")
+    def __init__(self, sentence: str, key: str | bytes | None = None, raw: bytes | None = None) -> None:
+        super().__init__(sentence if key is None else f"{shown(key)}: {sentence}")
         self.key = key
         self.raw = raw
 
@@ -170,6 +184,7 @@ class CommandError(StoreError):
     """One command that a store will not run. It had no effect."""
 
     code = "command"
+    key: str | bytes | None
 
     def __init__(self, sentence: str, command: str = "", key: bytes | None = None) -> None:
         super().__init__(sentence)
@@ -206,7 +221,7 @@ class BadArgument(CommandError):
     code = "bad-argument"
 
 
-class NotANumber(CommandError):
+class NotANumber(CommandError, Unreadable):
     """An argument or a stored value is not the number it has to be, or the result would not be one."""
 
     code = "not-a-number"
@@ -218,7 +233,7 @@ class BadLifetime(CommandError):
     code = "bad-lifetime"
 
 
-class WrongKind(CommandError):
+class WrongKind(CommandError, Unreadable):
     """The key holds another kind of value than the command works on (Redis's WRONGTYPE)."""
 
     code = "wrong-kind"

@@ -85,12 +85,12 @@ class ApiKeys:
     async def of(self, token: str) -> ListedApiKey | None:
         """The key of this token; None: it is none that was issued, or it was revoked. At most one round trip.
 
-        What does not look like a token is not looked for.
+        What does not look like a token is not looked for. A key whose record cannot be read lets nobody in.
         """
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
-        key = await self._keys(found[1]).get()
+        key = await self._keys(found[1]).get().if_readable()
         if key is None or not same(key.digest, digest(token)):
             return None
         return ListedApiKey(found[1], key.user_id, key.name, key.made_ms)
@@ -101,9 +101,10 @@ class ApiKeys:
         return None if key is None else key.user_id
 
     async def list(self) -> list[ListedApiKey]:
-        """All keys, the oldest first. A key that is revoked meanwhile is left out. Three round trips, or four."""
+        """All keys, the oldest first. A key that is revoked meanwhile is left out, and so is one
+        whose record cannot be read. Three round trips, or four."""
         ids = await self._index.live()
-        found = await self._keys.keyspace.run(*(self._keys(key_id).get() for key_id in ids))
+        found = await self._keys.keyspace.run(*(self._keys(key_id).get().if_readable() for key_id in ids))
         return [
             ListedApiKey(key_id, key.user_id, key.name, key.made_ms)
             for key_id, key in zip(ids, found, strict=True)

@@ -20,7 +20,7 @@ from typing import (
     overload,
 )
 
-from keystead.errors import BadDeclaration, BadKey, KeyTooLong, shown
+from keystead.errors import BadCall, BadDeclaration, BadKey, KeyTooLong, shown
 from keystead.schema.codec import Codec
 from keystead.schema.lifetime import Lifetime, Until
 from keystead.schema.pattern import Pattern
@@ -144,7 +144,7 @@ class Family(Generic[K]):
 
     def __call__(self, *args: Any, **values: Any) -> NoReturn:
         name = self.name or "family"
-        raise BadKey(f"{self.place} is a declaration; bind its keyspace first: keys = Keys(store); keys.{name}(...)")
+        raise BadCall(f"{self.place} is a declaration; bind its keyspace first: keys = Keys(store); keys.{name}(...)")
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.name and self.name != name:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keystead.errors import BadValue
+from keystead.errors import BadCall
 from keystead.schema import deletion, listing
 from keystead.schema.lifetime import Lifetime, Sliding, Until
 from keystead.schema.operation import Compound, Operation
@@ -33,7 +33,7 @@ class Named:
         """The values of the placeholders."""
         found = self.bound.parse(self.key)
         if found is None:
-            raise BadValue(f"{self.key!r} is no key of {self.bound.family.place}")
+            raise BadCall(f"{self.key!r} is no key of {self.bound.family.place}")
         return found
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class Key(Named):
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
         if not isinstance(lifetime, Sliding):
-            raise BadValue(
+            raise BadCall(
                 f"{self.bound.family.place} is not made longer by use ({lifetime.describe()}); "
                 f"{verb} is for families with lifetime=sliding(...)"
             )
@@ -111,14 +111,14 @@ def moment(family: Any, key: str, value: Any, given: dict[str, Moment]) -> int |
     lifetime: Lifetime = family.lifetime
     if not isinstance(lifetime, Until):
         if given:
-            raise BadValue(f"{key}: this family does not live until {next(iter(given))!r}; {lifetime.describe()}")
+            raise BadCall(f"{key}: this family does not live until {next(iter(given))!r}; {lifetime.describe()}")
         return None
     unknown = set(given) - {lifetime.field}
     if unknown:
-        raise BadValue(f"{key}: this family lives until {lifetime.field!r}, not {min(unknown)!r}")
+        raise BadCall(f"{key}: this family lives until {lifetime.field!r}, not {min(unknown)!r}")
     if lifetime.field in family.field_names:
         if given:
-            raise BadValue(f"{key}: {lifetime.field} is a field of the record, so it is not passed beside it")
+            raise BadCall(f"{key}: {lifetime.field} is a field of the record, so it is not passed beside it")
         found: Any = _in_record(value, lifetime.field, family.stored_name(lifetime.field))
     else:
         found = given.get(lifetime.field)

@@ -14,6 +14,7 @@ from keystead.schema.fit import misfits
 from keystead.schema.operation import Done, Operation
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
+from keystead.schema.unreadable import remember
 from keystead.stores import Store
 
 A = TypeVar("A")
@@ -88,6 +89,7 @@ class Keyspace:
         refused += _split_indexes(self)
         if refused:
             raise DoesNotFit("\n".join(refused))
+        remember(self)
 
     def store_of(self, role: str) -> Store:
         """The store of a role, or the default."""

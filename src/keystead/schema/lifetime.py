@@ -10,7 +10,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadCall, BadDeclaration, BadValue
 from keystead.stores import Command
 from keystead.stores.commands import LATEST_MS
 
@@ -217,7 +217,7 @@ class Until(Lifetime):
 
     def _checked(self, now_ms: int, at_ms: int | None) -> int:
         if at_ms is None:
-            raise BadValue(f"this family lives until {self.field}: pass {self.field}=...")
+            raise BadCall(f"this family lives until {self.field}: pass {self.field}=...")
         if at_ms <= now_ms:
             raise BadValue(f"{self.field} is past: nothing was written, because it would be dead at birth")
         if self.at_most_ms is not None and at_ms > now_ms + self.at_most_ms:

@@ -8,10 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keystead.errors import BadKey, BadValue, Unreadable
+from keystead.errors import BadCall, BadKey, BadValue, CommandError, StoreError, Unreadable
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound
 from keystead.schema.relation import Relation, taken
+from keystead.schema.unreadable import log_unreadable, logging_unreadable
 from keystead.stores import Command, Reply, Required, Step, Store, absent, holds
 
 if TYPE_CHECKING:
@@ -123,18 +124,20 @@ async def prune(index: Bound[Any], key: str) -> None:
 async def live(index: Bound[Any], key: str) -> list[Any]:
     """The members of an index whose records are there; the others are taken out. Two round trips, or three."""
     if not index.family.lists:
-        raise BadValue(f"{index.family.place}: no family is listed in it, so its members name no records")
+        raise BadCall(f"{index.family.place}: no family is listed in it, so its members name no records")
     by_name = index.family.kind == "set"
     command: Command = ("SMEMBERS", key) if by_name else ("ZRANGE", key, 0, -1)
-    raw: Iterable[bytes] = (await index.store.run([command]))[0]
+    with logging_unreadable(index.store):
+        raw: Iterable[bytes] = (await index.store.run([command]))[0]
     codec, where = index.family.codecs["member"], index.parse(key) or {}
     members = []
     for data in raw:
         try:
             member = codec.decode(data, key, index.ring)
             members.append((data, member, sources(index, where, member)))
-        except (Unreadable, BadKey):
-            continue  # it names nothing that is alive; `keystead doctor` says what it is
+        except (Unreadable, BadKey) as error:
+            # It names nothing that is alive.
+            log_unreadable(index.store, error if isinstance(error, Unreadable) else Unreadable("names no key", key))
     alive: list[Any] = []
     for at in range(0, len(members), _AT_ONCE):
         page = members[at : at + _AT_ONCE]
@@ -161,19 +164,34 @@ async def _moved(
         return set()
     [relation] = relations
     source = index.related(relation.source)
-    found = await index.store.run([source.family.read_command(names[0]) for _, names in there])
+    found = await _run_each(index.store, [source.family.read_command(names[0]) for _, names in there])
     moved = set()
     for (data, names), raw in zip(there, found, strict=True):
         try:
+            if isinstance(raw, Unreadable):
+                raise raw
             value = source.family.value_of(raw, names[0], source.ring)
-        except Unreadable:
-            continue  # `keystead doctor` says so; it may still belong here
+        except Unreadable as error:
+            log_unreadable(source.store, error)  # it may still belong here
+            continue
         if value is not None and relation.target_values(source.parse(names[0]) or {}, value) != where:
             moved.add(data)
             guards = [holds(names[0], raw)] if isinstance(raw, bytes) and one_step(index.store, key, names[0]) else []
             take: Command = ("SREM" if index.family.kind == "set" else "ZREM", key, data)
             await index.store.atomically([*guards, take])
     return moved
+
+
+async def _run_each(store: Store, commands: list[Command]) -> list[Reply]:
+    """As `store.run`, with the error in the place of each key that is of another kind."""
+    try:
+        return await store.run(commands)
+    except Unreadable as error:
+        replies: list[Reply] = error.replies if isinstance(error, CommandError) and error.replies else [error]
+        for reply in replies:
+            if isinstance(reply, StoreError) and not isinstance(reply, Unreadable):
+                raise reply from None
+        return replies
 
 
 def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:

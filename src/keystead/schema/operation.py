@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from keystead.errors import BadArgument, KeysteadError, StoreError, Unreadable, is_refusing
+from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, Unreadable, is_refusing
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Call, Outcome, Reply, Required, Step, Store
 
 if TYPE_CHECKING:
@@ -57,8 +58,12 @@ class Operation(Generic[R]):
 
     def __await__(self) -> Generator[Any, None, R]:
         self.pending = ""
-        # Without a coroutine of its own: this is on the way of every read.
-        return self.finish((yield from self.bound.store.run(self.steps).__await__()))
+        try:
+            # Without a coroutine of its own: this is on the way of every read.
+            return self.finish((yield from self.bound.store.run(self.steps).__await__()))
+        except Unreadable as error:
+            log_unreadable(self.store, error)
+            raise
 
     def __del__(self) -> None:
         if self.pending:
@@ -91,6 +96,15 @@ class Operation(Generic[R]):
         """The steps, for a batch of which this is a part."""
         self.pending = ""
         return self.steps
+
+    def if_readable(self) -> Operation[R]:
+        """The same read, for which what cannot be read is not there. One line in the log names the family.
+
+        Of a set, a sorted set, a list or a log, the entries that can be read are the result; of anything else, and
+        where the key is of another kind, the result is that of a key that does not exist. For reads, alone or in a
+        `run`. Raises BadCall for a write: what it would write over must not be lost unseen.
+        """
+        return IfReadable(self)
 
     def required(self) -> Operation[R]:
         """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
@@ -145,7 +159,11 @@ class Compound(Operation[R]):
 
     def __await__(self) -> Generator[Any, None, R]:
         self.pending = ""
-        return (yield from self._alone().__await__())
+        try:
+            return (yield from self._alone().__await__())
+        except Unreadable as error:
+            log_unreadable(self.store, error)
+            raise
 
     async def _alone(self) -> R:
         if self.atomic:
@@ -174,6 +192,78 @@ def _warn_dropped(operation: Operation[Any]) -> None:
         keyspace, family = type(operation.bound.keyspace).__name__, operation.bound.family.name
         sentence = f"operation {keyspace}.{family}.{operation.pending} was never awaited"
         warnings.warn(sentence, RuntimeWarning, stacklevel=level, source=operation)
+
+
+# The replies of reads to a key that is not there; that of all other reads is nil.
+_OF_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"), ()),
+    **dict.fromkeys(("EXISTS", "SCARD", "HLEN", "LLEN", "XLEN", "ZCARD", "ZCOUNT", "SISMEMBER", "HEXISTS"), 0),
+    **dict.fromkeys(("GET", "GETDEL", "HGET", "LINDEX", "ZSCORE", "ZRANK", "ZREVRANK", "HMGET"), None),
+    "HGETALL": {},
+    "PTTL": -2,
+}
+_ENTRIES = frozenset({"SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"})
+
+
+class IfReadable(Compound[R]):
+    """A read for which what cannot be read is not there."""
+
+    __slots__ = ("_finish",)
+
+    def __init__(self, inner: Operation[R]) -> None:
+        self._finish, verb = inner.finish, inner.pending
+        names = [_command_name(step) for step in inner.steps]
+        if not all(name in _OF_NOTHING for name in names):
+            raise BadCall("if_readable is for reads; a write that meets what cannot be read has to fail")
+        super().__init__(
+            inner.bound,
+            verb,
+            inner.in_batch(),
+            self._finish_readable,
+            atomic=inner.atomic,
+            stopped=inner.stopped,
+            follow=inner.follow,
+        )
+
+    def __await__(self) -> Generator[Any, None, R]:
+        self.pending = ""
+        try:
+            return (yield from self._alone().__await__())
+        except Unreadable as error:
+            return self.without(error)
+
+    def without(self, error: Unreadable) -> R:
+        """The result where the key is of another kind."""
+        log_unreadable(self.store, error)
+        return self._finish([self._nothing(step) for step in self.steps])
+
+    def _finish_readable(self, replies: list[Reply]) -> R:
+        try:
+            return self._finish(replies)
+        except Unreadable as error:
+            log_unreadable(self.store, error)
+        name = _command_name(self.steps[0])
+        if name in _ENTRIES:
+            return self._finish([[one for one in replies[0] if self._is_readable([one])], *replies[1:]])
+        if name == "HMGET":
+            missing = [None] * len(replies[0])
+            alone = ([*missing[:at], one, *missing[at + 1 :]] for at, one in enumerate(replies[0]))
+            return self._finish(
+                [[one[at] if self._is_readable(one) else None for at, one in enumerate(alone)], *replies[1:]]
+            )
+        return self._finish([self._nothing(step) for step in self.steps])
+
+    def _is_readable(self, reply: Reply) -> bool:
+        try:
+            self._finish([reply])
+        except Unreadable:
+            return False
+        return True
+
+    def _nothing(self, step: Any) -> Reply:
+        if _command_name(step) == "HMGET":
+            return [None] * (len(step) - 2)
+        return _OF_NOTHING[str(_command_name(step))]
 
 
 def _command_name(step: Any) -> str | None:
@@ -346,9 +436,16 @@ async def _run_alone(operation: Operation[Any]) -> list[Any]:
 def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
     for reply in replies:
         if isinstance(reply, StoreError):
+            if isinstance(reply, Unreadable):
+                if isinstance(operation, IfReadable):
+                    return operation.without(reply)
+                log_unreadable(operation.store, reply)
             return _Failed(reply)
     try:
         return operation.finish(replies)
+    except Unreadable as error:
+        log_unreadable(operation.store, error)
+        return _Failed(error)
     except Exception as error:
         return _Failed(error)
 
@@ -373,6 +470,14 @@ async def _run_atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[An
     store = operations[0].store
     if any(operation.store is not store for operation in operations):
         raise BadArgument("what is to be one atomic step must live in one store; these families have different roles")
+    try:
+        return await _in_one_step(store, operations)
+    except Unreadable as error:
+        log_unreadable(store, error)
+        raise
+
+
+async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
     parts = [operation.in_batch() for operation in operations]
     steps: list[Step] = [step for part in parts for step in part]
     outcome = await store.atomically(steps)

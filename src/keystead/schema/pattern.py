@@ -15,7 +15,7 @@ from keyword import iskeyword
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keystead.errors import BadDeclaration, BadKey, shown
+from keystead.errors import BadCall, BadDeclaration, BadKey, shown
 from keystead.schema.overlap import Automaton, Language, choice, common_text, longest, sequence
 from keystead.schema.placeholder import SHORTEST_BOUND, TYPES, Place, PlaceholderType, unknown_type
 from keystead.stores.globs import escape
@@ -250,7 +250,7 @@ class Pattern:
 
     def _wrong_call(self, what: str) -> BadKey:
         call = ", ".join(f"{name}=..." for name in self.names)
-        return BadKey(f"{shown(self.text)}: {what}; write ({call})")
+        return BadCall(f"{shown(self.text)}: {what}; write ({call})")
 
     def _tag_place(self, tag: str) -> int:
         if tag not in self.names:

@@ -101,10 +101,10 @@ def read(codec: Codec[Any], data: bytes, bound: Bound[Any], key: str, name: str 
         value = codec.decode(data, key, bound.ring, name)
         if isinstance(bound.family, Counter):
             integer(data)
+    except NotANumber:  # first: its own words show the value
+        return UNKNOWN, "the value is not an integer of 64 bits"
     except Unreadable as error:
         return UNKNOWN, reason(error, key)
-    except NotANumber:
-        return UNKNOWN, "the value is not an integer of 64 bits"
     return value, None
 
 

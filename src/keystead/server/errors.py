@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from keystead.errors import Contended, KeysteadError, StoreError
+from keystead.errors import BadCall, BadKey, BadValue, Contended, KeysteadError, StoreError, Unreadable
 from keystead.kits.refusal import Refusal
+from keystead.schema.unreadable import log_unreadable
 from keystead.server.routes import allowed_methods
 from keystead.server.templates import TEMPLATES
 
@@ -27,13 +28,18 @@ CODES: Final = {
     "BAD_REQUEST": (400, "The request is not what this address takes.", "That did not work."),
     "NOT_FOUND": (404, "There is nothing at this address.", "There is no such page."),
     "METHOD_NOT_ALLOWED": (405, "This address does not take that method.", "That did not work."),
+    "UNREADABLE": (
+        409,
+        "What is stored for this cannot be read, and was left as it is. Whoever runs this server finds it in the log.",
+        "This cannot be read.",
+    ),
     "TOO_LARGE": (413, "The body of the request is too large.", "That was too large."),
     "INTERNAL": (500, "Something went wrong here.", "Something went wrong."),
     "CONTENDED": (503, "Too many changed the same thing at once; try again.", "Please try again."),
     "STORE_UNAVAILABLE": (503, "The store does not answer; try again in a moment.", "Please try again in a moment."),
     "TIMEOUT": (504, "This took too long and was given up.", "That took too long."),
 }
-_BY_STATUS: Final = {status: code for code, (status, _, _) in CODES.items() if status != 503}
+_BY_STATUS: Final = {status: code for code, (status, _, _) in CODES.items() if status not in (409, 503)}
 _SUBJECT: Final = re.compile(r"^[A-Z]\w+ should")  # how sentences of Pydantic begin: "Input should", "String should"
 _PLACES: Final = {
     "body": "the body",
@@ -195,6 +201,8 @@ async def _refusal(request: Request, error: Exception) -> Response:
 
 async def _keystead_error(request: Request, error: Exception) -> Response:
     code = code_of(error)
+    if isinstance(error, Unreadable):
+        log_unreadable(None, error)
     if code == "INTERNAL":
         raise error  # the Guard logs it, and answers
     request.scope["keystead.problem"] = getattr(error, "code", "")
@@ -203,7 +211,12 @@ async def _keystead_error(request: Request, error: Exception) -> Response:
 
 def code_of(error: BaseException) -> str:
     """The code that an error of a route is answered with. A store that does not let us in, or is full, is one that
-    cannot be used just now; that a command was wrong is a fault of the program."""
+    cannot be used just now; that a command was wrong is a fault of the program. What cannot become a key or a value
+    was sent by the client; what cannot be read is neither's fault."""
+    if isinstance(error, Unreadable):
+        return "UNREADABLE"
+    if isinstance(error, BadKey | BadValue) and not isinstance(error, BadCall):
+        return "BAD_REQUEST"
     if isinstance(error, Contended):
         return "CONTENDED"
     if isinstance(error, StoreError) and error.code.startswith("store"):

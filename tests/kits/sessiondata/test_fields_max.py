@@ -104,3 +104,16 @@ async def test_a_session_begins_with_values_or_not_at_all(keys: SessionDataKeys)
 def test_a_limit_is_a_number_from_1_on(wrong: object) -> None:
     with pytest.raises(ValidationError):
         SessionDataSettings.model_validate({"fields_max": wrong})
+
+
+@on("memory", "redis")
+async def test_a_session_begins_with_thousands_of_values(keys: SessionDataKeys) -> None:
+    many = {f"Key{number}": str(number) for number in range(8_000)}
+    data = SessionData(keys, SessionDataSettings(fields_max=len(many)))
+    session_id = await data.begin(many)
+    assert await data.session(session_id).get("Key7999") == "7999"
+    moved = await data.move(session_id)
+    assert moved is not None
+    assert await data.session(moved).get("Key0") == "0"
+    with pytest.raises(TooMany, match="there are 8000 values here"):
+        await data.begin({**many, "OneMore": "x"})

@@ -254,3 +254,17 @@ async def test_days_and_dates_that_are_none_are_refused(store: Store) -> None:
             Office(store, days=wrong)
     with pytest.raises(BadValue, match="from 1970"):
         await Office(store).deadlines.register(3, WR, date(1960, 1, 1), title="")
+
+
+@on("memory", "redis")
+async def test_teams_and_items_that_cannot_be_read_hold_up_no_other(store: Store) -> None:
+    office = Office(store)
+    for team in (2, 3, 4):
+        await office.register(WR, "2026-02-22", team=team)
+    await office.register(TASK, "2026-02-22", team=3)
+    keys = office.keys
+    due, item, teams = keys.deadlines(2).key, keys.due_item(3, *WR).key, keys.due_teams().key
+    await store.run([("DEL", due), ("SET", due, "x"), ("DEL", item), ("RPUSH", item, "x")])
+    await store.run([("SADD", teams, "x", b"\xff")])
+    told = await office.run("2026-02-20T12:00")
+    assert sorted(told) == ["TECH_TASK:21 in 2", "WORK_REQUEST:101 in 2"]

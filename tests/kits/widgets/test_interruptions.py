@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
+from keystead.kits.widgets.models import WidgetName
 from keystead.kits.widgets.service import Owner, Widgets, services
 from tests.kits.sharing.visiting import Clock
 from tests.kits.widgets.opened import (
@@ -255,3 +256,19 @@ async def test_on_a_cluster_creating_and_deleting_at_once_leave_what_is_whole(st
         assert set(await asyncio.gather(*actors)) <= {"", "UNAUTHORIZED", "NOT_FOUND"}
         await service_on(store).clean_up()
         await what_there_is(store, "like")
+
+
+@pytest.mark.parametrize("store_url", ["memory", "redis"], indirect=True)
+async def test_what_cannot_be_read_keeps_no_other_from_being_finished(store: Store) -> None:
+    widgets = service_on(store)
+    made = [(await widgets.likes.create(f"{URL}/{number}", TOKEN, visitor=ME)).id for number in range(2)]
+    for id in made:
+        record = await widgets.likes.record(id)
+        await widgets.keys.like(id).set(record.model_copy(update={"ending": "being deleted"}))
+        await widgets.keys.ending().add(WidgetName("like", id))
+    ending = widgets.keys.ending().key
+    bad = widgets.keys.like(made[0]).key
+    await store.run([("DEL", bad), ("RPUSH", bad, "x"), ("SADD", ending, "nonsense", b"\xff", "like:")])
+    await service_on(store).clean_up()
+    assert not await widgets.keys.like(made[1]).exists()
+    assert await store.run([("LLEN", bad)]) == [1]

@@ -352,9 +352,9 @@ async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Sto
 
     access, keys = tokens_on(store, clock, when_down="allow", tell=tell)
     await store.run([("SET", keys.since("ann").key, "never")])
-    assert await access.admitted(access.issue("ann").token) == Denied("unavailable")
+    assert await access.admitted(access.issue("ann").token) == Denied("unreadable")
     await store.run([("DEL", keys.since("ann").key), ("SADD", keys.since("ann").key, "a")])
-    assert await access.admitted(access.issue("ann").token) == Denied("unavailable")
+    assert await access.admitted(access.issue("ann").token) == Denied("unreadable")
 
 
 @everywhere

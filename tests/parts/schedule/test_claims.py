@@ -104,7 +104,7 @@ async def test_a_claim_is_one_atomic_step_and_so_is_the_end_of_a_run(store: Stor
         for call in relay.log
         if any(hasattr(step, "key") for step in call)
     ]
-    assert writes == [["SET"], ["SET", "SET"], ["SET", "XADD", "PEXPIRE", "DEL"]]
+    assert writes == [["SET"], ["SET", "SET"], ["SET", "DEL", "XADD", "PEXPIRE"]]
 
 
 class _LosesAnAnswer(Relay):

@@ -251,3 +251,12 @@ async def test_a_lease_without_a_deadline_is_not_looked_at_again_and_again(store
         time.pass_ms(MINUTE)
         await time.rested(1)
     assert len(relay.log) == 2
+
+
+@everywhere
+async def test_a_history_of_another_kind_keeps_no_run_from_ending(store: Store, time: Time) -> None:
+    work, history = Work(), ScheduleKeys(store).history("a.job").key
+    await store.run([("SET", history, "x")])
+    entry = await schedule_of(store, time, Job("a.job", "* * * * *", work)).run_now("a.job")
+    assert (entry.outcome, len(work.runs)) == ("done", 1)  # type: ignore[union-attr]
+    assert await store.run([("GET", history), ("EXISTS", ScheduleKeys(store).lease("a.job").key)]) == [b"x", 0]

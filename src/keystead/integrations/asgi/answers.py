@@ -37,6 +37,7 @@ BODY_TOO_LARGE: Final = Answer(
     403, "CSRF", "The body is too large to look for the field csrf in it; send the token in the header x-csrf-token."
 )
 STORE_UNAVAILABLE: Final = Answer(503, "STORE_UNAVAILABLE", "The store does not answer; try again in a moment.")
+UNREADABLE: Final = Answer(409, "UNREADABLE", "What is stored of this session cannot be read, and was left as it is.")
 CONTENDED: Final = Answer(503, "CONTENDED", "Too many changed the same session at once; try again.")
 
 

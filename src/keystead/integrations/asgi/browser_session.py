@@ -8,14 +8,15 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
-from keystead.errors import Contended, StoreError
-from keystead.integrations.asgi.answers import CONTENDED, SIGNED_OUT, STORE_UNAVAILABLE, Answer
+from keystead.errors import Contended, StoreError, Unreadable
+from keystead.integrations.asgi.answers import CONTENDED, SIGNED_OUT, STORE_UNAVAILABLE, UNREADABLE, Answer
 from keystead.integrations.asgi.csrf import is_csrf_token, new_csrf_token
 from keystead.integrations.asgi.types import Header, Message, Send
 from keystead.parts.cookies import Cookie
 from keystead.parts.sessions import Gone, Live, Sessions
 from keystead.parts.sessions.record import Reason
 from keystead.schema.times import deadline_ms
+from keystead.schema.unreadable import log_unreadable
 
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
@@ -288,6 +289,10 @@ class BrowserSession(Generic[R]):
     async def _tried(self, doing: Awaitable[T]) -> T:
         try:
             return await doing
+        except Unreadable as error:
+            log_unreadable(None, error)
+            self._excuse = error, UNREADABLE
+            raise
         except StoreError as error:
             if error.code.startswith("store"):  # else a command was wrong, which is a fault of the program
                 self._excuse = error, STORE_UNAVAILABLE

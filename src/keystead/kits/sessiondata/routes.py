@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.routing import Match
 from starlette.types import Scope
 
-from keystead.errors import BadValue, StoreError
+from keystead.errors import BadValue, StoreError, Unreadable
 from keystead.kits.kit import Kit, Site, service_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.sessiondata.keys import SessionDataKeys
@@ -36,6 +36,7 @@ from keystead.kits.visit import NO_STORE, Visit, came_from
 from keystead.parts.cookies import Cookie
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
+from keystead.schema.unreadable import log_unreadable
 
 _security = logging.getLogger("keystead.security")
 
@@ -53,6 +54,7 @@ STATUS: Final = {
     "too-long": 422,
     "too-often": 429,
     "too-many": 441,
+    "unreadable": 409,
     "store": 500,
 }
 
@@ -253,6 +255,9 @@ class _Answering:
                 self._wrong("too-many")
             case BadValue():
                 self._wrong("bad-request")
+            case Unreadable():
+                log_unreadable(None, error)
+                self._wrong("unreadable")
             case StoreError():
                 self._wrong("store")
             case _:

@@ -54,6 +54,11 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "ja": "キーまたは値が長すぎます。",
         "ko": "키 또는 값이 너무 깁니다.",
     },
+    "unreadable": {
+        "en": "What is stored here cannot be read; whoever runs this server finds it in the log.",
+        "ja": "保存されているデータを読み取れません。サーバーの管理者がログで確認できます。",
+        "ko": "저장된 데이터를 읽을 수 없습니다. 서버 관리자가 로그에서 확인할 수 있습니다.",
+    },
     "store": {
         "en": "The store does not answer; try again in a moment.",
         "ja": "データストアが応答しません。しばらくしてからもう一度お試しください。",

@@ -5,7 +5,7 @@
 from datetime import date
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from keystead.schema import IsoSeconds
 
@@ -19,7 +19,7 @@ class UserSession(BaseModel):
     email: str
     role: str
     """what they do: `DEVELOPER`"""
-    teamId: int
+    teamId: int = Field(lt=2**63)
     teamRole: str
     """what they may do in the team: `MEMBER`"""
 

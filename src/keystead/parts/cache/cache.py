@@ -19,6 +19,7 @@ from keystead.parts.cache.places import Beside, Inside, Place, is_mark
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
 from keystead.schema.lifetime import After, Sliding, Spread
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Command, Reply
 
 _log = logging.getLogger("keystead.cache")
@@ -289,7 +290,9 @@ class Cache(Generic[T]):
 
     async def _missed(self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None) -> Answer[T]:
         """There is no entry, or it could not be read."""
-        over = isinstance(error, Unreadable | WrongKind)
+        over = isinstance(error, Unreadable)
+        if isinstance(error, Unreadable):
+            log_unreadable(self._store, error)
         away = error is not None and not over
         if error is not None and away and (isinstance(error, CommandError) or not self._loads_anyway):
             raise error

@@ -13,6 +13,7 @@ from keystead.errors import CommandError, KeysteadError, StoreError, Unreadable,
 from keystead.parts.cache.answers import Answer, Counts, TryLater
 from keystead.parts.cache.marks import Marks
 from keystead.parts.cache.places import Looked, Place
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Step
 
 _log = logging.getLogger("keystead.cache")
@@ -116,6 +117,9 @@ class Flight:
         """How it ends; None: what was loaded may be too old for some of those who wait."""
         try:
             end = await self._turn()
+        except Unreadable as error:  # what stands beside the entry is of another kind: it can mark nothing
+            log_unreadable(self._place.store, error)
+            return await self._loaded_anyway()
         except StoreError as error:
             if isinstance(error, CommandError) or not self._loads_anyway:
                 raise
@@ -163,7 +167,8 @@ class Flight:
     async def _looked(self, instead_of: bytes | None) -> Looked:
         try:
             return await self._place.look(over=self._over, instead_of=instead_of)
-        except WrongKind:
+        except WrongKind as error:
+            log_unreadable(self._place.store, error)
             self._over = True  # the key of the entry holds something else altogether
             return await self._place.look(over=True, instead_of=instead_of)
 
@@ -174,7 +179,8 @@ class Flight:
                 return _Replace(looked.seen)
             try:
                 value = self._place.entry_value(looked.entry)
-            except Unreadable:
+            except Unreadable as error:
+                log_unreadable(self._place.store, error)
                 self._over = True
                 return _Replace(None)
             if value is not None:
@@ -195,7 +201,8 @@ class Flight:
     def _stale_or(self, failed: Failed, looked: Looked) -> End:
         try:
             value = self._place.stale_value(looked.stale)
-        except Unreadable:
+        except Unreadable as error:
+            log_unreadable(self._place.store, error)
             self._counts.unreadable += 1
             return failed
         return failed if value is None else Answer(value, "stale")
@@ -211,7 +218,7 @@ class Flight:
         try:
             written = await self._place.written(steps)
         except StoreError as error:
-            if isinstance(error, CommandError):
+            if isinstance(error, CommandError) and not isinstance(error, Unreadable):
                 raise
             self._counts.unwritten += 1
             _log.warning("%s was loaded and could not be written: %s", self._name, error.code)
@@ -229,7 +236,7 @@ class Flight:
         try:
             looked = await self._place.failed(why, retry_ms)
         except StoreError as store_error:
-            if isinstance(store_error, CommandError):
+            if isinstance(store_error, CommandError) and not isinstance(store_error, Unreadable):
                 raise
             return Failed(why, 0, error)
         if not looked.taken and not last:

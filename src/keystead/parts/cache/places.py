@@ -18,6 +18,7 @@ from keystead.schema import Bound, Operation
 from keystead.schema.key import Key
 from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Compound
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Command, Reply, Step, Store, absent, holds, required
 
 # In front of a mark that stands in the place of an entry. No JSON begins so, and no other value is let in that does.
@@ -59,10 +60,16 @@ class Place(ABC):
     def read(self, mark: bytes) -> Mark | None:
         """A mark; None: it cannot be read."""
         try:
-            found: Mark = self._marks.family.codec.decode(mark, "", None)
-        except Unreadable:
+            found: Mark = self._marks.family.codec.decode(mark, self._mark_key(), None)
+        except Unreadable as error:
+            log_unreadable(self.store, error)
             return None
         return found
+
+    def _mark_key(self) -> str:
+        """The key that a mark stands under."""
+        key: str = self.entry.key
+        return key
 
     def _renew(self) -> bytes:
         """Our mark for the next look: one whose answer was lost, or that was taken down, is ours no more."""
@@ -135,6 +142,9 @@ class Beside(Place):
         values = entry.values
         self._mark: str = marks(**values).key
         self._stale: Any = None if stale is None else stale(**values)
+
+    def _mark_key(self) -> str:
+        return self._mark
 
     async def look(self, *, over: bool, instead_of: bytes | None) -> Looked:
         entry, mark = self.entry.key, self._mark

@@ -168,7 +168,8 @@ class Feed(Generic[T]):
         last    the place of the newest message, where something else than the log knows it. So a reader is told of
                 what they missed also where the whole log has expired, and one whose place was never given begins anew.
 
-        A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too.
+        A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too. So is an entry that cannot be
+        read, once a later one comes.
         """
         in_vain = False
         with self._reading(log.key) as wake:
@@ -179,7 +180,7 @@ class Feed(Generic[T]):
             while not self._closing:
                 wake.clear()
                 try:
-                    entries = await log.entries(after=f"{at}-0", limit=PAGE)
+                    entries = await log.entries(after=f"{at}-0", limit=PAGE).if_readable()
                 except StoreUnavailable:
                     # The listener wakes all when the store is back. Who stays need not come again, all at once.
                     await self._woken(wake)

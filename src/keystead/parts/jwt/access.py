@@ -51,6 +51,7 @@ DeniedReason: TypeAlias = Literal[
     "revoked",
     "user",
     "unavailable",
+    "unreadable",
 ]
 
 

@@ -18,13 +18,13 @@ from keystead.errors import (
     KeysteadError,
     StoreError,
     Unreadable,
-    WrongKind,
 )
 from keystead.parts.jwt.access import Access, Denied, each_of
 from keystead.schema import Bound, Operation
 from keystead.schema.fit import CACHE
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, Until, in_words
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Reply
 
 _log = logging.getLogger("keystead.jwt")
@@ -136,8 +136,11 @@ class RevokedTokens:
         answer, *found = await each_of(question, *beside)
         if isinstance(answer, StoreError) and not isinstance(answer, CommandError):
             return await self._unknown(access, answer), found
-        if isinstance(answer, KeysteadError):  # something is there, and it cannot be read
-            _log.error("jwt: whether a token was revoked cannot be read: %s", answer.code)
+        if isinstance(answer, Unreadable):  # something is there, so it may have been revoked
+            log_unreadable(self._tokens.store, answer)
+            return Denied("unreadable"), found
+        if isinstance(answer, KeysteadError):
+            _log.error("jwt: whether a token was revoked cannot be asked: %s", answer.code)
             return Denied("unavailable"), found
         if isinstance(answer, BaseException):
             raise answer
@@ -164,7 +167,7 @@ class RevokedTokens:
         for _ in range(_ATTEMPTS):
             try:
                 seen = await key.see()
-            except (Unreadable, WrongKind):  # while it stood there nobody was let in; this is how that ends
+            except Unreadable:  # while it stood there nobody was let in; this is how that ends
                 await key.set(now_ms := self._since.now_ms())
                 return await self._later_than(now_ms)
             now_ms = self._since.now_ms()

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, NoReturn, TypeAlias
 
-from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError
+from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, Unreadable
 from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict
 from keystead.schema import Bound, Operation
 from keystead.schema.operation import Compound
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import AtMost, Outcome, Reply, Step, Store, TimedCommand
 
 _POLICIES: Final = ("deny", "allow", "raise")
@@ -51,13 +52,16 @@ class Limits(ABC):
 
         One atomic step and one round trip. What is refused is not counted, and nothing is granted in part. `client`:
         the values of the placeholders of the family, in their order. While the store is down, what `when_down` says.
+        Raises Unreadable where the counter cannot be read, whatever `when_down` says: damage is no way past a limit.
         Raises BadValue for a request that counts as less than one.
         """
         if type(by) is not int or by != 1:
             _check(by)
         try:
             verdict = await self._hit(client, by)
-        except CommandError:
+        except CommandError as error:
+            if isinstance(error, Unreadable):
+                log_unreadable(self.store, error)
             raise
         except StoreError as error:
             return self._when_down(error, client, by)

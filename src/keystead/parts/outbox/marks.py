@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from keystead.errors import Unreadable
+from keystead.errors import Unreadable, WrongKind
 from keystead.parts.outbox.keys import OutboxKeys, QueueName
 from keystead.schema import Operation
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Command, Outcome, Step, absent, at_most, required
 
 # In a cluster: how long an announcement holds, and how long a queue keeps its mark after it was found empty, by which
@@ -57,18 +58,26 @@ class Marks:
         self.in_one_step: Final = self._store.guarantees.atomic == "any keys"
 
     async def due(self, now_ms: int, limit: int) -> Due:
-        """The marks whose time has come, the earliest first. One round trip."""
-        found, later = await self._store.run(
-            [
-                ("ZRANGE", self._key, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"),
-                ("ZRANGE", self._key, f"({now_ms}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"),
-            ]
-        )
+        """The marks whose time has come, the earliest first. One round trip.
+
+        Where they are of another kind there are none, and the log says so; nobody can add a message meanwhile.
+        """
+        try:
+            found, later = await self._store.run(
+                [
+                    ("ZRANGE", self._key, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"),
+                    ("ZRANGE", self._key, f"({now_ms}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"),
+                ]
+            )
+        except WrongKind as error:
+            log_unreadable(self._store, error)
+            return Due([], True, None)
         marks, strange = [], []
         for data, score in found:
             try:
                 marks.append(Mark(self._codec.decode(data, self._key), score))
-            except Unreadable:
+            except Unreadable as error:
+                log_unreadable(self._store, error)
                 strange.append(data)
         if strange:
             # They name no queue, and would stand before all others for ever. `keystead doctor` says what they are.

@@ -23,6 +23,7 @@ from keystead.parts.rounds import Rounds
 from keystead.schema import Operation
 from keystead.schema.key import number, truth
 from keystead.schema.operation import Compound
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Command, Reply, Step, required
 
 _log = logging.getLogger("keystead.outbox")
@@ -342,8 +343,9 @@ class Outbox(Rounds[None]):
         trouble = self._keys.trouble(*mark.queue)
         try:
             found: Trouble | None = trouble.bound.family.value_of(raw, trouble.key, None)
-        except Unreadable:
-            found = None  # it is tried at once, then; `keystead doctor` says what it is
+        except Unreadable as error:
+            log_unreadable(self._store, error)
+            found = None  # it is tried at once, then
         # A wait that no policy asks for comes from a clock that was wrong.
         longest_ms = self._keys.now_ms() + self._policy.longest_retry_ms
         return _Looked(waiting, lease, left_ms, 0 if found is None or found.next_ms > longest_ms else found.next_ms)
@@ -354,5 +356,7 @@ class Outbox(Rounds[None]):
             raise error
         if mark.queue not in self._complained:
             self._complained.add(mark.queue)
+            if isinstance(error, Unreadable):
+                log_unreadable(self._store, error)
             _log.error("%s is not delivered: %s", mark.queue, error)
         await self._marks.move(mark, self._keys.now_ms() + _AFTER_TROUBLE_MS)

@@ -15,6 +15,8 @@ from keystead.parts.outbox.marks import Mark, Marks
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.policy import OutboxPolicy
 from keystead.parts.visible import visible
+from keystead.schema.doctor.quarantine import set_entries_aside
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Command, Outcome, Reply, Step, absent, holds, required
 
 _log = logging.getLogger("keystead.outbox")
@@ -23,6 +25,7 @@ Send: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Said: TypeAlias = Literal["delivered", "failed", "given-up"]
 
 MOST_IN_A_TURN: Final = 100  # then others have a turn
+_NO_DEADLINE: Final = -1  # as PTTL says it
 _GIVEN_UP_TOGETHER: Final = 200
 _LONGEST_ERROR: Final = 300
 
@@ -121,7 +124,7 @@ class Turn:
             return await self._closed()
         message = self._message(raw)
         if message is None:
-            _log.error("%s: what stands in its queue is no message, and was given up", self._queue)
+            await self._set_aside(raw)
             return await self._drop([raw], "unreadable", None, "it cannot be read")
         error = await self._attempt(message)
         if error is None:
@@ -131,6 +134,12 @@ class Turn:
         if isinstance(error, Undeliverable):
             return await self._drop([raw], "undeliverable", message, _sentence(error))
         return await self._failed(raw, message, error)
+
+    async def _set_aside(self, raw: bytes) -> None:
+        """Move what is no message into quarantine, from where `keystead doctor --restore` brings it back."""
+        log_unreadable(self._all.store, Unreadable("an item is no message", self._key, raw))
+        why_not = await set_entries_aside(self._all.store, self._key, "list", [raw], self._now_ms(), _NO_DEADLINE)
+        _log.error("%s: what stands in its queue is no message, and was %s", self._queue, why_not or "set aside")
 
     # --- sending ---------------------------------------------------------------------------------------------
 

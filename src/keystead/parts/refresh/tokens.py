@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, cast
 
-from keystead.errors import BadDeclaration, BadKey, BadValue, Contended, DoesNotFit, Unreadable, WrongKind
+from keystead.errors import BadDeclaration, BadKey, BadValue, Contended, DoesNotFit, Unreadable
 from keystead.parts.digest import digest
 from keystead.parts.refresh.record import Begun, R, RefreshEvent, RefreshRecord, Refused, Retried, Rotated
 from keystead.parts.refresh.token import PURPOSE, SECRET_BYTES, Given, Mint
@@ -147,7 +147,7 @@ class RefreshTokens(Generic[R]):
                 if wrote.done:
                     return Rotated(given.successor.text, given.id, advanced, granted)
                 seen = wrote.found  # another was faster: what it wrote decides
-        except (Unreadable, WrongKind):
+        except Unreadable:
             return Refused("unreadable")
         raise Contended("a chain of refresh tokens was changed by others again and again; try again")
 

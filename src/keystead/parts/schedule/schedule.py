@@ -23,6 +23,8 @@ from keystead.errors import (
     KeysteadError,
     StoreError,
     StoreUnavailable,
+    Unreadable,
+    WrongKind,
 )
 from keystead.parts.rounds import Rounds
 from keystead.parts.schedule import plan
@@ -31,6 +33,7 @@ from keystead.parts.schedule.keys import Begun, JobState, Lease, Outcome, RunEnt
 from keystead.schema import Operation
 from keystead.schema.kinds import LogEntry
 from keystead.schema.lifetime import duration_ms
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Command, Reply, Step, absent, holds, required
 
 _log = logging.getLogger("keystead.schedule")
@@ -158,6 +161,8 @@ class Schedule(Rounds[RunEntry | None]):
         for _ in range(_ATTEMPTS):
             [looked] = await self._read([job])
             if isinstance(looked, Exception):
+                if isinstance(looked, Unreadable):
+                    log_unreadable(self._store, looked)
                 raise looked
             if looked.lease is not None:
                 return Busy(looked.lease.by, _since_ms(looked))
@@ -274,6 +279,8 @@ class Schedule(Rounds[RunEntry | None]):
         except Exception as error:
             if job.name not in self._complained:
                 self._complained.add(job.name)
+                if isinstance(error, Unreadable):
+                    log_unreadable(self._store, error)
                 known = isinstance(error, KeysteadError)
                 said = error if known else type(error).__name__
                 _log.error("%s is not run: %s", job.name, said, exc_info=None if known else error)
@@ -336,7 +343,7 @@ class Schedule(Rounds[RunEntry | None]):
         """Write the state of a job that nobody runs, unless somebody else was faster."""
         key = self._keys.job(job.name)
         steps: list[Step] = [holds(key.key, looked.raw), absent(self._keys.lease(job.name).key)]
-        return bool(await self._store.atomically([*steps, *key.set(state).in_batch(), *more]))
+        return await self._with_history([*steps, *key.set(state).in_batch()], more)
 
     # --- a run ---------------------------------------------------------------------------------------------
 
@@ -449,15 +456,15 @@ class Schedule(Rounds[RunEntry | None]):
         if begun is None:  # pragma: no cover - as above
             raise AssertionError("only a run that has begun ends")
         try:
-            entry, steps = self._last_steps(job, claim, begun, ending, run.again_ms)
+            entry, steps, history = self._last_steps(job, claim, begun, ending, run.again_ms)
         except Exception as error:
             # Whatever a job does to its Run: a run that nobody can record would be made again and again.
             _log.exception("%s: how run %d went cannot be written", job.name, run.number)
-            entry, steps = self._last_steps(job, claim, begun, _failed(error), None)
+            entry, steps, history = self._last_steps(job, claim, begun, _failed(error), None)
         pause_ms, tried = _FIRST_TRY_MS, False
         while True:
             try:
-                if await self._store.atomically(steps):
+                if await self._with_history(steps, history):
                     break
             except StoreError as away:
                 _log.warning("%s: how run %d went cannot be recorded: %s", job.name, run.number, away)
@@ -474,19 +481,25 @@ class Schedule(Rounds[RunEntry | None]):
             return plan.lost_entry(begun, now_ms)
         return entry
 
+    async def _with_history(self, steps: Sequence[Step], history: Sequence[Step]) -> bool:
+        """Make these steps with an entry in the history; without it, where the history is of another kind."""
+        try:
+            return bool(await self._store.atomically([*steps, *history]))
+        except WrongKind as error:
+            if error.key is None or self._keys.history.parse(error.key) is None:
+                raise
+            log_unreadable(self._store, error)
+            return bool(await self._store.atomically(steps))
+
     def _last_steps(
         self, job: Job, claim: _Claim, begun: Begun, ending: _Ending, again_ms: int | None
-    ) -> tuple[RunEntry, Sequence[Step]]:
-        """The entry of a run, and the atomic step that ends it."""
+    ) -> tuple[RunEntry, Sequence[Step], Sequence[Step]]:
+        """The entry of a run, the atomic step that ends it, and what puts the entry into the history."""
         now_ms, lease = self._now_ms(), self._keys.lease(job.name).key
         entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
         state = plan.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
-        return entry, [
-            holds(lease, claim.raw),
-            *self._keys.job(job.name).set(state).in_batch(),
-            *self._keys.history(job.name).append(entry).in_batch(),
-            ("DEL", lease),
-        ]
+        steps = [holds(lease, claim.raw), *self._keys.job(job.name).set(state).in_batch(), ("DEL", lease)]
+        return entry, steps, self._keys.history(job.name).append(entry).in_batch()
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:

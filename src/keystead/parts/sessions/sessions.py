@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, cast
 from pydantic import ValidationError
 
 from keystead.errors import (
+    BadCall,
     BadDeclaration,
     BadKey,
     BadValue,
@@ -35,7 +36,8 @@ from keystead.schema.listing import PRUNE_FROM
 from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
 from keystead.schema.times import deadline_ms, moment
-from keystead.stores import Command, Reply, Step, at_most, holds, required
+from keystead.schema.unreadable import log_unreadable
+from keystead.stores import Command, Step, at_most, holds, required
 
 _ATTEMPTS = 64  # logins or changes of one user at one moment that may come between before one gives up
 _ROTATIONS = 8  # rotations within one grace that a token from before them is followed through
@@ -207,10 +209,10 @@ class Sessions(Generic[S]):
         """
         unknown = fields.keys() - self._family.family.field_names
         if unknown:
-            raise BadValue(f"the session has no field {min(unknown)!r}")
+            raise BadCall(f"the session has no field {min(unknown)!r}")
         kept = fields.keys() & {*_KEPT, self._user_field}
         if kept:
-            raise BadValue(f"{min(kept)!r} of a session stays as it is; log in again for another one")
+            raise BadCall(f"{min(kept)!r} of a session stays as it is; log in again for another one")
 
         def changed(session: S) -> S:
             try:
@@ -233,7 +235,7 @@ class Sessions(Generic[S]):
         if named is None:
             return False
         sid, user = named
-        with suppress(BadKey, Unreadable, WrongKind):  # no user has this name, or what is stored leads nowhere
+        with suppress(BadKey, Unreadable):  # no user has this name, or what is stored leads nowhere
             for _ in range(_ROTATIONS):
                 if await self._end(user, [sid]):
                     return True
@@ -268,7 +270,7 @@ class Sessions(Generic[S]):
                 ]
             )
             if outcome:
-                others = [one for one in _texts(outcome.replies[1]) if one != live.id]
+                others = [one for one in self._names(live.user, outcome.replies[1])[0] if one != live.id]
                 await self._discard(others, "revoked")
                 return len(others)
             # It was rotated or ended since it was read: the next look says which.
@@ -279,7 +281,7 @@ class Sessions(Generic[S]):
 
         A login at the same moment is either before it, and ended, or after it, and alive.
         """
-        return await self._emptied(self._list(user))
+        return await self._emptied(user)
 
     async def revoke_everyone(self) -> AsyncIterator[tuple[str, int]]:
         """End every session there is: yields each user and how many they had, as they end. So go through all of it.
@@ -287,11 +289,12 @@ class Sessions(Generic[S]):
         A login that comes while this goes through the users may or may not be ended.
         """
         async for key in self._index.scan():
-            yield str(next(iter(key.values.values()))), await self._emptied(key.key)
+            user = str(next(iter(key.values.values())))
+            yield user, await self._emptied(user)
 
     async def list_for(self, user: str) -> list[Live[S]]:
         """The sessions of a user that are alive, the latest login first; what has ended is taken off the list."""
-        found = await self._sorted_out(user, await self._listed(user))
+        found = await self._sorted_out(user, (await self._listed(user))[0])
         await self._end(user, found.dead)
         return sorted(found.alive, key=lambda live: (-_ms(live.session.created_at), live.id))
 
@@ -304,8 +307,8 @@ class Sessions(Generic[S]):
         user, sid, key, arguments = question
         try:
             raw, listed = await self._ask(*arguments)
-        except WrongKind:
-            return Gone("unreadable")
+        except WrongKind as error:
+            return self._unreadable(error)
         if raw is None or not listed:
             return await self._elsewhere(user, sid)
         live = self._live(user, sid, key, raw)
@@ -337,8 +340,8 @@ class Sessions(Generic[S]):
                 found = await self._followed(user, sid)
                 if not isinstance(found, Gone) or found.reason != "unknown":
                     return found
-        except (Unreadable, WrongKind):
-            return Gone("unreadable")
+        except Unreadable as error:
+            return self._unreadable(error)
         return Gone("unknown")
 
     async def _traces(self, sid: str) -> tuple[str | None, Ended | None]:
@@ -356,12 +359,17 @@ class Sessions(Generic[S]):
     def _live(self, user: str, sid: str, key: str, raw: bytes, aged: bool = False) -> Live[S] | Gone:
         try:
             session: S = self._decode(raw, key, self._ring)
-        except Unreadable:
-            return Gone("unreadable")
+        except Unreadable as error:
+            return self._unreadable(error)
         if getattr(session, self._user_field) != user:
             return Gone("unknown")
         ends_at_ms = self._end_of(session)
         return Live(sid, user, session, ends_at_ms, aged) if self._now_ms() < ends_at_ms else Gone("expired")
+
+    def _unreadable(self, error: Unreadable) -> Gone:
+        """A session whose record, or whose list, cannot be read is signed out. Both stay as they are."""
+        log_unreadable(self._store, error)
+        return Gone("unreadable")
 
     async def _noted(self, live: Live[S], raw: bytes) -> Live[S] | Gone | None:
         """The session with `last_seen_at` now. None: it was changed, rotated or ended since it was read."""
@@ -432,18 +440,35 @@ class Sessions(Generic[S]):
 
     # --- the list of a user --------------------------------------------------------------------------------
 
-    async def _listed(self, user: str) -> list[str]:
-        return _texts((await self._store.run([("SMEMBERS", self._list(user))]))[0])
+    async def _listed(self, user: str) -> tuple[list[str], list[bytes]]:
+        return self._names(user, (await self._store.run([("SMEMBERS", self._list(user))]))[0])
+
+    def _names(self, user: str, members: Iterable[bytes]) -> tuple[list[str], list[bytes]]:
+        """The ids on the list of a user, and the entries that are none."""
+        ids, strange = [], []
+        for member in members:
+            try:
+                sid = member.decode()
+                self._family(sid)
+                ids.append(sid)
+            except (UnicodeDecodeError, BadKey):
+                strange.append(member)
+        if strange:
+            log_unreadable(self._store, Unreadable("an entry is no id of a session", self._list(user)))
+        return ids, strange
 
     async def _in_the_way(self, user: str) -> tuple[list[str], list[str]]:
         """What must leave the list so that one more may be on it: what has ended anyway, and the oldest beyond the cap.
 
-        What is unreadable goes before anything that is alive; `keystead doctor` sets it aside.
+        What is unreadable goes before anything that is alive; `keystead doctor` sets it aside. Entries that are no id
+        at all go at once: they name nothing, and would leave a user no room to log in.
         """
         cap = self.policy.cap
         if cap is None:
             return [], []
-        members = await self._listed(user)
+        members, strange = await self._listed(user)
+        if strange:
+            await self._store.run([("SREM", self._list(user), *strange)])
         if len(members) < cap:
             return [], []
         alive, dead, unreadable = await self._sorted_out(user, members)
@@ -467,7 +492,7 @@ class Sessions(Generic[S]):
             for sid, raw in zip(page, replies, strict=True):
                 live: Live[S] | Gone
                 if isinstance(raw, WrongKind):
-                    live = Gone("unreadable")
+                    live = self._unreadable(raw)
                 else:
                     live = Gone("unknown") if raw is None else self._live(user, sid, self._key(sid), raw)
                 if live:
@@ -507,9 +532,10 @@ class Sessions(Generic[S]):
             with suppress(KeysteadError):  # the login took place
                 await self.list_for(user)
 
-    async def _emptied(self, name: str) -> int:
+    async def _emptied(self, user: str) -> int:
+        name = self._list(user)
         outcome = await self._store.atomically([("SMEMBERS", name), ("DEL", name)])
-        ended = _texts(outcome.replies[0])
+        ended, _strange = self._names(user, outcome.replies[0])
         await self._discard(ended, "revoked")
         return len(ended)
 
@@ -650,7 +676,3 @@ async def _apart(attempt: int) -> None:
 def _ms(at: datetime) -> int:
     # The usual case without the checks of `deadline_ms`: the codec lets no naive datetime through.
     return (at - _EPOCH) // _MILLISECOND if type(at) is datetime else deadline_ms(at)
-
-
-def _texts(reply: Reply) -> list[str]:
-    return [one.decode() for one in reply]

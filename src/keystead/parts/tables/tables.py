@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 from sqlalchemy import Connection, Engine, delete, func, select
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from keystead.errors import Contended, KeysteadError, StoreClosed, StoreUnavailable
+from keystead.errors import BadValue, Contended, KeysteadError, StoreClosed, StoreUnavailable
 from keystead.parts.tables.changes import Belongings, Plan, TableSet, planned, upgraded
 from keystead.parts.tables.engines import READS, UPGRADE_S, Place, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
@@ -242,6 +242,8 @@ class Tables:
                     raise Contended(
                         f"{self.url}: others were in the way {attempt + 1} times; nothing was changed, try again"
                     ) from None
+            except OverflowError:
+                raise BadValue("a number is larger than the 64 bits that a column keeps") from None
             except StatementError as error:  # a value that its column has refused, wrapped in the statement
                 raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
             turn.begins_again()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Unpack
 
-from keystead.errors import BadValue, Unreadable
+from keystead.errors import BadCall, BadValue, Unreadable
 from keystead.schema import deletion
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
@@ -14,6 +14,8 @@ from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, holds
+
+_LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last in digits, with a sign
 
 
 class CounterKey(GrownKey):
@@ -41,7 +43,7 @@ class CounterKey(GrownKey):
         """
         _check(number, self.key)
         if number == 0:
-            raise BadValue(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
+            raise BadCall(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
         return Compound(self.bound, "holds", [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
@@ -66,11 +68,8 @@ class CounterKey(GrownKey):
         return deletion.consume(self.bound, self.key, self._number)
 
     def _number(self, replies: list[Reply]) -> int:
-        raw = replies[0]
-        if raw is None:
-            return 0
-        value: int = self.bound.family.codec.decode(raw, self.key)
-        return value
+        value: int | None = self.bound.family.value_of(replies[0], self.key, None)
+        return 0 if value is None else value
 
 
 class Counter(Family[CounterKey]):
@@ -92,11 +91,14 @@ class Counter(Family[CounterKey]):
         return ("GET", key)
 
     def value_of(self, raw: bytes | None, key: str, ring: KeyRing | None) -> int | None:
-        if raw is not None and len(raw) > 20:
+        if raw is None:
+            return None
+        value = self.codec.decode(raw, key) if len(raw) <= _LONGEST else None
+        if value is None or not _LEAST <= value <= _MOST:
             raise Unreadable("this is no whole number of at most 64 bits", key, raw)
-        return None if raw is None else self.codec.decode(raw, key)
+        return value
 
 
 def _check(value: int, key: str) -> None:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
+    if type(value) is not int or not _LEAST <= value <= _MOST:
         raise BadValue(f"{key}: a counter takes a whole number of at most 64 bits, not {type(value).__name__}")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, get_args, get_
 
 from pydantic import BaseModel, ValidationError
 
-from keystead.errors import BadDeclaration, BadValue, Unreadable
+from keystead.errors import BadCall, BadDeclaration, BadValue, Unreadable
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for, without_none
 from keystead.schema.codec.hiding import hide_sealed_fields
@@ -18,11 +18,14 @@ from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, absent
+from keystead.stores.base import ATOMIC_ARGUMENTS
 
 T = TypeVar("T")
 F = TypeVar("F")
 V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)
+
+_ARGUMENTS = ATOMIC_ARGUMENTS - 1_000  # of one command; even, for pairs
 
 
 class HashKey(GrownKey, Generic[T, F, V]):
@@ -40,12 +43,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
         It revives what was deleted meanwhile: to change a record that must still be there, use `update`.
         """
         fields = self._fields_of(record)
-        return self._record_written("set", [("DEL", self.key), ("HSET", self.key, *fields)], record, until, nothing)
+        return self._record_written("set", [("DEL", self.key), *self._named("HSET", fields)], record, until, nothing)
 
     def add(self, record: T, **until: Moment) -> Operation[bool]:
         """Write the whole record only if there is no such key. Of several callers one gets True. Atomic."""
         fields = self._fields_of(record)
-        return self._record_written("add", [absent(self.key), ("HSET", self.key, *fields)], record, until, _true)
+        return self._record_written("add", [absent(self.key), *self._named("HSET", fields)], record, until, _true)
 
     def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
         """Change these fields of a record that is there, and no others; None takes a field out. Atomic.
@@ -111,9 +114,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         family = self.bound.family
         codec = family.field_codec(self._name(name), self.key)
         if codec.sealed:
-            raise BadValue(f"{self.key}: {name} is sealed, so the store cannot add to it")
+            raise BadCall(f"{self.key}: {name} is sealed, so the store cannot add to it")
         if codec.json_schema().get("type") != "integer":
-            raise BadValue(f"{self.key}: {name} is no whole number, so nothing can be added to it")
+            raise BadCall(f"{self.key}: {name} is no whole number, so nothing can be added to it")
         command = ("HINCRBY", self.key, self._name(name), by)
         if not family.fields:
             return self._grown("increment", [command], number, self._at_ms(None, {}))
@@ -154,7 +157,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
         if family.listed_in:
-            raise BadValue(
+            raise BadCall(
                 f"{family.place} is listed in {family.listed_in[0].target.name}, and {verb} could make a record that "
                 "no index names; use set or add for a whole record, update for one that is there"
             )
@@ -221,10 +224,14 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 gone.append(raw)
             else:
                 kept += (raw, self._encoded(raw, value))
-        changes: list[Any] = [("HSET", self.key, *kept)] if kept else []
         # Fields are written before others are taken out: a hash that is empty for a moment would be gone, and its
         # deadline with it.
-        return [*changes, ("HDEL", self.key, *gone)] if gone else changes
+        return [*self._named("HSET", kept), *self._named("HDEL", gone)]
+
+    def _named(self, command: str, arguments: list[bytes]) -> list[Any]:
+        """This command with these arguments; several, in order, where they are more than one takes."""
+        starts = range(0, len(arguments), _ARGUMENTS)
+        return [(command, self.key, *arguments[start : start + _ARGUMENTS]) for start in starts]
 
     def _record_written(
         self, verb: str, steps: list[Any], record: T, until: dict[str, Moment], finish: Any

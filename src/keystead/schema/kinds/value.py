@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadValue, Contended
+from keystead.errors import BadCall, Contended
 from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.family import Family, Options
@@ -16,6 +16,7 @@ from keystead.schema.key import Key, Moment, nothing, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
+from keystead.schema.unreadable import logging_unreadable
 from keystead.stores import TABLE, Call, Command, Reply, Required, holds
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class ValueKey(Key, Generic[T]):
         """
         codec = self._codec
         if codec.sealed or codec.versions is not None:
-            raise BadValue(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
+            raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = codec.encode(value, self.key, self.bound.ring)
@@ -95,12 +96,14 @@ class ValueKey(Key, Generic[T]):
         `function` gets the value and returns the new one; it may be called several times. At least two round trips.
         """
         if not callable(function):
-            raise BadValue(f"{self.key}: change takes a function of the old value, not {type(function).__name__}")
+            raise BadCall(f"{self.key}: change takes a function of the old value, not {type(function).__name__}")
         for attempt in range(_CHANGE_ATTEMPTS):
-            raw: bytes | None = (await self.bound.store.run([("GET", self.key)]))[0]
-            if raw is None:
-                return None
-            value = function(self._codec.decode(raw, self.key, self.bound.ring))
+            with logging_unreadable(self.bound.store):
+                raw: bytes | None = (await self.bound.store.run([("GET", self.key)]))[0]
+                if raw is None:
+                    return None
+                old = self._codec.decode(raw, self.key, self.bound.ring)
+            value = function(old)
             at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
             options = self.bound.family.lifetime.on_update(now_ms, at_ms)
             data = self._codec.encode(value, self.key, self.bound.ring)

@@ -421,9 +421,7 @@ async def _readable(reading: Awaitable[T]) -> T | None:
     """What a record of a login holds; None: it is not there, or cannot be read, and then that login is over."""
     try:
         return await reading
-    except Unreadable as error:
-        # Its sentence names the key, and no line of a log holds one.
-        _log.warning("login: a record of a login cannot be read (%s)", error.code)
+    except Unreadable:  # which the schema has logged
         return None
 
 

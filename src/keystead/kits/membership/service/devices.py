@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from uuid import UUID
 
-from keystead.errors import Contended, Unreadable
+from keystead.errors import Contended, Unreadable, WrongKind
 from keystead.kits.membership.keys import MembershipKeys, session_uuid
 from keystead.kits.membership.models import SessionData, UserTokenData
 from keystead.kits.membership.service.outcomes import Named
@@ -98,9 +98,20 @@ class Devices:
                 if not await session.add(record):
                     return None
                 before, _ = (await self._keys.atomically(row.see(), row.set(held))).values
+        except WrongKind:  # nothing has taken effect, and nobody can be let in by what is there
+            return [] if await self._written(session, row, record, held) else None
         except Unreadable:  # it has taken effect: what cannot be read named nobody who could be let in
             return []
         return [] if before is None else before.value.sessionTokens
+
+    async def _written(self, session: Any, row: Any, record: SessionData, held: UserTokenData) -> bool:
+        """Write both without a look at what the row held. False: there is such a session already."""
+        if self._one_step:
+            return bool(await self._keys.atomically(session.add(record).required(), row.set(held)))
+        if await session.add(record) or await session.exists():  # it was added before the row was looked at
+            await row.set(held)
+            return True
+        return False
 
     async def end(self, named: Named) -> bool:
         """End a session, if it is still the one that counts. A newer one of the same user stays. False: it is not.

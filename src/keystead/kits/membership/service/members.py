@@ -274,7 +274,7 @@ class Members:
             if len(results) != len(operations):
                 raise
             for one in results[:-1]:  # the last is what a cache remembers
-                if isinstance(one, StoreError):
+                if isinstance(one, StoreError) and not isinstance(one, Unreadable):
                     raise one from None
             if any(isinstance(one, Exception) and not isinstance(one, Unreadable | StoreError) for one in results):
                 raise
@@ -425,10 +425,7 @@ class Members:
 
     async def _chain(self, refresh_token: str) -> RefreshTokenData | None:
         """What the store holds for a refresh token. It is not believed here: whether it counts, `rotate` says."""
-        try:
-            return await self.keys.refresh(digest(refresh_token.partition(".")[0])).get()
-        except Unreadable:
-            return None
+        return await self.keys.refresh(digest(refresh_token.partition(".")[0])).get().if_readable()
 
     async def _counts(self, named: Named) -> bool | None:
         """Whether a session is the one of its user. None: their row cannot be read, which says nothing: as where a key

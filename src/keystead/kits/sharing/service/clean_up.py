@@ -115,6 +115,8 @@ class CleanUp:
         index = self._keys.index()
         try:
             return [id for id, _ in await index.between(-math.inf, now_ms, limit=size, skip=skip)]
+        except WrongKind:  # there is no index, and nothing to go by; what it should hold stays until there is one
+            return []
         except Unreadable:  # one of them is no text: so one by one
             page: list[str | None] = []
         for place in range(skip, skip + size):
@@ -133,7 +135,7 @@ class CleanUp:
             async with at_once:
                 try:
                     return _not_followed("an id") if id is None else await self._take(id, counts)
-                except (BadKey, BadValue, Unreadable, WrongKind) as error:
+                except (BadKey, BadValue, Unreadable) as error:
                     return _not_followed(error.code)
 
         # All of them come to their end before a failure does, so that nothing goes on unseen.
@@ -168,10 +170,7 @@ class CleanUp:
 
     async def _retry(self, id: str) -> Retry | None:
         """When its file is to be tried again; a record of that which cannot be read holds nothing up."""
-        try:
-            return await self._keys.retry(id).get()
-        except (Unreadable, WrongKind):
-            return None
+        return await self._keys.retry(id).get().if_readable()
 
     async def remove(self, id: str, meta: EdgeMeta, retry: Retry | None = None) -> Fate:
         """Delete an upload, its file first."""

@@ -404,10 +404,7 @@ class Sharing:
             raise SharingRefused("TOKEN_REQUIRED", "a link has a token; ask whoever sent it for the whole of it")
         if _SHORT.fullmatch(token):
             named = digest(token)
-            try:
-                sealed = await self.keys.token(named).get()
-            except Unreadable:
-                sealed = ""
+            sealed = await self.keys.token(named).get().if_readable()
             if sealed is None:
                 raise SharingRefused("TOKEN_NOT_FOUND", "there is no such link, or it has expired")
             payload = self._links.open(sealed)
@@ -425,11 +422,7 @@ class Sharing:
         """The record of a link; None: it has none, because it was sealed elsewhere. Raises SharingRefused."""
         if payload.id is None:
             return None
-        try:
-            link = await self.keys.link(payload.id).get()
-        except Unreadable:
-            _log.error("the record of a link cannot be read; `keystead doctor sharing` shows it")
-            raise _ended() from None
+        link = await self.keys.link(payload.id).get().if_readable()
         if link is None:
             raise _ended()
         if payload.s is None or not same(payload.s, link.short_token):
@@ -495,10 +488,7 @@ class Sharing:
         """The record of a link whose owner asks. Whether there is such a link is not told to others."""
         link = None
         if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", id):
-            try:
-                link = await self.keys.link(id).get()
-            except Unreadable:
-                _log.error("the record of a link cannot be read; `keystead doctor sharing` shows it")
+            link = await self.keys.link(id).get().if_readable()
         if link is None:
             raise _not_owner()
         self._check_owner(link, owner_key)

@@ -54,12 +54,12 @@ class Dashboard:
     async def changed(self, *users: int) -> None:
         """Something of these users has changed, in whatever team: it is out of the cache when this returns."""
         for user in dict.fromkeys(users):
-            for team in await self._keys.dashboard_teams(user).members():
+            for team in await self._keys.dashboard_teams(user).members().if_readable():
                 await self.changed_in(user, team)
 
     async def changed_team(self, team: int) -> None:
         """Something of a team has changed, for whomever of it: it is out of the cache when this returns."""
-        for user in await self._keys.dashboard_users(team).members():
+        for user in await self._keys.dashboard_users(team).members().if_readable():
             await self.changed_in(user, team)
 
     async def changed_in(self, user: int, team: int) -> None:

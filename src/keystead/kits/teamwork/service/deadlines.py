@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ValidationError
 
-from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Unreadable
+from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Unreadable, WrongKind
 from keystead.kits.teamwork.keys import TeamworkKeys, deadline_score
 from keystead.kits.teamwork.models import Deadline, DueItem, TeamSettings
 from keystead.kits.teamwork.service.events import DeadlineNear, WorkItem
@@ -132,6 +132,8 @@ class Deadlines:
         broken = 0
         try:
             found = await key.between(low, high, limit=limit)
+        except WrongKind:
+            return [], 1
         except Unreadable:
             command: Command = ("ZRANGE", key.key, low, high, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
             [pairs] = await self._keys.deadlines.store.run([command])
@@ -182,12 +184,14 @@ class Deadlines:
         A team or an item that is not as it should be holds up no other.
         """
         told = failed = 0
-        teams = await self._keys.due_teams().members()
+        teams = await self._keys.due_teams().members().if_readable()
         for team in teams:
             try:
                 done = await self._tell_team(team)
-            except (StoreError, StoreClosed):
-                raise
+            except (StoreError, StoreClosed) as error:
+                if not isinstance(error, Unreadable):
+                    raise
+                failed += 1
             except KeysteadError as error:
                 _log.error("the deadlines of team %d cannot be told of: %s", team, error)
                 failed += 1

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import httpx2
 
-from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError
+from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification, UserSession
@@ -289,7 +289,7 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGener
         try:
             async for one in rest:
                 yield one
-        except (StoreError, StoreClosed, LoadFailed) as error:
+        except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
             _log.info("a stream ends, and its reader comes again: %s", error)
 
 

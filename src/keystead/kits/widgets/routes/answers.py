@@ -9,6 +9,7 @@ from typing import Any, Final
 from fastapi.responses import Response
 from pydantic_core import to_json
 
+from keystead.errors import Unreadable
 from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE
 from keystead.kits.widgets import pictures
@@ -17,6 +18,7 @@ from keystead.kits.widgets.routes.asked import Asked
 from keystead.kits.widgets.routes.parameters import refusal
 from keystead.kits.widgets.service import WidgetRefused
 from keystead.parts.limit import LimitReached
+from keystead.schema.unreadable import log_unreadable
 
 # What each refusal of the service is in HTTP.
 STATUS: Final[Mapping[str, int]] = {
@@ -24,6 +26,7 @@ STATUS: Final[Mapping[str, int]] = {
     "UNAUTHORIZED": 403,
     "NOT_FOUND": 404,
     "COOLDOWN": 429,
+    "UNREADABLE": 409,
     "TRY_AGAIN": 503,
 }
 
@@ -66,6 +69,10 @@ async def refusals() -> AsyncIterator[None]:
         wait = said.more.get("retryAfter") or (1 if said.reason == "TRY_AGAIN" else None)
         headers = {"retry-after": str(wait)} if wait else {}
         raise refusal(STATUS[said.reason], said.reason, str(said), headers=headers, more=said.more) from None
+    except Unreadable as unreadable:
+        log_unreadable(None, unreadable)
+        sentence = "what is stored of this cannot be read; `keystead doctor` shows it"
+        raise refusal(STATUS["UNREADABLE"], "UNREADABLE", sentence) from None
     except LimitReached as reached:
         wait = reached.retry_after_s
         headers = {"retry-after": str(wait)}

@@ -29,10 +29,9 @@ from keystead.parts.digest import digest, same
 from keystead.schema import Bound, Operation
 from keystead.schema.key import nothing
 from keystead.schema.key import number as count_of
-from keystead.schema.kinds import ListKey, SortedSetKey, ValueKey
+from keystead.schema.kinds import SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import deadline_ms, moment
-from keystead.stores import Reply
 
 AUTHOR_MAX: Final = 20
 MESSAGE_MAX: Final = 200
@@ -146,7 +145,8 @@ class Boards(Service[BbsRecord]):
 
             def operations(at: int = at, size: int = size) -> list[Operation[Any]]:
                 messages = self.keys.bbs_messages(id)
-                return [_readable(messages, at, at + size - 1), messages.count(), _readable(messages, 0, 0)]
+                page, newest = messages.items(at, at + size - 1), messages.items(0, 0)
+                return [page.if_readable(), messages.count(), newest.if_readable()]
 
             record, (messages, total, newest) = await self._read(id, visitor, operations)
             if (record.settings.messagesPerPage or DEFAULT_PAGE) == size:
@@ -366,20 +366,6 @@ class Boards(Service[BbsRecord]):
 
     def _marks(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.bbs_posters(id), self.keys.bbs_post
-
-
-def _readable(messages: ListKey[BbsMessage], start: int, stop: int) -> Operation[list[BbsMessage]]:
-    """The messages from one place to another, without those that cannot be read: one of them must not hide the rest."""
-    family: Any = messages.bound.family
-
-    def read(replies: list[Reply]) -> list[BbsMessage]:
-        found = []
-        for raw in replies[0]:
-            with suppress(Unreadable):  # `keystead doctor` says so
-                found.append(family.item.decode(raw, messages.key, None))
-        return found
-
-    return Operation(messages.bound, "items", [("LRANGE", messages.key, start, stop)], read)
 
 
 def _data(message: BbsMessage) -> MessageData:

@@ -15,7 +15,7 @@ from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
 from keystead.kits.widgets.service.records import ATTEMPTS, KEPT, Surroundings, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, days_since
+from keystead.kits.widgets.service.services import UNSET, Service, days_since, number_of
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen
@@ -186,12 +186,13 @@ class Counters(Service[CounterRecord]):
 
     def _now(self, id: str, day: Day) -> Operation[Now]:
         keys = self.keys
-        last = keys.counter_last(id)
-        command = ("MGET", keys.counter_total(id).key, keys.counter_daily(id, day.date).key, last.key)
+        asked = (keys.counter_total(id), keys.counter_daily(id, day.date), keys.counter_last(id))
+        command = ("MGET", *(one.key for one in asked))
 
         def read(replies: list[Reply]) -> Now:
-            total, today, at = replies[0]
-            return Now(int(total or 0), int(today or 0), last.bound.family.value_of(at, last.key, None))
+            found = zip(asked, replies[0], strict=True)
+            total, today, at = (one.bound.family.value_of(raw, one.key, None) for one, raw in found)
+            return Now(total or 0, today or 0, at)
 
         return Operation(keys.counter_total, "get", [command], read)
 
@@ -206,8 +207,9 @@ class Counters(Service[CounterRecord]):
             return known
         record = self._kept.get(id)
         keys = [self.keys.counter_daily(id, day.back(back)).key for back in range(1, _MONTH)]
-        [found] = await self.keys.counter_daily.store.run([("MGET", *keys)])
-        days = [int(one or 0) for one in found]
+        counted = self.keys.counter_daily
+        [found] = await counted.store.run([("MGET", *keys)])
+        days = [number_of(counted, key, one) for key, one in zip(keys, found, strict=True)]
         made = None if record is None else record.value.created
         return Past(days[0], sum(days[: _WEEK - 1]), sum(days), day, made)
 

@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from keystead.errors import Unreadable
+from keystead.errors import BadKey, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.models import ServiceName, WidgetRecord
@@ -77,6 +77,8 @@ class Records(Generic[R]):
         """The record as it is stored, whether it is ending or not; None: there is none."""
         try:
             return await self._records(id).see()
+        except BadKey:  # what is stored for an address is no id, so it leads nowhere
+            return None
         except Unreadable:
             raise self._unreadable() from None
 
@@ -175,7 +177,9 @@ class Records(Generic[R]):
         return seen.value, results[1:]
 
     def _unreadable(self) -> WidgetRefused:
-        return WidgetRefused("TRY_AGAIN", f"this {self.word} cannot be read just now; `keystead doctor` shows why")
+        return WidgetRefused(
+            "UNREADABLE", f"what is stored of this {self.word} cannot be read; `keystead doctor` shows it"
+        )
 
     def _written(self, record: R, *options: str) -> Operation[Any]:
         """A write of the record alone: its index names it already, or is written beside it."""

@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from keystead.errors import BadKey, Unreadable
 from keystead.kits.widgets.models import Hook, WidgetName, WidgetRecord
 from keystead.kits.widgets.service.checks import (
     another,
@@ -34,8 +35,10 @@ from keystead.schema import Bound, Operation
 from keystead.schema.key import nothing
 from keystead.schema.kinds import SetKey, SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
+from keystead.schema.pace import replies_of
 from keystead.schema.times import moment
-from keystead.stores import Step, Store
+from keystead.schema.unreadable import log_unreadable
+from keystead.stores import Reply, Step
 
 R = TypeVar("R", bound=WidgetRecord)
 
@@ -427,17 +430,21 @@ class Service(Records[R]):
         return await self._totals(wanted, totals)
 
     async def _totals(self, ids: Sequence[str], totals: Bound[Any]) -> dict[str, int]:
-        numbers = await self._numbers(totals.store, [totals(id).key for id in ids])
-        return {id: int(number or 0) for id, number in zip(ids, numbers, strict=True)}
+        numbers = await self._numbers(totals, [totals(id).key for id in ids])
+        return dict(zip(ids, numbers, strict=True))
 
-    async def _numbers(self, store: Store, keys: list[str]) -> list[Any]:
-        """What these keys hold. One round trip, with one command where one can name keys of several slots."""
+    async def _numbers(self, totals: Bound[Any], keys: list[str]) -> list[int]:
+        """What these keys hold. One round trip, with one command where one can name keys of several slots.
+
+        One that cannot be read counts as 0, and hides no other.
+        """
         if not keys:
             return []
         if self._in_one_step:
-            [numbers] = await store.run([("MGET", *keys)])
-            return list(numbers)
-        return await store.run([("GET", key) for key in keys])
+            [found] = await totals.store.run([("MGET", *keys)])
+        else:
+            found = await replies_of(totals.store, [("GET", key) for key in keys])
+        return [number_of(totals, key, data) for key, data in zip(keys, found, strict=True)]
 
     async def _sum(self, prefix: Any, visitor: Visitor, totals: Bound[Any]) -> int:
         """Of all whose ids begin so. It walks through the index, a page at a time: so one walk at a time in a process,
@@ -458,8 +465,8 @@ class Service(Records[R]):
         prefix, store, found, at = beginning.encode(), self.index.bound.store, 0, 0
         while True:
             [listed] = await store.run([("ZRANGE", self.index.key, at, at + _WALKED - 1)])
-            keys = [totals(id.decode()).key for id in listed if id.startswith(prefix)]
-            found += sum(int(number or 0) for number in await self._numbers(store, keys))
+            keys = [key for id in listed if id.startswith(prefix) and (key := _key_of(totals, id)) is not None]
+            found += sum(await self._numbers(totals, keys))
             if len(listed) < _WALKED:
                 return found
             at += _WALKED
@@ -506,3 +513,24 @@ async def _all_of(marked: SetKey[str] | SortedSetKey[str]) -> list[str]:
 def _chunks(keys: list[str], size: int) -> Iterable[list[str]]:
     for at in range(0, len(keys), size):
         yield keys[at : at + size]
+
+
+def number_of(counters: Bound[Any], key: str, data: Reply) -> int:
+    """What a counter holds; 0: there is none, or it cannot be read, which the log says."""
+    try:
+        if isinstance(data, Unreadable):
+            raise data
+        found: int | None = counters.family.value_of(data, key, None)
+    except Unreadable as error:
+        log_unreadable(counters.store, error)
+        return 0
+    return found or 0
+
+
+def _key_of(totals: Bound[Any], id: bytes) -> str | None:
+    """The key of the total of what an index names; None: it names no widget."""
+    try:
+        key: str = totals(id.decode()).key
+    except (UnicodeDecodeError, BadKey):
+        return None
+    return key

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from keystead.errors import BadDeclaration
+from keystead.errors import BadDeclaration, BadKey, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.models import WidgetRecord
@@ -64,12 +64,12 @@ class Widgets:
     async def clean_up(self) -> int:
         """Finish what is being deleted; how many there were."""
         finished = 0
-        for name in await self.keys.ending().members():
+        for name in await self.keys.ending().members().if_readable():
             service = self.services.get(name.service)
             if service is None:
                 await self.keys.ending().remove(name)
                 continue
-            with suppress(WidgetRefused):  # one that cannot be read keeps no other waiting
+            with suppress(WidgetRefused, Unreadable, BadKey):  # one that cannot be read keeps no other waiting
                 finished += await service.finish(name.id)
         return finished
 

@@ -1,0 +1,64 @@
+"""What cannot be read: one line in the log, with the family and the code, wherever it is met."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from keystead.errors import Unreadable
+from keystead.stores import Store
+
+if TYPE_CHECKING:
+    from keystead.schema.keyspace import Keyspace
+
+_log = logging.getLogger("keystead.schema")
+
+# The keyspaces that are in use, by store: an error knows its key, and only they know whose key it is. Asked only when
+# something cannot be read, so that no access pays for it.
+_in_use: WeakKeyDictionary[Store, WeakSet[Keyspace]] = WeakKeyDictionary()
+
+NO_FAMILY = "(no family)"
+
+
+def remember(keys: Keyspace) -> None:
+    """Let families of this keyspace be named in the log for as long as it is in use."""
+    for store in keys.stores:
+        _in_use.setdefault(store, WeakSet()).add(keys)
+
+
+def log_unreadable(store: Store | None, error: Unreadable) -> None:
+    """Log one line for this error, and note the family in it. Another call with the same error does nothing.
+
+    The line never holds the key, which may be a secret, nor what is stored there.
+    """
+    if error.family:
+        return
+    error.family = _family_of(store, error.key)
+    _log.warning(
+        "%s holds what cannot be read (%s); `keystead doctor` says what it is",
+        error.family,
+        error.code,
+        extra={"family": error.family, "code": error.code},
+    )
+
+
+@contextmanager
+def logging_unreadable(store: Store) -> Iterator[None]:
+    """Log what cannot be read within the block, and raise it on."""
+    try:
+        yield
+    except Unreadable as error:
+        log_unreadable(store, error)
+        raise
+
+
+def _family_of(store: Store | None, key: Any) -> str:
+    stores = list(_in_use) if store is None else [store]
+    for keys in (keys for one in stores for keys in list(_in_use.get(one, ()))):
+        for bound in keys.bounds():
+            if key is not None and (store is None or bound.store is store) and bound.parse(key) is not None:
+                return f"{type(keys).__name__}.{bound.family.name}"
+    return NO_FAMILY
