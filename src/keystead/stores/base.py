@@ -329,7 +329,8 @@ class Store(ABC):
         if type(commands) is not list:
             commands = list(commands)
         try:
-            calls = [read(command) for command in commands]
+            # A typed read comes as a Call: what `read` would say of it, without calling that.
+            calls = [command if type(command) is Call else read(command) for command in commands]
         except CommandError:
             calls = None
         if calls is None:
