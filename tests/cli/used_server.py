@@ -94,9 +94,7 @@ def _use_membership(http: httpx2.Client) -> None:
     }
     agreed = http.post("/demo/authorize", data=asked)
     code = parse_qs(urlsplit(agreed.headers["location"]).query)["code"][0]
-    told = _json(
-        http.post("/api/auth/callback", json={"code": code, "redirect_uri": _APP, "code_verifier": verifier})
-    )
+    told = _json(http.post("/api/auth/callback", json={"code": code, "redirect_uri": _APP, "code_verifier": verifier}))
     bearer = {"authorization": f"Bearer {told['session_token']}"}
     _json(http.post("/api/session/validate", json={"session_token": told["session_token"]}))
     pair = _json(http.post("/api/auth/token", headers=bearer))

@@ -10,7 +10,6 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
 from keystead.stores import Store
 
-
 Parts: TypeAlias = Sequence[tuple[str, Callable[[str], Any]]]
 
 

@@ -43,7 +43,7 @@ class Keyspace:
     naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the rule that `keystead check` holds keys to
     source: ClassVar[str] = ""  # the document it comes from, for the key document
     changes: ClassVar[tuple[str, ...]] = ()  # what was changed in it as a whole, and why
-    parts: ClassVar[tuple[type[Keyspace], ...]] = ()
+    part_keyspaces: ClassVar[tuple[type[Keyspace], ...]] = ()
     """The keyspaces of the parts that its program uses, such as OutboxKeys: commands that are given this one work on
     those, too."""
 
@@ -53,8 +53,8 @@ class Keyspace:
             _check_name(cls, "families")
         if cls.naming not in (None, NAMING):
             raise BadDeclaration(f"{cls.__name__}: naming is {NAMING!r}, or is left out, not {cls.naming!r}")
-        if not _are_keyspaces(cls.parts):
-            raise BadDeclaration(f"{cls.__name__}: parts is a tuple of keyspaces, as in parts = (OutboxKeys,)")
+        if not _are_keyspaces(cls.part_keyspaces):
+            raise BadDeclaration(f"{cls.__name__}: part_keyspaces is a tuple of keyspaces, such as (OutboxKeys,)")
         cls.families = {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():
@@ -167,7 +167,7 @@ def with_parts(keyspaces: Iterable[type[Keyspace]]) -> list[type[Keyspace]]:
         one = waiting.pop(0)
         if one not in found:
             found[one] = None
-            waiting += one.parts
+            waiting += one.part_keyspaces
     return list(found)
 
 

@@ -25,6 +25,7 @@ AT_ONCE: Final = 10_000  # members of a set or fields of a hash, which cannot be
 PAGE: Final = 500
 SMALL: Final = 200  # entries that are read together with those of other keys
 
+
 class Unopened(str):
     """Why something cannot be read: it is sealed, and does not open with the keys that there are."""
 

@@ -33,7 +33,7 @@ class MembershipKeys(Keyspace):
     """Members: one session each, what they pay for, refresh tokens for their JWTs, limits and quotas."""
 
     source = "Membership: sessions, refresh tokens, limits and caches"
-    parts = (ScheduleKeys,)
+    part_keyspaces = (ScheduleKeys,)
     changes = (
         "A session token is not in the store: keys and fields hold the UUID that `session_uuid` makes of it.",
         "A refresh token is in its key as the SHA-256 digest of a part of it. The provider's tokens are sealed.",

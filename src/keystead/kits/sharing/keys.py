@@ -17,7 +17,7 @@ class SharingKeys(Keyspace):
     """Share links: a short token that leads a receiver to a file until it expires, and what the clean-up deletes."""
 
     source = "Sharing: short tokens and the clean-up of expired files"
-    parts = (ScheduleKeys,)
+    part_keyspaces = (ScheduleKeys,)
     changes = (
         "What opens a link when it is known (short token, key of edge-resolve) is stored as its SHA-256 digest.",
         "That is so in keys, members and fields alike, so the two ends of a relation still meet.",

@@ -43,7 +43,7 @@ class TeamworkKeys(Keyspace):
     """A team at work: revoked tokens, who is active, notices as they happen, deadlines, and dashboards."""
 
     source = "Teamwork: tokens, sessions, notices, deadlines and dashboards"
-    parts = (OutboxKeys, ScheduleKeys)
+    part_keyspaces = (OutboxKeys, ScheduleKeys)
     naming = "domain:entity:scope"
 
     revoked_token = Value(

@@ -13,12 +13,13 @@ from keystead.schema.doctor.guarded import Guard
 from keystead.schema.doctor.look import Look, look_again
 from keystead.schema.doctor.quarantine import set_aside, set_entries_aside
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.reading import UNKNOWN
+from keystead.schema.reading import AT_ONCE, UNKNOWN, whole
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Still, field_holds, holds
 
 _SEALED: Final = re.compile(rb"sealed\.[A-Za-z0-9_-]{1,32}\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22,}")
 _AT_ONCE: Final = 200  # entries that are set aside in one step
+_LARGEST: Final = 2 * AT_ONCE  # entries of a log that is shortened
 _KINDS: Final = {"zset": "sorted set", "stream": "log"}
 
 
@@ -153,15 +154,15 @@ class TooLong(Suspicion):
         if self.family.kind == "list":
             self.note = "at which end its oldest items are, only the program knows; its next write drops them"
             return False
-        length: Command = ("XLEN", look.key)
-        while (size := (await look.store.run([length]))[0]) > self.family.keep:
-            count = min(_AT_ONCE, size - self.family.keep)
-            [oldest] = await look.store.run([("XRANGE", look.key, "-", "+", "COUNT", count)])
-            # The next append drops the same ones. Whoever appends meanwhile wins: the length is compared in this step.
-            changed = Guard(look.store, Still(length, size))
-            if not await guarded.change(look.store, [changed], [("XDEL", look.key, *(one[0] for one in oldest))]):
-                return False
-        return True
+        if look.size > _LARGEST:
+            self.note = "it is too long to be read at once; the next write of its program drops the oldest"
+            return False
+        everything = whole("stream", look.key)
+        [entries] = await look.store.run([everything])
+        oldest = [entry_id for entry_id, _ in entries[: len(entries) - self.family.keep]]
+        # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
+        same = Guard(look.store, Still(everything, entries))
+        return bool(oldest) and await guarded.change(look.store, [same], [("XDEL", look.key, *oldest)])
 
 
 # --- old forms ---------------------------------------------------------------------------------------------

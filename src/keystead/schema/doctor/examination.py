@@ -43,7 +43,7 @@ from keystead.schema.keyspace import Keyspace
 from keystead.schema.listing import Entry
 from keystead.schema.pace import Pace, replies_of
 from keystead.schema.reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry
-from keystead.stores import TABLE, Call, Command, Reply, Store
+from keystead.stores import TABLE, Call, Command, Store
 
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
@@ -170,7 +170,9 @@ class _Walk:
         narrowed = families is not None
         places = by_store(keyspaces, families)
         if not narrowed:
-            places = [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
+            places = [
+                Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places
+            ]
         self._known = KnownKeys(known)
         self._led_to = {
             relation.target for keys in keyspaces for family in keys.families.values() for relation in family.leads_to
@@ -307,9 +309,7 @@ class _Walk:
         except WrongKindError:
             return  # it was replaced meanwhile; what is there now is not what was looked at
 
-    async def _page_of_entries(
-        self, look: Look, facts: Facts, entries: list[Any], questions: list[_Question]
-    ) -> int:
+    async def _page_of_entries(self, look: Look, facts: Facts, entries: list[Any], questions: list[_Question]) -> int:
         """How many of these entries were taken out. What those of an index name is added to the questions."""
         facts.entries += len(entries)
         good: list[Any] = []
@@ -407,9 +407,7 @@ class _Walk:
         missing = await self._missing(asked)
         found: list[tuple[Look, Suspicion]] = []
         if missing:
-            found += [
-                (look, Orphan(look, owners)) for look, owners in orphans if all(one in missing for one in owners)
-            ]
+            found += [(look, Orphan(look, owners)) for look, owners in orphans if all(one in missing for one in owners)]
             found += [
                 (look, LeadsNowhere(look, relation, target)) for look, relation, target in leads if target in missing
             ]

@@ -17,7 +17,7 @@ from keystead.schema.doctor.quarantine import name_aside
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.reading import UNKNOWN
 from keystead.schema.relation import Relation
-from keystead.stores import Command, Required, Still, Store, absent
+from keystead.stores import Command, Required, Store, absent
 
 
 class Place(NamedTuple):
@@ -149,10 +149,9 @@ class WrongScore(Suspicion):
 
     async def fix(self) -> bool:
         entry = self._entry
-        # Only a score that is still as it was seen: whoever writes the record at the same time writes the entry, too.
-        still = Guard(self.look.store, Still(asks(entry), self._score))
-        put = ("ZADD", entry.key, "XX", score_of(self.look, entry), entry.member)
-        return await guarded.change(self.look.store, [*self._guards, still], [put])
+        # Whoever writes the record at the same time writes its entry, too: only the score of the same record is written.
+        put: Command = ("ZADD", entry.key, "XX", score_of(self.look, entry) or 0, entry.member)
+        return await guarded.change(self.look.store, self._guards, [put])
 
 
 class NotListed(Suspicion):
