@@ -110,13 +110,13 @@ def test_what_was_set_aside_is_brought_back(program: Program) -> None:
     assert "account:u1 is back" in result.stdout
     assert program.write(("GET", "account:u1")) == [b"x"]
     assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "nothing was set aside")
-    program.keystead("doctor", "myapp.keys", "--fix")
+    program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert output(program.keystead("doctor", "--restore", "account:u1", "--json"))["restored"] == "account:u1"
 
 
 def test_a_name_that_is_taken_is_not_written_over(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
-    program.keystead("doctor", "myapp.keys", "--fix")
+    program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     program.write(("SET", "account:u1", "new"))
     assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now")
 

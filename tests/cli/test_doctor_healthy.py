@@ -1,4 +1,4 @@
-"""A store that only the server has written is well, whichever kit is named, and `doctor --fix` changes nothing in it."""
+"""A store that only the server has written is healthy, whichever kit is named: `doctor --fix` changes nothing in it."""
 
 import asyncio
 from pathlib import Path

@@ -38,10 +38,10 @@ from keystead.schema.doctor.quarantine import KEPT
 from keystead.schema.finding import CODES
 
 _FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."
-_FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application runs.
-What cannot be read is set aside for 30 days."""
-_UNKNOWN_HELP = """With --fix: set keys of no family aside, too. Only where no other program uses the store. Keys of any kit
-and of the server itself always have a family."""
+_FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application
+runs. What cannot be read is set aside for 30 days."""
+_UNKNOWN_HELP = """With --fix: set keys of no family aside, too. Only where no other program uses the store. Keys of any
+kit and of the server itself are never among them."""
 _YES_HELP = "With --fix: set aside more than 1 % of a family without asking."
 _EXAMPLES_HELP = "How many findings of each code are shown; all are counted."
 _RESTORE_HELP = "Bring a key back that was set aside, and do nothing else."
@@ -70,13 +70,13 @@ def doctor(
     """Find what is wrong in a live store: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
 
     It scans while the application runs and blocks nobody. With --fix it prints what it would do, then repairs each
-    finding in one step that holds only if it is still so. To set aside more than 1 % of a family it asks first; where
-    there is no terminal to ask on, that part is left unless --yes is given. Where no sealed value of a family opens, the
-    keys are wrong, and nothing is repaired. KEYSTEAD_SEAL_KEYS opens sealed values. Each finding has a code, which
+    finding in one step that holds only if it is still so. It asks before it sets aside more than 1 % of a family;
+    without a terminal to ask on, that part is left unless --yes is given. KEYSTEAD_SEAL_KEYS opens sealed values; where
+    not one of a family opens, the keys are wrong, and nothing is repaired. Each finding has a code, which
     docs/findings.md explains.
 
-    The exit code is 0 when there are no findings or all were repaired, 1 when findings are left, and 2 when it was asked
-    wrongly or the seal keys are wrong.
+    The exit code is 0 when there are no findings or all were repaired, 1 when findings are left, and 2 when it was
+    asked wrongly or the seal keys are wrong.
 
     [bold]Examples[/bold]
 

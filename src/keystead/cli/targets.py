@@ -26,8 +26,8 @@ from keystead.server.working_directory import find_modules_here
 from keystead.stores import Store
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
-(login, or your own: myapp.kit:KIT), or kits for all of them and the server's own. Each brings the keyspaces of its parts
-along, such as the outbox. [dim]\\[default: kits][/dim]"""
+(login, or your own: myapp.kit:KIT), or kits for all of them and the server's own. Each brings along the keyspaces of
+its parts, such as the outbox. [dim]\\[default: kits][/dim]"""
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 

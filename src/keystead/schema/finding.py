@@ -326,8 +326,8 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "warning",
         "An index entry that names nothing",
-        "The record that the entry names is gone. Readers skip such entries. Where a sorted set is sorted by deadlines, an "
-        "entry whose deadline is over is none of these: its record has expired, and the next reader takes it out.",
+        "The record that the entry names is gone. Readers skip such entries. In a sorted set whose scores are deadlines, "
+        "an entry whose deadline is over is not one of these: its record has expired, and the next reader removes it.",
         "`keystead doctor --fix` takes it out, if the record is still gone.",
         "the member `s1` of sessions:42, when there is no session:s1",
     ),
@@ -346,8 +346,8 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "error",
         "An index entry that is sorted by another number than its record says",
-        "The index takes its score from the record, or from its deadline, and the two differ: listings show the record in "
-        "the wrong place, and what goes by the score, such as a clean-up, takes it too early or never.",
+        "The index takes its score from the record, or from its deadline, and the two differ: listings show the record "
+        "in the wrong place, and what goes by the score, such as a clean-up, takes it too early or never.",
         "`keystead doctor --fix` writes the score that the record says, if neither has changed meanwhile.",
         "the member `c1` of counters:index has the score 0, and counter:c1 was created in 2026",
     ),
@@ -411,10 +411,10 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "warning",
         "A list or log that holds more than its family keeps",
-        "The family says `keep`, and something appended without dropping the oldest. The next write of the program drops "
-        "them.",
-        "`keystead doctor --fix` drops the oldest entries of a log. A list is left to the next write of the program: at "
-        "which end its oldest items are, only the program knows.",
+        "The family says `keep`, and something appended without dropping the oldest. The next write of the program "
+        "drops them.",
+        "`keystead doctor --fix` drops the oldest entries of a log. A list is left to the next write of the program: "
+        "only the program knows at which end the oldest items are.",
         "events:42 with 1,200 entries, in a family of keep=1000",
     ),
     Code(

@@ -49,6 +49,7 @@ _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
 _PAGE: Final = 500
+_LOOKS_AT_CLOCK: Final = 8  # keys or entries, a few microseconds each, after which it is asked how long it took
 _EXISTS: Final = TABLE["EXISTS"]
 _TOO_MANY: Final = "more than 1 % of them would be set aside, which somebody must confirm"
 
@@ -230,7 +231,7 @@ class _Walk:
         looks = await look_at(members, place.store, self._pace)
         suspected: dict[int, list[Suspicion]] = {}
         readable = []
-        for look in looks:
+        for number, look in enumerate(looks):
             facts = self._facts[look.bound]
             facts.keys += 1
             found = await self._large_record(look) if facts.is_record and look.size > SMALL else None
@@ -241,7 +242,7 @@ class _Walk:
                     found.append(WrongDeadline(look, code))
             if found:
                 suspected[id(look)] = found
-            if self._pace.is_due:
+            if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
                 await self._pace.turn()
         for look, suspicion in await self._related(readable):
             suspected.setdefault(id(look), []).append(suspicion)
@@ -256,7 +257,7 @@ class _Walk:
             return [WrongKind(look)]
         if not facts.is_record:
             return [TooLong(look)] if facts.keeps is not None and look.size > facts.keeps else []
-        look.read()
+        facts.read(look)
         if look.problem is not None:
             self._count_unopened(look.problem, facts)
             return [UnreadableValue(look)]
@@ -315,7 +316,7 @@ class _Walk:
         good: list[Any] = []
         bad: list[Any] = []
         first_problem = ""
-        for entry in entries:
+        for number, entry in enumerate(entries):
             member, problem = read_entry(look.bound, look.key, entry)
             if problem is not None:
                 self._count_unopened(problem, facts)
@@ -325,10 +326,10 @@ class _Walk:
             good.append(entry)
             if facts.is_index:
                 data = entry[0] if facts.kind == "zset" else entry
-                named = relations.named_by(look, data, member)
+                named = facts.named_by(look, data, member)
                 if named is not None and not (facts.kind == "zset" and has_expired(look, entry[1])):
                     questions.append(_Question(look, named))
-            if self._pace.is_due:
+            if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
                 await self._pace.turn()
         removed = 0
         if bad and await self._follow([[UnreadableEntries(look, bad, first_problem)]]):
@@ -390,7 +391,7 @@ class _Walk:
         orphans: list[tuple[Look, list[Place]]] = []
         leads: list[tuple[Look, Any, Place]] = []
         listed: list[tuple[Look, Entry, bool]] = []
-        for look, facts in looks:
+        for number, (look, facts) in enumerate(looks):
             if facts.owners and (owners := facts.owner_keys(look.values)):
                 orphans.append((look, [Place(*asked.exists(*one)) for one in owners]))
             for relation in facts.leads_to:
@@ -402,7 +403,7 @@ class _Walk:
                 entry = entry_of(look, one)
                 if entry is not None:
                     listed.append((look, entry, one.has_score))
-            if self._pace.is_due:
+            if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
                 await self._pace.turn()
         missing = await self._missing(asked)
         found: list[tuple[Look, Suspicion]] = []

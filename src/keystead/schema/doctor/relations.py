@@ -149,7 +149,7 @@ class WrongScore(Suspicion):
 
     async def fix(self) -> bool:
         entry = self._entry
-        # Whoever writes the record at the same time writes its entry, too: only the score of the same record is written.
+        # Whoever writes the record at the same time writes its entry, too: the record must still be the same.
         put: Command = ("ZADD", entry.key, "XX", score_of(self.look, entry) or 0, entry.member)
         return await guarded.change(self.look.store, self._guards, [put])
 
