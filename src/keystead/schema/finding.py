@@ -326,8 +326,8 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "warning",
         "An index entry that names nothing",
-        "The record that the entry names is gone. Readers skip such entries. In a sorted set whose scores are deadlines, "
-        "an entry whose deadline is over is not one of these: its record has expired, and the next reader removes it.",
+        "The record that the entry names is gone. Readers skip such entries. Where scores are deadlines, an entry "
+        "whose deadline is over is not one of these: its record has expired, and the next reader removes it.",
         "`keystead doctor --fix` takes it out, if the record is still gone.",
         "the member `s1` of sessions:42, when there is no session:s1",
     ),

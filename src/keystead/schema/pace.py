@@ -11,7 +11,7 @@ from keystead.stores import Command, Reply, Store
 
 STRETCH_S: Final = 0.0003  # how long the loop is held beside other tasks; about thirty reads of an embedded store
 ALONE_S: Final = 0.003  # how long it is held where there are none, so that a signal or a new task waits no longer
-SHARE: Final = 3  # others get so many times as long as it took itself, if there are any
+SHARE: Final = 4  # others get so many times as long as it took itself, if there are any
 FEWEST: Final = 8
 _FIRST: Final = 16
 _BESIDE_OTHERS: Final = 32

@@ -228,7 +228,9 @@ class _Walk:
                 await self._stranger(place, raw)
         if not members:
             return
+        await self._pace.turn()
         looks = await look_at(members, place.store, self._pace)
+        await self._pace.turn()
         suspected: dict[int, list[Suspicion]] = {}
         readable = []
         for number, look in enumerate(looks):
@@ -246,6 +248,7 @@ class _Walk:
                 await self._pace.turn()
         for look, suspicion in await self._related(readable):
             suspected.setdefault(id(look), []).append(suspicion)
+        await self._pace.turn()
         await self._follow(list(suspected.values()))
         await self._all_entries([(look, facts) for look, facts in readable if not facts.is_record])
 

@@ -182,7 +182,9 @@ def _source(index: Bound[Any]) -> Owner | None:
     if len(index.family.lists) != 1 or index.family.lists[0].source not in index.keyspace.families.values():
         return None
     [relation] = index.family.lists
-    by_name = {origin.name: name for name, origin in relation.origins.items() if origin and origin.kind == "placeholder"}
+    by_name = {
+        origin.name: name for name, origin in relation.origins.items() if origin and origin.kind == "placeholder"
+    }
     by_name[relation.member] = ""
     if by_name.keys() != set(relation.source.pattern.names):
         return None

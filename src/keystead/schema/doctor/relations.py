@@ -110,7 +110,7 @@ def score_of(look: Look, entry: listing.Entry) -> float | None:
         put = listing.put(entry, look.values, value, look.now_ms, dies_ms)[0]
     except (BadValue, AttributeError):
         return None
-    return float(put[-2])  # type: ignore[arg-type]
+    return float(put[-2])
 
 
 def is_off(entry: listing.Entry, score: float, wanted: float | None) -> bool:
