@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +51,22 @@ async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None
 
 async def _alone(subject: str, url: str) -> list[Row]:
     """The doctor with nothing beside it, and the same reads by redis-py."""
-    before_s = _cpu_of_children_s()
+    used_s = [_cpu_of_children_s()]
     ours = await _doctor(url)
-    cpu_s = _cpu_of_children_s() - before_s
+    used_s.append(_cpu_of_children_s())
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.plain_reads", url), cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
     theirs_s = time.perf_counter() - began
+    used_s.append(_cpu_of_children_s())
     keys = int(out)
+    our_cpu_us, their_cpu_us = ((after - before) / keys * 1e6 for before, after in pairwise(used_s))
     ours_us, theirs_us = ours.took_s / keys * 1e6, theirs_s / keys * 1e6
     return [
         Row(subject, "keys examined with nothing beside it", keys / ours.took_s, "a second", SPEED,
-            note=f"{cpu_s / keys * 1e6:.1f} µs of CPU a key, without that of the server"),
+            note=f"{our_cpu_us:.1f} µs of CPU a key, redis-py {their_cpu_us:.1f} µs, both without that of the server"),
         Row(subject, "time to examine a key", ours_us / theirs_us, "times the time", None,
             "redis-py: SCAN, TYPE, PTTL and the values, by pipelines", ours_us, theirs_us),
     ]  # fmt: skip

@@ -338,7 +338,8 @@ class _Walk:
         if bad and await self._follow([[UnreadableEntries(look, bad, first_problem)]]):
             removed = len(bad)
         if facts.is_sealed and good:
-            self.report.opened[facts.name] = self.report.opened.get(facts.name, 0) + len(good)
+            opened = sum(map(_has_seal, good))
+            self.report.opened[facts.name] = self.report.opened.get(facts.name, 0) + opened
             old = old_entries(look, good)
             if old is not None:
                 await self._follow([[old]])
@@ -507,6 +508,13 @@ class _Asked:
             held = self.by_store[id(store)] = (store, {})
         held[1][key] = None
         return store, key
+
+
+def _has_seal(entry: Any) -> bool:
+    """Whether an entry of any kind holds a sealed text."""
+    if isinstance(entry, bytes):
+        return b"sealed." in entry
+    return isinstance(entry, list | tuple) and any(map(_has_seal, entry))
 
 
 async def _fixed(suspicion: Suspicion) -> bool | None:
