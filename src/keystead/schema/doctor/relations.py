@@ -244,7 +244,7 @@ def has_expired(look: Look, score: float) -> bool:
 
     Its record has expired as its family says, so nothing is wrong.
     """
-    return score <= look.now_ms and all(
+    return score <= look.now_ms + CLOCKS_MS and all(
         relation.score is None and relation.source.lifetime.ends for relation in look.bound.family.lists
     )
 
