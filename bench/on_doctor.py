@@ -1,7 +1,8 @@
-"""The doctor on 1,000,000 keys: memory, speed, and what reads beside it pay, on the embedded store and on Valkey.
+"""The doctor on 1,000,000 keys: memory, speed, and what reads beside it pay, on the embedded store and on Redis.
 
 The doctor is the command itself, a process of its own. Reads are timed in another process with the doctor and
-without it, and in the process of the doctor, too, where it shares an event loop with them.
+without it, and in the process of the doctor, too, where it shares an event loop with them. On Redis it runs once with
+nothing beside it, and after it a program that reads the same with redis-py alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import statistics
 import sys
 import sysconfig
@@ -16,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ OF_EACH = 100
 OF_EACH_QUICK = 5
 MEMORY = Target("under", 200)
 SLOWER = Target("at most", 2)
+SPEED = Target("at least", 40_000)
 LOOK_EVERY_S = 0.02
 ROOT = Path(__file__).parents[1]
 
@@ -38,9 +42,40 @@ ROOT = Path(__file__).parents[1]
 async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None = None) -> list[Row]:
     count = keys or (KEYS_QUICK if quick else KEYS)
     rows = await _on("doctor, sqlite", f"sqlite:///{folder}/doctor.db", count, progress, quick)
-    with servers.valkey() as server:
-        rows += await _on("doctor, valkey", server.url, count, progress, quick)
+    with servers.redis() as server:
+        rows += await _on("doctor, redis", server.url, count, progress, quick)
+        with progress.activity("doctor, redis · alone, and redis-py reading the same", 1):
+            rows += await _alone("doctor, redis", server.url)
     return rows
+
+
+async def _alone(subject: str, url: str) -> list[Row]:
+    """The doctor with nothing beside it, and the same reads by redis-py."""
+    used_s = [_cpu_of_children_s()]
+    ours = await _doctor(url)
+    used_s.append(_cpu_of_children_s())
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.plain_reads", url), cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    theirs_s = time.perf_counter() - began
+    used_s.append(_cpu_of_children_s())
+    keys = int(out)
+    our_cpu_us, their_cpu_us = ((after - before) / keys * 1e6 for before, after in pairwise(used_s))
+    ours_us, theirs_us = ours.took_s / keys * 1e6, theirs_s / keys * 1e6
+    return [
+        Row(subject, "keys examined with nothing beside it", keys / ours.took_s, "a second", SPEED,
+            note=f"{our_cpu_us:.1f} µs of CPU a key, redis-py {their_cpu_us:.1f} µs, both without that of the server"),
+        Row(subject, "time to examine a key", ours_us / theirs_us, "times the time", None,
+            "redis-py: SCAN, TYPE, PTTL and the values, by pipelines", ours_us, theirs_us),
+    ]  # fmt: skip
+
+
+def _cpu_of_children_s() -> float:
+    """The CPU time of all processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def _on(subject: str, url: str, keys: int, progress: Progress, quick: bool) -> list[Row]:
@@ -56,7 +91,7 @@ async def _on(subject: str, url: str, keys: int, progress: Progress, quick: bool
             found = await _doctor(url)
         after = await _read_alone(url, users * 20, quiet_s)
         async with reading(url, users * 20) as beside_fix:
-            fixed = await _doctor(url, "--fix", "--set-aside-unknown")
+            fixed = await _doctor(url, "--fix", "--set-aside-unknown", "--yes")
         again = await _doctor(url)
     _check(found, planted, "count")
     _check(fixed, planted, "fixed")
@@ -75,7 +110,7 @@ async def _on(subject: str, url: str, keys: int, progress: Progress, quick: bool
         Row(subject, "reads beside it, same process", shared.ratio, "times the time", SLOWER,
             "the same reads without it", shared.with_us, shared.without_us),
         Row(subject, "time to examine them", found.took_s, "s"),
-        Row(subject, "keys examined", there / found.took_s, "a second"),
+        Row(subject, "keys examined beside reads", there / found.took_s, "a second"),
         Row(subject, f"time to examine and repair {sum(planted.values()):,} defects", fixed.took_s, "s"),
         Row(subject, "p99 of reads without it", (before.p99_us + after.p99_us) / 2000, "ms"),
         Row(subject, "p99 of reads beside it", beside.p99_us / 1000, "ms"),

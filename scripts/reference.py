@@ -78,7 +78,26 @@ def findings() -> str:
 
 FINDERS = {
     "check": "Reads declarations only. Both errors and warnings make its exit code 1.",
-    "doctor": "Reads a live store, and repairs with `--fix`. Both errors and warnings make its exit code 1.",
+    "doctor": """\
+Reads a live store, and repairs with `--fix`. Both errors and warnings make its exit code 1.
+
+It never harms a healthy store:
+
+- Naming a kit or a keyspace brings along the keyspaces of its parts (`part_keyspaces`). A key that any kit or the
+  server knows is never unknown; where its keyspace was not named, it is counted and left alone.
+- `--fix` examines first and prints what it would do, by code and family. Each repair is one step that holds only if
+  the finding is still true.
+- What cannot be read is set aside for 30 days, and `keystead doctor --restore KEY` brings it back. To set aside more
+  than 1 % of a family, or with `--set-aside-unknown` more than 1 % of all keys, needs `--yes`. On a terminal it asks;
+  elsewhere that part is left, the rest is repaired, and the exit code is 1.
+- If not one sealed value of a family opens, the key is wrong and not the values: it stops, repairs nothing, and leaves
+  with exit code 2. The keys come from `KEYSTEAD_SEAL_KEYS`, or `seal_keys` in the secrets file.
+
+| exit code | |
+|---|---|
+| 0 | no findings, or all were repaired |
+| 1 | findings are left |
+| 2 | it was asked wrongly, or the seal keys are wrong |""",
 }
 
 

@@ -91,11 +91,31 @@ class Unreadable(KeysteadError):
     raw: bytes | None = None
     key: str | bytes | None = None
     family: str = ""
+    unopened: bool = False
+    """Whether a sealed text in it does not open with the keys that there are."""
 
     def __init__(self, sentence: str, key: str | bytes | None = None, raw: bytes | None = None) -> None:
         super().__init__(sentence if key is None else f"{shown(key)}: {sentence}")
         self.key = key
         self.raw = raw
+
+
+class WrongSealKey(KeysteadError):
+    """None of the sealed values of a family opens: the keys that were given are others than those that sealed them.
+
+    `families` says how many values each of these families has. Nothing was repaired.
+    """
+
+    code = "wrong-seal-key"
+
+    def __init__(self, families: dict[str, int]) -> None:
+        said = ", ".join(f"{count:,} of {family}" for family, count in families.items())
+        super().__init__(
+            f"not one sealed value opens ({said}), so the keys are wrong and not the values, and nothing was repaired; "
+            "give the keys that the application seals with: KEYSTEAD_SEAL_KEYS, seal_keys in the secrets file, or "
+            "seal=KeyRing(...). If the values themselves are damaged, delete them"
+        )
+        self.families = families
 
 
 class CapReached(KeysteadError):

@@ -127,6 +127,17 @@ def test_a_role_that_no_family_has_is_said(program: Program) -> None:
     assert "no family has the role 'durable'" in result.stderr
 
 
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1)])
+def test_the_doctor_asks_before_it_sets_aside_much_of_a_family(program: Program, answer: str, left: int) -> None:
+    program.write(("SET", "account:u1", "junk"), ("SET", "lock:a", "x", "PX", 86_400_000))
+    terminal = Terminal(program, "doctor", "myapp.keys:AppKeys", "--family", "account", "--fix")
+    terminal.until("Set aside 1 of 1 key (AppKeys.account)? [y/N]:")
+    assert "unreadable, 1 finding in AppKeys.account: set aside" in terminal.said
+    terminal.type(answer)
+    assert terminal.ends() == left
+    assert ("account:u1" in program.held()) is bool(left)
+
+
 def test_a_repair_must_say_by_which_keyspaces(program: Program) -> None:
     program.fill()
     before = program.held()

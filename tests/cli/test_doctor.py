@@ -1,11 +1,12 @@
 """`keystead doctor` as a user meets it: a real process, a program of the user's own, a real store."""
 
+import json
 import signal
 import subprocess
 
 import pytest
 
-from tests.cli.program import SEALED, Program, assert_one_sentence, output
+from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_sentence, output
 from tests.serving import environment, keystead_command, wait_until
 
 MANY = 4_000
@@ -50,8 +51,11 @@ def test_json_holds_all_of_it(program: Program) -> None:
 def test_fix_repairs_and_a_second_run_is_clean(program: Program) -> None:
     program.fill()
     program.write(("DEL", "sess:u1a"), ("PERSIST", "sess:u1b"), ("SET", "visits:u1:2026-02-24", "x", "PX", 1_000_000))
-    result = program.keystead("doctor", "myapp.keys", "--fix")
+    result = program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert result.returncode == 0, result.stdout
+    assert result.stdout.startswith("to do:\n")
+    assert "  orphan, 1 finding in AppKeys.lock: delete\n" in result.stdout
+    assert "  unreadable, 1 finding in AppKeys.daily: set aside\n" in result.stdout
     assert "orphan  lock:u1a repaired" in result.stdout
     assert result.stdout.endswith("4 findings, 4 repaired, 0 left\n")
     assert program.keystead("doctor", "myapp.keys", "--json").returncode == 0
@@ -60,31 +64,59 @@ def test_fix_repairs_and_a_second_run_is_clean(program: Program) -> None:
     }  # fmt: skip
 
 
+def test_to_set_aside_more_than_one_in_a_hundred_needs_a_yes(program: Program) -> None:
+    program.fill()
+    program.write(("SET", "visits:u1:2026-02-24", "x", "PX", 1_000_000), ("PERSIST", "lock:u1a"), ("SET", "tmp:1", "x"))
+    refused = program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "keystead: not set aside without --yes, because it is more than 1 % of a family: 1 of 2 keys (AppKeys.daily), "
+        "1 of 7 keys (unknown). The rest is repaired\n"
+    )
+    assert "3 findings, 1 repaired, 2 left" in refused.stdout
+    assert {"visits:u1:2026-02-24", "tmp:1"} <= program.held()
+    told = json.loads(program.keystead("doctor", "myapp.keys", "--fix", "--json").stdout)
+    assert told["plan"]["needs_yes"] == [{"family": "AppKeys.daily", "count": 1, "total": 2, "what": "key"}]
+    assert told["plan"]["codes"]["unreadable"]["count"] == 1
+    agreed = program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown", "--yes")
+    assert (agreed.returncode, agreed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("fix", [(), ("--fix", "--yes")])
+def test_keys_that_open_nothing_are_wrong_and_nothing_is_repaired(program: Program, fix: tuple[str, ...]) -> None:
+    program.fill()
+    program.write(("SET", "account:u1", SEALED), ("SET", "account:u2", SEALED), ("DEL", "sess:u1a"))
+    before = program.held()
+    result = program.keystead("doctor", "myapp.keys", *fix, KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
+    assert_one_sentence(result, 2, "2 of AppKeys.account", "KEYSTEAD_SEAL_KEYS", "nothing was repaired")
+    assert program.held() == before
+
+
 def test_keys_of_no_family_are_left_unless_that_is_asked_for(program: Program) -> None:
     program.write(("SET", "tmp:1", "x"))
     assert program.keystead("doctor", "myapp.keys", "--fix").returncode == 1
     assert program.held() == {"tmp:1"}
-    assert program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown").returncode == 0
+    assert program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown", "--yes").returncode == 0
     assert program.held() == {"keystead:quarantine:tmp%3A1"}
     assert_one_sentence(program.keystead("doctor", "myapp.keys", "--set-aside-unknown"), 2, "--fix")
 
 
 def test_what_was_set_aside_is_brought_back(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
-    assert program.keystead("doctor", "myapp.keys", "--fix").returncode == 0
+    assert program.keystead("doctor", "myapp.keys", "--fix", "--yes").returncode == 0
     assert "account:u1" in program.keystead("show", "quarantine", "--keys", "myapp.keys").stdout
     result = program.keystead("doctor", "--restore", "account:u1")
     assert (result.returncode, result.stderr) == (0, "")
     assert "account:u1 is back" in result.stdout
     assert program.write(("GET", "account:u1")) == [b"x"]
     assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "nothing was set aside")
-    program.keystead("doctor", "myapp.keys", "--fix")
+    program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert output(program.keystead("doctor", "--restore", "account:u1", "--json"))["restored"] == "account:u1"
 
 
 def test_a_name_that_is_taken_is_not_written_over(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
-    program.keystead("doctor", "myapp.keys", "--fix")
+    program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     program.write(("SET", "account:u1", "new"))
     assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now")
 

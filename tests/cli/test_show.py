@@ -1,5 +1,7 @@
 """`keystead show` as a user meets it."""
 
+import json
+
 from tests.cli.program import SEALED, Program, assert_one_sentence, output
 
 
@@ -12,7 +14,7 @@ def test_a_table_of_what_is_there(program: Program) -> None:
     assert "sess:{sid}" in result.stdout
     assert '{"name": "Ada", "secret": "(sealed)"}' in result.stdout
     assert "sealed.2026" not in result.stdout
-    assert "7 keys in 5 of 5 families" in result.stdout
+    assert "6 keys in 5 of 5 families" in result.stdout
     assert "1 key belongs to no family: tmp:1" in result.stdout
 
 
@@ -36,6 +38,32 @@ def test_one_family_in_detail(program: Program) -> None:
     assert '{"uid": "u1"}' in result.stdout
     assert "AppKeys.lock" not in result.stdout
     assert_one_sentence(program.keystead("show", "nothing", "--keys", "myapp.keys"), 2, "there is no family 'nothing'")
+
+
+def test_keys_of_no_family_are_not_counted_as_keys_of_the_families(program: Program) -> None:
+    program.write(*[("SET", f"tmp:{number}", "x") for number in range(7)], ("SET", "lock:s1", "x", "PX", 1_000_000))
+    result = program.keystead("show", "--keys", "myapp.keys")
+    assert "1 key in 1 of 5 families" in result.stdout
+    assert "7 keys belong to no family" in result.stdout
+    found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
+    assert (found["count"], found["unknown"]["count"]) == (1, 7)
+
+
+def test_keys_of_a_kit_that_is_not_named_are_told_apart_from_unknown_ones(program: Program) -> None:
+    program.write(("SET", "counter:a:total", 1), ("SET", "outbox:trouble:counter:a", "{}"), ("SET", "tmp:1", "x"))
+    found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
+    assert found["others"] == {"WidgetKeys": 1, "OutboxKeys": 1}
+    assert found["unknown"] == {"count": 1, "examples": ["tmp:1"]}
+    assert "OutboxKeys (1)" in program.keystead("show", "--keys", "myapp.keys").stdout
+
+
+def test_a_key_that_is_not_there_is_in_no_index(program: Program) -> None:
+    program.write(("ZADD", "counters:index", 1, "another-a1b2c3d4"))
+    result = program.keystead("show", "counter", "example-a1b2c3d4")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "there is no counter:example-a1b2c3d4" in result.stderr
+    listed = program.keystead("show", "counter", "example-a1b2c3d4", "--json")
+    assert json.loads(listed.stdout)["listed"] == []
 
 
 def test_help_teaches_with_examples(program: Program) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from keystead import KeyRing, Keyspace, Store
-from keystead.kits import KITS
+from keystead.kits import KITS, ROUTED
+from keystead.kits.kit import Kit
 from keystead.kits.login import LoginKeys
 from keystead.kits.membership import MembershipKeys
 from keystead.kits.sessiondata import SessionDataKeys
@@ -15,6 +16,7 @@ from keystead.kits.sharing import SharingKeys
 from keystead.kits.teamwork import TeamworkKeys
 from keystead.kits.widgets import WidgetKeys
 from keystead.schema.family import Family
+from keystead.schema.keyspace import with_parts
 
 KEYSPACES: tuple[type[Keyspace], ...] = (
     LoginKeys,
@@ -25,6 +27,14 @@ KEYSPACES: tuple[type[Keyspace], ...] = (
     SessionDataKeys,
 )
 FAMILIES: list[Family[Any]] = [family for keyspace in KEYSPACES for family in keyspace.families.values()]
+
+
+def test_a_keyspace_brings_along_what_its_kit_writes() -> None:
+    """Commands name a kit by its keyspace alone, because they import no web framework."""
+    kits: dict[str, Kit] = {name: importlib.import_module(module).KIT for name, module in ROUTED.items()}
+    assert {name: set(kit.keyspaces) for name, kit in kits.items()} == {
+        name: set(with_parts([kit.keyspace])) for name, kit in kits.items()
+    }
 
 
 def test_each_kit_is_where_the_list_of_kits_says() -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from keystead import BadDeclaration, Hash, Keyspace, Set, SortedSet, Store, Value, link, sliding
 from keystead.schema import docs
 from keystead.schema.check import check
-from keystead.schema.doctor import examine
+from keystead.schema.doctor import examine, repair
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -140,7 +140,7 @@ async def test_a_record_that_is_not_listed_has_ended_and_the_doctor_deletes_it(
     [found] = (await examine([keys])).found
     assert (found.finding.code, found.finding.key, found.fixed) == ("not-listed", f"{family}:a", False)
     assert "so it has ended" in found.finding.sentence
-    [found] = (await examine([keys], fix=True)).found
+    [found] = (await repair([keys], set_aside="all")).found
     assert found.fixed
     assert await store.run([("EXISTS", f"{family}:a"), ("EXISTS", f"{family}:b")]) == [0, 1]
     assert await members(keys, f"{family}s") == {"b"}
@@ -152,7 +152,7 @@ async def test_where_the_whole_index_is_gone_the_doctor_deletes_what_it_listed(k
     for id in ("a", "b", "c"):
         await keys.device(id).set(ANN)
     await store.run([("DEL", "user:ann:devices")])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert (report.counts, report.left) == ({"not-listed": {"Keys.device": 3}}, 0)
     assert [key async for page in store.scan() for key in page] == []
 
@@ -161,7 +161,7 @@ async def test_where_the_whole_index_is_gone_the_doctor_deletes_what_it_listed(k
 async def test_where_an_index_only_lists_the_doctor_lists_what_it_misses(keys: Keys, store: Store) -> None:
     await keys.phone("a").set(ANN)
     await store.run([("DEL", "user:ann:phones")])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert (report.counts, report.left) == ({"not-listed": {"Keys.phone": 1}}, 0)
     assert await members(keys, "phones") == {"a"}
 
@@ -179,7 +179,7 @@ async def test_beside_records_that_come_and_go_the_doctor_harms_none_that_is_ali
 
     async def examined() -> None:
         while time.monotonic() < until:
-            assert (await examine([keys], fix=True)).found == []
+            assert (await repair([keys], set_aside="all")).found == []
 
     await asyncio.gather(come(), examined())
     assert len(await members(keys, "devices")) == made > 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from keystead import Guarantees
 from keystead.errors import BadDeclaration
@@ -30,6 +31,7 @@ from keystead.schema import (
 )
 from keystead.schema.check import check
 from keystead.schema.finding import CODES, Finding
+from keystead.schema.keyspace import with_parts
 
 DAY = after("1d")
 EVICTING = Guarantees(evicts=True)
@@ -366,6 +368,31 @@ def test_outlives_owner_names_what_stays_when_its_owner_expires() -> None:
     assert (finding.code, finding.where) == ("outlives-owner", "AppKeys.parts (part:{id})")
     assert "AppKeys.owner (own:{id})" in finding.sentence
     assert owned(never("x"), never("x")) == owned(DAY, DAY) == owned(never("x"), DAY) == []
+
+
+def test_until_field_is_a_moment_that_is_misspelt() -> None:
+    class Link(BaseModel):
+        to: str
+        expires_at: int
+
+    def lives_until(name: str, type_: type[Any] = Link) -> list[Finding]:
+        return check([keyspace(share=Value("share:{id}", type_, lifetime=until(name), doc="a link"))])
+
+    for misspelt in ("expire_at", "expires_att", "expiresAt", "expiry_at"):
+        [finding] = lives_until(misspelt)
+        assert (finding.code, finding.family) == ("until-field", "AppKeys.share")
+        assert "'expires_at'" in finding.sentence
+    # A moment that is given with each write is no field, and a value without fields cannot have it.
+    assert lives_until("expires_at") == lives_until("lease_ends") == lives_until("expires_at", str) == []
+
+
+def test_parts_are_keyspaces() -> None:
+    with pytest.raises(BadDeclaration, match="part_keyspaces"):
+        type("AppKeys", (Keyspace,), {"part_keyspaces": "outbox"})
+    part = keyspace("PartKeys", part=value("part:{id}"))
+    inner = type("InnerKeys", (Keyspace,), {"part_keyspaces": (part,)})
+    outer = type("OuterKeys", (Keyspace,), {"part_keyspaces": (inner, part)})
+    assert with_parts([outer, inner]) == [outer, inner, part]
 
 
 def test_undocumented_is_a_warning() -> None:

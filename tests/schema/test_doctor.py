@@ -37,8 +37,9 @@ from keystead import (
     sliding,
     until,
 )
+from keystead.errors import WrongSealKey
 from keystead.schema import doctor, reading
-from keystead.schema.doctor import Progress, QuarantineKeys, Report, examine, restore
+from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.examination import Unknown
 from keystead.schema.family import Family
 from keystead.stores.sqlite import SqliteStore
@@ -52,6 +53,8 @@ FOREVER = never("a test")
 OLD, NEW = b"o" * 32, b"n" * 32
 RING = KeyRing({"2025": OLD, "2026": NEW})
 DAY_MS = 86_400_000
+MADE_AT = datetime(2026, 2, 23, tzinfo=UTC)
+MADE_MS = MADE_AT.timestamp() * 1000
 
 
 class Session(BaseModel):
@@ -71,6 +74,10 @@ class Profile(BaseModel):
 class Link(BaseModel):
     to: str
     expires_at: EpochMs
+
+
+class Item(BaseModel):
+    made_at: EpochMs
 
 
 class Device(BaseModel):
@@ -112,6 +119,12 @@ class Keys(Keyspace):
     tags = Set("tags:{id}", int, lifetime=FOREVER)
     scores = SortedSet("scores:{id}", int, lifetime=FOREVER)
     log = Log("log:{id}", Profile, lifetime=FOREVER)
+    recent = Log("recent:{id}", Profile, keep=2, lifetime=FOREVER)
+
+    newest = SortedSet("items:newest", str, lifetime=FOREVER)
+    item = Value("item:{id}", Item, lifetime=FOREVER, listed_in=newest.by(score="made_at"))
+    tickets = SortedSet("tickets:{uid}", str, lifetime=FOREVER)
+    ticket = Value("ticket:{uid}:{id}", str, lifetime=after("1h"), listed_in=tickets)
 
 
 @pytest.fixture
@@ -145,10 +158,26 @@ async def fill(keys: Keys) -> None:
         await keys.tags(id=f"t{number}").add(1, 2, 3)
         await keys.scores(id=f"z{number}").put({1: 0, 2: 7})
         await keys.log(id=f"e{number}").append(Profile(full_name="on"))
+        for name in ("a", "b", "c"):
+            await keys.recent(id=f"r{number}").append(Profile(full_name=name))
+        await keys.item(id=f"i{number}").add(Item(made_at=MADE_AT))
+        await keys.ticket(uid="u1", id=f"k{number}").add("x")
 
 
 async def raw(store: Store, *command: Any) -> Any:
     return (await store.run([command]))[0]
+
+
+async def contents(store: Store) -> dict[bytes, Any]:
+    """All keys of a store, each with its content."""
+    reads = {"string": ("GET",), "hash": ("HGETALL",), "set": ("SMEMBERS",), "list": ("LRANGE", 0, -1),
+             "zset": ("ZRANGE", 0, -1, "WITHSCORES"), "stream": ("XRANGE", "-", "+")}  # fmt: skip
+    found = {}
+    async for page in store.scan():
+        for key in page:
+            name, *arguments = reads[(await raw(store, "TYPE", key)).decode()]
+            found[key] = await raw(store, name, key, *arguments)
+    return found
 
 
 def said(report: Report) -> set[tuple[str, str | None, str | None]]:
@@ -231,6 +260,15 @@ async def _field_sealed_anew(keys: Keys, store: Store) -> bool:
 async def _rewritten(keys: Keys, store: Store) -> bool:
     data = await raw(store, "GET", "profile:u1")
     return json.loads(data) == {"full_name": "Ada", "v": 2} and await has_left("profile:u1", -1, -1)(keys, store)
+
+
+def _scored(index: str, member: str) -> Callable[[Keys, Store], Awaitable[bool]]:
+    async def check(keys: Keys, store: Store) -> bool:
+        score = await raw(store, "ZSCORE", index, member)
+        now_ms = time.time() * 1000
+        return bool(score == MADE_MS if index == "items:newest" else now_ms < score <= now_ms + 3_700_000)
+
+    return check
 
 
 PAST_MS = 1_700_000_000_000
@@ -334,6 +372,30 @@ DEFECTS = {
         "visit:w1",
         written("PEXPIRE", "visit:w1", 3 * DAY_MS),
         has_left("visit:w1", 0, DAY_MS),
+    ),
+    "a deadline earlier than the value says": Defect(
+        "early-deadline",
+        "Keys.share",
+        "share:l1",
+        written("PEXPIRE", "share:l1", 60_000),
+        has_left("share:l1", 2 * DAY_MS, 3 * DAY_MS),
+    ),
+    "a score that is another than its record says": Defect(
+        "wrong-score", "Keys.item", "item:i1", written("ZADD", "items:newest", 7, "i1"), _scored("items:newest", "i1")
+    ),
+    "a score that is another than the deadline of its record": Defect(
+        "wrong-score",
+        "Keys.ticket",
+        "ticket:u1:k1",
+        written("ZADD", "tickets:u1", FAR_MS, "k1"),
+        _scored("tickets:u1", "k1"),
+    ),
+    "a log that is too long": Defect(
+        "too-long",
+        "Keys.recent",
+        "recent:r1",
+        lambda keys, store: store.run([("XADD", "recent:r1", "*", "data", '{"full_name":"d"}')] * 2),
+        entries_are(lambda keys: keys.recent(id="r1").count(), 2),
     ),
     "an unexpected deadline": Defect(
         "unexpected-deadline",
@@ -460,7 +522,7 @@ async def test_a_defect_is_found_once_and_repaired(name: str, keys: Keys, store:
     assert report.counts == {defect.code: {defect.family: 1}}
     assert (report.repaired, report.left) == (0, 1)
 
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert report.counts == {defect.code: {defect.family: 1}}
     assert report.found[0].fixed, report.found
     assert report.left == 0
@@ -479,7 +541,7 @@ async def test_all_defects_at_once_are_repaired_and_a_second_run_is_clean(keys: 
     assert said(report) == {(defect.code, defect.family, key) for key, defect in planted.items()}
     assert report.findings == len(planted)
 
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert report.findings == report.repaired == len(planted)
     assert (await examine([keys])).found == []
 
@@ -510,7 +572,7 @@ async def test_a_key_that_a_scan_names_twice_counts_once(
 @everywhere
 async def test_a_key_of_no_family_is_reported_and_left_alone(keys: Keys, store: Store) -> None:
     await store.run([("SET", "tmp:1", "x"), ("SET", b"\xff\xfe", "x"), ("SET", "board:b:c:d:e", "x")])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert report.counts == {"unknown-key": {"": 3}}
     assert report.repaired == 0
     assert await raw(store, "EXISTS", "tmp:1") == 1
@@ -519,7 +581,7 @@ async def test_a_key_of_no_family_is_reported_and_left_alone(keys: Keys, store: 
 @everywhere
 async def test_keys_of_no_family_are_set_aside_where_that_is_asked_for(keys: Keys, store: Store) -> None:
     await store.run([("SET", "tmp:1", "x"), ("SET", b"\xff\xfe", "y"), ("RPUSH", "tmp:2", "a", "b")])
-    report = await examine([keys], fix=True, unknown="set-aside")
+    report = await repair([keys], set_aside="all", unknown="set-aside")
     assert (report.count("unknown-key"), report.repaired) == (3, 3)
     assert await raw(store, "EXISTS", "tmp:1", b"\xff\xfe", "tmp:2") == 0
     assert (await examine([keys])).found == []
@@ -565,7 +627,7 @@ async def test_a_family_of_two_keyspaces_and_several_stores_is_looked_at_once(me
         assert report.examined == 4
         await other.run([("DEL", "tmp:1", "other:1")])
         await memory.run([("DEL", "other:here")])
-        report = await examine([keys, cached], fix=True)
+        report = await repair([keys, cached], set_aside="all")
         assert said(report) == {("leads-nowhere", "Cached.board", "cached:1")}
         assert await raw(other, "EXISTS", "cached:1") == 0
 
@@ -608,7 +670,7 @@ async def test_what_a_repair_leaves_behind_is_followed_in_the_same_run(memory: S
     keys = Chain(memory)
     await keys.mapping(id="1").add("1")
     await keys.board(id="1").add("x")
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert said(report) == {("orphan", "Chain.board", "b:1"), ("leads-nowhere", "Chain.mapping", "a:1")}
     assert report.left == 0
     assert (await examine([keys])).examined == 0
@@ -626,7 +688,7 @@ async def test_an_orphan_takes_along_what_it_owns_and_its_entries(memory: Store)
     await keys.branch(id="1").add("x")
     await keys.leaf(id="1").add("x")
     await keys.fruit(id="1", n=1).add("x")
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert said(report) == {("orphan", "Tree.branch", "branch:1")}
     assert (await examine([keys])).examined == 0
 
@@ -639,7 +701,7 @@ async def test_an_index_of_many_pages_is_cleaned_as_a_whole(keys: Keys, store: S
     await fill(keys)
     await store.run([("ZADD", "boards:index", number, f"gone{number}") for number in range(1_700)])
     assert (await examine([keys])).count("dead-entry") == 1_700
-    assert (await examine([keys], fix=True)).repaired == 1_700
+    assert (await repair([keys], set_aside="all")).repaired == 1_700
     assert await keys.boards().count() == 3
     assert (await examine([keys])).found == []
 
@@ -653,7 +715,7 @@ async def test_long_lists_and_logs_are_read_to_their_end(keys: Keys, store: Stor
         [("XADD", "log:e1", "*", "data", "bad"), ("SET", "board:b1", good), ("ZADD", "boards:index", 1, "b1")]
     )
     await keys.board(id="b1").set(Profile(full_name="a board"))
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert report.counts == {"unreadable": {"Keys.messages": 1, "Keys.log": 1}}
     assert await keys.messages(id="b1").count() == await keys.log(id="e1").count() == 1_200
 
@@ -668,13 +730,65 @@ async def test_a_set_too_large_to_be_read_at_once_is_said_and_not_read(
     assert said(report) == {("unreadable", "Keys.tags", "tags:t2")}
 
 
+async def test_a_list_longer_than_its_family_keeps_is_said_and_left_to_its_program(memory: Store) -> None:
+    class Keeping(Keyspace):
+        last = List("last:{id}", str, keep=2, lifetime=FOREVER)
+
+    keys = Keeping(memory)
+    await memory.run([("RPUSH", "last:1", "a", "b", "c")])
+    report = await repair([keys], set_aside="all")
+    assert report.counts == {"too-long": {"Keeping.last": 1}}
+    assert (report.left, "next write" in report.found[0].note) == (1, True)
+    await keys.last("1").append("d")
+    assert (await examine([keys])).found == []
+
+
+async def test_an_entry_whose_record_has_expired_as_it_should_is_no_finding(memory: Store) -> None:
+    """As on a board on which two visitors posted: the mark of the first is over, and the index lives on."""
+    keys = Keys(memory, seal=RING)
+    await keys.ticket(uid="u1", id="new").add("x")
+    now_ms = int(time.time() * 1000)
+    await memory.run([("ZADD", "tickets:u1", now_ms - 60_000, "over", now_ms + 60_000, "deleted")])
+    report = await repair([keys])
+    assert report.counts == {"dead-entry": {"Keys.tickets": 1}}
+    assert await raw(memory, "ZSCORE", "tickets:u1", "over") is not None
+    assert await raw(memory, "ZSCORE", "tickets:u1", "deleted") is None
+
+
+async def test_what_may_be_there_without_an_owner_is_no_orphan(memory: Store) -> None:
+    class Files(Keyspace):
+        upload = Value("upload:{id}", str, lifetime=FOREVER, owns=[link("share", optional=True), "size"])
+        share = Value("share:{id}", str, lifetime=FOREVER)
+        size = Counter("size:{id}", lifetime=FOREVER)
+
+    keys = Files(memory)
+    for id in ("a", "b"):
+        await keys.share(id).set("x")
+    await keys.size("b").increment()
+    assert said(await examine([keys])) == {("orphan", "Files.size", "size:b")}
+    await keys.upload("a").set("x")
+    await keys.upload("a").delete()
+    assert await keys.share("a").get() is None
+
+
+async def test_keys_of_keyspaces_that_are_known_are_neither_examined_nor_unknown(memory: Store) -> None:
+    class Others(Keyspace):
+        other = Value("other:{id}", str, lifetime=after("1h"), tag="id")
+
+    await memory.run([("SET", "other:1", "no deadline"), ("SET", "other:{2}", "x"), ("SET", "tmp:1", "x")])
+    keys = Keys(memory, seal=RING)
+    report = await repair([keys], set_aside="all", unknown="set-aside", known=[Others])
+    assert (report.counts, report.others) == ({"unknown-key": {"": 1}}, {"Others": 2})
+    assert await raw(memory, "EXISTS", "other:1", "other:{2}") == 2
+
+
 # --- seals and versions ------------------------------------------------------------------------------------
 
 
 @everywhere
 async def test_without_a_key_ring_sealed_values_are_not_unreadable(keys: Keys, store: Store) -> None:
     await fill(keys)
-    report = await examine([Keys(store, needs_seal=False)], fix=True)
+    report = await repair([Keys(store, needs_seal=False)], set_aside="all")
     assert report.found == []
     assert report.sealed == {"Keys.account": 3, "Keys.device": 3}
 
@@ -689,16 +803,61 @@ async def test_without_a_key_ring_what_is_no_sealed_text_is_unreadable(memory: S
 async def test_a_value_sealed_with_a_key_that_is_missing_is_never_set_aside(keys: Keys, store: Store) -> None:
     await fill(keys)
     other = Keys(store, seal=KeyRing({"2027": b"x" * 32}))
-    report = await examine([other], fix=True, families=[Keys.account])
+    await other.account(uid="u9").add(Account(name="Bob", secret="his"))
+    report = await repair([other], set_aside="all", families=[Keys.account])
     assert report.count("unreadable") == report.left == 3
     assert "key ring" in report.found[0].note
     assert await keys.account(uid="u1").get() == Account(name="Ada", secret="hush")
 
 
 @atomic_anywhere
+@pytest.mark.parametrize("key_id", ["2026", "2027"])
+async def test_where_no_sealed_value_opens_the_key_is_wrong_and_nothing_is_repaired(
+    keys: Keys, store: Store, key_id: str
+) -> None:
+    await fill(keys)
+    await store.run([("PERSIST", "lock:s1"), ("SET", "share:x", "junk", "PX", DAY_MS)])
+    other = Keys(store, seal=KeyRing({key_id: b"x" * 32}))
+    before = await contents(store)
+    assert (await examine([other])).locked == {"Keys.account": 3, "Keys.letters": 3, "Keys.device": 3}
+    with pytest.raises(WrongSealKey, match="KEYSTEAD_SEAL_KEYS"):
+        await repair([other], set_aside="all")
+    assert await contents(store) == before
+
+
+@atomic_anywhere
+async def test_more_than_one_in_a_hundred_of_a_family_is_set_aside_only_if_that_is_wanted(
+    keys: Keys, store: Store
+) -> None:
+    await store.run([("SET", f"profile:u{number}", '{"full_name":"Ada","v":2}') for number in range(198)])
+    await store.run([("SET", "profile:x1", "junk"), ("SET", "profile:x2", "junk"), ("SADD", "tags:t", "junk")])
+    await store.run([("SET", "tmp:1", "x"), ("SET", "lock:s1", "x")])
+    plan = await examine([keys])
+    assert plan.excess(unknown=False) == [Excess("Keys.tags", 1, 1, "entry")]
+    assert plan.excess(unknown=True) == plan.excess(unknown=False)  # 1 of 203
+
+    await store.run([("SET", "profile:x3", "junk")])
+    report = await repair([keys])
+    assert {found.finding.key for found in report.found if found.fixed} == {"lock:s1"}
+    assert report.counts["unreadable"] == {"Keys.profile": 3, "Keys.tags": 1}
+    assert all("confirm" in found.note for found in report.found if found.finding.code == "unreadable")
+    assert (await repair([keys], set_aside="all")).count("unreadable") == 4
+    assert set((await examine([keys])).counts) == {"unknown-key"}
+
+
+@atomic_anywhere
+async def test_what_comes_after_the_plan_is_not_set_aside_beyond_the_bound(keys: Keys, store: Store) -> None:
+    await store.run([("SET", f"profile:u{number}", '{"full_name":"Ada","v":2}') for number in range(300)])
+    plan = await examine([keys])
+    await store.run([("SET", f"profile:u{number}", "junk") for number in range(250)])
+    report = await repair([keys], plan=plan)
+    assert (report.count("unreadable"), report.repaired) == (250, 3)
+
+
+@atomic_anywhere
 async def test_a_value_of_a_newer_program_is_never_set_aside(keys: Keys, store: Store) -> None:
     await store.run([("SET", "profile:u1", '{"name":"Ada","v":3}')])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert said(report) == {("unreadable", "Keys.profile", "profile:u1")}
     assert "newer program" in report.found[0].note
     assert await raw(store, "GET", "profile:u1") == b'{"name":"Ada","v":3}'
@@ -713,7 +872,7 @@ async def test_a_text_that_only_looks_sealed_is_no_old_seal(memory: Store) -> No
 async def test_old_seals_in_a_list_are_said_although_they_cannot_be_rewritten(memory: Store) -> None:
     old = Keys(memory, seal=KeyRing({"2025": OLD}))
     await old.letters(uid="u1").append(Account(name="Ada", secret="hush"))
-    report = await examine([Keys(memory, seal=RING)], fix=True)
+    report = await repair([Keys(memory, seal=RING)], set_aside="all")
     assert report.counts == {"old-seal": {"Keys.letters": 1}}
     assert report.left == 1
     assert "keep the old key" in report.found[0].note
@@ -730,11 +889,11 @@ async def test_no_finding_holds_a_secret(memory: Store) -> None:
 
 
 @everywhere
-async def test_a_repair_never_lets_a_key_live_longer(keys: Keys, store: Store) -> None:
+async def test_a_repair_lets_no_key_live_longer_whose_value_does_not_say_so(keys: Keys, store: Store) -> None:
     await fill(keys)
-    short = ("lock:s0", "sess:s0", "share:l0", "visit:w0", "device:u1:d0")
+    short = ("lock:s0", "sess:s0", "visit:w0", "device:u1:d0")
     await store.run([("PEXPIRE", key, 60_000) for key in short])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert report.found == []
     assert all(left <= 60_000 for left in await store.run([("PTTL", key) for key in short]))
 
@@ -742,7 +901,7 @@ async def test_a_repair_never_lets_a_key_live_longer(keys: Keys, store: Store) -
 async def test_a_moment_that_is_not_in_the_store_is_not_made_up(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     await memory.run([("SET", "pass:p1", "x")])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert (report.count("no-deadline"), report.left) == (1, 1)
     assert "at_most" in report.found[0].note
     assert await raw(memory, "PTTL", "pass:p1") == -1
@@ -771,7 +930,7 @@ async def test_what_was_set_aside_can_be_brought_back(keys: Keys, store: Store) 
         await DEFECTS[name].plant(keys, store)
         await store.run([("PEXPIRE", DEFECTS[name].key, DAY_MS)])
         before[name] = await everything(store, DEFECTS[name].key)
-    assert (await examine([keys], fix=True)).repaired == len(names)
+    assert (await repair([keys], set_aside="all")).repaired == len(names)
     quarantine = QuarantineKeys(store)
     for name in names:
         key = DEFECTS[name].key
@@ -789,7 +948,7 @@ async def everything(store: Store, key: str) -> Any:
 @everywhere
 async def test_nothing_is_written_over_when_it_is_brought_back(keys: Keys, store: Store) -> None:
     await store.run([("SET", "bag:x", "old")])
-    await examine([keys], fix=True)
+    await repair([keys], set_aside="all")
     await keys.bag(id="x").put({"a": 1})
     with pytest.raises(BadValue, match="there is a key 'bag:x' by now"):
         await restore(QuarantineKeys(store), "bag:x")
@@ -802,7 +961,7 @@ async def test_what_would_be_dead_by_now_stays_dead() -> None:
     async with SqliteStore(":memory:", clock=lambda: time.time_ns() // 1_000_000 + ahead_ms) as store:
         keys = Keys(store, seal=RING)
         await store.run([("SET", "share:x", "{", "PX", DAY_MS)])
-        assert (await examine([keys], fix=True)).repaired == 1
+        assert (await repair([keys], set_aside="all")).repaired == 1
         ahead_ms = 2 * DAY_MS
         with pytest.raises(BadValue, match="stays dead"):
             await restore(QuarantineKeys(store), "share:x")
@@ -812,7 +971,7 @@ async def test_what_would_be_dead_by_now_stays_dead() -> None:
 async def test_a_second_copy_does_not_write_over_the_first(keys: Keys, store: Store) -> None:
     for content in ("one", "two"):
         await store.run([("SET", "bag:x", content)])
-        assert (await examine([keys], fix=True)).repaired == 1
+        assert (await repair([keys], set_aside="all")).repaired == 1
     quarantine = QuarantineKeys(store).quarantine
     copies = {copy: await quarantine(key="bag:x", copy=copy).get() for copy in (None, 2)}
     held = {copy: base64.b64decode(found.content) for copy, found in copies.items() if found is not None}
@@ -825,9 +984,9 @@ async def test_a_second_copy_does_not_write_over_the_first(keys: Keys, store: St
 async def test_what_belongs_to_a_key_that_was_set_aside_waits_for_it(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("SET", "board:b1", "{")])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert said(report) == {("unreadable", "Keys.board", "board:b1")}
-    assert (await examine([keys], fix=True)).found == []
+    assert (await repair([keys], set_aside="all")).found == []
     assert await raw(store, "EXISTS", "board:b1:total") == 1
     await store.run([("DEL", "keystead:quarantine:board%3Ab1")])
     report = await examine([keys])
@@ -838,7 +997,7 @@ async def test_what_belongs_to_a_key_that_was_set_aside_waits_for_it(keys: Keys,
 async def test_an_index_of_another_kind_is_made_anew(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("DEL", "user:u1:sessions"), ("SET", "user:u1:sessions", "x")])
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert report.counts == {"wrong-kind": {"Keys.sessions": 1}, "not-listed": {"Keys.session": 3}}
     assert report.left == 0
     assert await keys.sessions(uid="u1").live() == {"s0", "s1", "s2"}
@@ -894,7 +1053,7 @@ async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_de
     try:
         ends = time.monotonic() + 2.5
         while (time.monotonic() < ends or len(reports) < 3) and not any(task.done() for task in busy):
-            reports.append(await examine([keys], fix=fix, page=20))
+            reports.append(await (repair([keys], set_aside="all", page=20) if fix else examine([keys], page=20)))
     finally:
         stop.set()
         await asyncio.gather(*busy)
@@ -932,7 +1091,7 @@ async def test_a_fix_beside_a_program_that_revives_never_deletes_what_lives(keys
         ends = time.monotonic() + 2
         runs = 0
         while (time.monotonic() < ends or runs < 3) and not any(task.done() for task in tasks):
-            await examine([keys], fix=True, page=20)
+            await repair([keys], set_aside="all", page=20)
             runs += 1
     finally:
         stop.set()
@@ -949,19 +1108,19 @@ async def test_an_examination_can_be_stopped_at_any_moment(memory: Store) -> Non
         if now.fixed:
             begun.set()
 
-    walk = asyncio.create_task(examine([keys], fix=True, on_progress=on_progress))
+    walk = asyncio.create_task(repair([keys], set_aside="all", on_progress=on_progress))
     await begun.wait()
     walk.cancel()
     with pytest.raises(asyncio.CancelledError):
         await walk
     assert 0 < await raw(memory, "DBSIZE") < 2_000
-    assert (await examine([keys], fix=True)).left == 0
+    assert (await repair([keys], set_aside="all")).left == 0
     assert await raw(memory, "DBSIZE") == 0
 
 
 def test_the_public_face_is_small() -> None:
     assert set(doctor.__all__) == {
-        "Found", "Progress", "QuarantineKeys", "Quarantined", "Report", "examine", "restore",
+        "Excess", "Found", "Progress", "QuarantineKeys", "Quarantined", "Report", "examine", "repair", "restore",
     }  # fmt: skip
     assert Unknown.__args__ == ("report", "set-aside")  # type: ignore[attr-defined]
 
@@ -983,7 +1142,7 @@ async def test_keys_with_a_hash_tag_are_known_and_repaired(store: Store) -> None
     assert (await examine([keys])).found == []
     await store.run([("DEL", keys.session(uid="u", sid="a").key)])
     await keys.sessions(uid="u").remove("b")
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert {code: report.count(code) for code in report.counts} == {"dead-entry": 1, "orphan": 1, "not-listed": 1}
     assert report.left == 0
     assert (await examine([keys])).found == []

@@ -26,7 +26,7 @@ from keystead import (
     link,
     never,
 )
-from keystead.schema.doctor import examine
+from keystead.schema.doctor import examine, repair
 from keystead.schema.erasure import ErasureProgress, erase, plan_erase, subject_kinds, value_of
 from tests.schema.conftest import STORES
 
@@ -152,7 +152,7 @@ async def test_a_subject_may_hold_anything(memory: Store) -> None:
 async def test_what_was_set_aside_of_a_subject_goes_too(memory: Store) -> None:
     users = Users(memory, seal=RING)
     await memory.run([("SET", "user:42", "x"), ("SET", "user:4", "x")])
-    assert (await examine([users], fix=True)).repaired == 2
+    assert (await repair([users], set_aside="all")).repaired == 2
     assert (await plan_erase([users], "user:42")).families == {"quarantine": 1}
     await erase([users], "user:42")
     assert await keys_of(memory) == {"keystead:quarantine:user%3A4"}

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from keystead import Hash, KeyRing, Keyspace, List, Log, Sealed, Set, SortedSet, Store, Value, after, never
 from keystead.schema import survey as module
-from keystead.schema.doctor import examine
+from keystead.schema.doctor import repair
 from keystead.schema.survey import Survey, SurveyProgress, survey
 from tests.schema.conftest import STORES
 
@@ -136,5 +136,5 @@ async def test_what_the_doctor_set_aside_is_a_family_where_there_is_some(memory:
     keys = Keys(memory, seal=RING)
     assert "quarantine" not in {one.family.name for one in (await survey([keys])).families}
     await memory.run([("SET", "tags:t", "x")])
-    await examine([keys], fix=True)
+    await repair([keys], set_aside="all")
     assert of(await survey([keys]), "quarantine").samples[0].value["key"] == "tags:t"

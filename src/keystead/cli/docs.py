@@ -14,7 +14,7 @@ import typer
 from keystead.cli import files
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
-from keystead.cli.targets import NAMED, Json, Targets, keyspaces, run
+from keystead.cli.targets import NAMED, Json, Targets, keyspaces, named_keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
 
@@ -73,13 +73,12 @@ def docs(
     """
 
     async def work() -> int:
-        found = keyspaces(targets)
         if out is None:
             if check:
                 leave("--check compares a folder: write --out FOLDER, too", ASKED_WRONGLY)
-            _print(found, form, as_json)
+            _print(named_keyspaces(targets), form, as_json)
             return 0
-        made = _files(found, form, out)
+        made = _files(keyspaces(targets), form, out)
         again = shlex.join(["keystead", "docs", *(targets or ()), *_options(form), "--out", str(out)])
         return _compare(made, form, out, again, as_json) if check else _write(made, form, out, as_json)
 
@@ -125,7 +124,7 @@ def _stem(keyspace: type[Keyspace]) -> str:
 def _named(keyspace: type[Keyspace]) -> str | None:
     """The name of the kit, or of the server's own, whose only keyspace this is."""
     name = next((name for name, module in NAMED.items() if module == keyspace.__module__), None)
-    return name if name and keyspaces([name]) == [keyspace] else None
+    return name if name and named_keyspaces([name]) == [keyspace] else None
 
 
 def _place(keyspace: type[Keyspace]) -> str:

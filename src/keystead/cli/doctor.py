@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -12,21 +14,35 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from keystead.cli.confirmation import confirmed
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
-from keystead.cli.stopping import stoppable
-from keystead.cli.targets import Json, Stores, Targets, bound, family_named, keyspaces, opened, run
+from keystead.cli.stopping import Paused, stoppable
+from keystead.cli.targets import (
+    Json,
+    Stores,
+    Targets,
+    bound,
+    family_named,
+    keyspaces,
+    opened,
+    other_keyspaces,
+    run,
+)
 from keystead.cli.words import counted
-from keystead.schema.doctor import Found, Progress, QuarantineKeys, Report, examine, restore
+from keystead.errors import WrongSealKey
+from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.quarantine import KEPT
 from keystead.schema.finding import CODES
 
 _FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."
-_FIX_HELP = """Repair what is found, in small steps that are safe while the application runs. What cannot be read is
-set aside for 30 days."""
-_UNKNOWN_HELP = "With --fix: set keys of no family aside, too. Only where no other program uses the store."
+_FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application
+runs. What cannot be read is set aside for 30 days."""
+_UNKNOWN_HELP = """With --fix: set keys of no family aside, too. Only where no other program uses the store. Keys of any
+kit and of the server itself are never among them."""
+_YES_HELP = "With --fix: set aside more than 1 % of a family without asking."
 _EXAMPLES_HELP = "How many findings of each code are shown; all are counted."
 _RESTORE_HELP = "Bring a key back that was set aside, and do nothing else."
 
@@ -35,6 +51,7 @@ _UNBROKEN = 100_000
 Families = Annotated[list[str] | None, typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False)]
 Fix = Annotated[bool, typer.Option("--fix", metavar=NO_VALUE, help=_FIX_HELP)]
 SetAsideUnknown = Annotated[bool, typer.Option("--set-aside-unknown", metavar=NO_VALUE, help=_UNKNOWN_HELP)]
+Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help=_YES_HELP)]
 Examples = Annotated[int, typer.Option("--examples", metavar="NUMBER", min=0, help=_EXAMPLES_HELP)]
 Restore = Annotated[str | None, typer.Option("--restore", metavar="KEY", help=_RESTORE_HELP, show_default=False)]
 
@@ -45,15 +62,21 @@ def doctor(
     family: Families = None,
     fix: Fix = False,
     set_aside_unknown: SetAsideUnknown = False,
+    yes: Yes = False,
     examples: Examples = 20,
     restore_key: Restore = None,
     as_json: Json = False,
 ) -> None:
     """Find what is wrong in a live store: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
 
-    It scans while the application runs and blocks nobody. With --fix each finding is repaired at once, in one step
-    that holds only if it is still so. Each finding has a code, which docs/findings.md explains. The exit code is 1 when
-    findings are left, and 0 when there are none or all were repaired. KEYSTEAD_SEAL_KEYS opens sealed values.
+    It scans while the application runs and blocks nobody. With --fix it prints what it would do, then repairs each
+    finding in one step that holds only if it is still so. It asks before it sets aside more than 1 % of a family;
+    without a terminal to ask on, that part is left unless --yes is given. KEYSTEAD_SEAL_KEYS opens sealed values; where
+    not one of a family opens, the keys are wrong, and nothing is repaired. Each finding has a code, which
+    docs/findings.md explains.
+
+    The exit code is 0 when there are no findings or all were repaired, 1 when findings are left, and 2 when it was
+    asked wrongly or the seal keys are wrong.
 
     [bold]Examples[/bold]
 
@@ -77,26 +100,38 @@ def doctor(
     classes = keyspaces(targets)
     families = None if family is None else {family_named(name, classes) for name in family}
     said = _Said()
+    options: dict[str, Any] = {
+        "families": families,
+        "known": other_keyspaces(classes) if families is None else (),
+        "examples": examples,
+    }
 
     async def work() -> int:
         step_back()
-        with stoppable(said.stopped), progress("examining") as show:
-
-            def on_progress(now: Progress) -> None:
-                said.progress = now
-                show(now.examined, now.total, _found(now))
-
+        plan: dict[str, Any] = {}
+        with stoppable(said.stopped) as paused:
             async with bound(classes, store) as bound_keys:
-                report = await examine(
-                    bound_keys,
-                    fix=fix,
-                    families=families,
-                    unknown="set-aside" if set_aside_unknown else "report",
-                    on_progress=on_progress,
-                    examples=examples,
-                )
+                with progress("examining") as show:
+                    report = await examine(bound_keys, on_progress=said.shown_by(show), **options)
+                if report.locked:
+                    leave(str(WrongSealKey(report.locked)), ASKED_WRONGLY)
+                if fix and report.findings:
+                    excess = report.excess(unknown=set_aside_unknown)
+                    plan = {"plan": _plan_as_json(report, excess)}
+                    if not as_json:
+                        _print_plan(report, set_aside_unknown)
+                    agreed = not excess or _agreed(excess, yes, paused, quiet=as_json)
+                    with progress("repairing") as show:
+                        report = await repair(
+                            bound_keys,
+                            plan=report,
+                            set_aside="all" if agreed else "few",
+                            unknown="set-aside" if set_aside_unknown else "report",
+                            on_progress=said.shown_by(show),
+                            **options,
+                        )
         if as_json:
-            typer.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(report.as_json() | plan, indent=2, ensure_ascii=False))
         else:
             _print(report, fix)
         return FAILED if report.left else 0
@@ -106,6 +141,13 @@ def doctor(
 
 class _Said:
     progress = Progress(0, None, 0, 0)
+
+    def shown_by(self, show: Callable[[int, int | None, str], None]) -> Callable[[Progress], None]:
+        def on_progress(now: Progress) -> None:
+            self.progress = now
+            show(now.examined, now.total, _found(now))
+
+        return on_progress
 
     def stopped(self) -> str:
         now = self.progress
@@ -119,6 +161,61 @@ def _found(now: Progress) -> str:
     if not now.findings:
         return ""
     return f", {counted(now.findings, 'finding')}" + (f", {now.fixed:,} repaired" if now.fixed else "")
+
+
+# --- what --fix would do -----------------------------------------------------------------------------------
+
+# What a repair does about each code.
+REPAIRS: Final = {
+    "orphan": "delete",
+    "dead-entry": "take out of the index",
+    "not-listed": "list again; delete where the index admits its records",
+    "wrong-score": "write the score that the record says",
+    "no-deadline": "give a deadline",
+    "late-deadline": "bring the deadline forward",
+    "early-deadline": "put the deadline off to what the value says",
+    "unexpected-deadline": "take the deadline away",
+    "wrong-kind": "set aside",
+    "unreadable": "set aside",
+    "too-long": "drop the oldest entries of logs; leave lists",
+    "unknown-key": "leave alone",
+    "leads-nowhere": "delete",
+    "old-seal": "seal with the current key",
+    "old-version": "write in the current version",
+}
+
+
+def _print_plan(plan: Report, set_aside_unknown: bool) -> None:
+    typer.echo("to do:")
+    for code, families in plan.counts.items():
+        what = "set aside" if code == "unknown-key" and set_aside_unknown else REPAIRS[code]
+        for family, count in families.items():
+            typer.echo(f"  {code}, {counted(count, 'finding')}{f' in {family}' if family else ''}: {what}")
+
+
+def _agreed(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
+    """Whether somebody says that so much may be set aside. Where nobody can be asked, that part is left, and said."""
+    if yes:
+        return True
+    said = ", ".join(_share(one) for one in excess)
+    if sys.stdin.isatty():
+        return confirmed(f"Set aside {said}?", yes, paused, "nothing was repaired")
+    if not quiet:
+        typer.echo(
+            f"keystead: not set aside without --yes, because it is more than 1 % of a family: {said}. The rest is "
+            "repaired",
+            err=True,
+        )
+    return False
+
+
+def _share(one: Excess) -> str:
+    whole = "unknown" if not one.family else one.family
+    return f"{one.count:,} of {counted(one.total, one.what, 'entries' if one.what == 'entry' else 'keys')} ({whole})"
+
+
+def _plan_as_json(plan: Report, excess: Sequence[Excess]) -> dict[str, Any]:
+    return {"codes": plan.as_json()["codes"], "needs_yes": [asdict(one) for one in excess]}
 
 
 async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int:
@@ -147,6 +244,9 @@ def _print(report: Report, fixed: bool) -> None:
         console.print(_table(report))
     for family, count in report.not_read.items():
         console.print(f"{family}: {counted(count, 'key')} too large to be read at once; their entries were not checked")
+    if report.others:
+        said = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in report.others.items())
+        console.print(f"not examined, because their keyspaces were not named: keys of {said}")
     for family, count in report.sealed.items():
         console.print(
             f"{family}: {counted(count, 'value')} sealed, and there are no keys; what they name was not followed. "

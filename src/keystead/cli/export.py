@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from keystead.cli import files
-from keystead.cli.targets import Json, Targets, keyspaces, run
+from keystead.cli.targets import Json, Targets, named_keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.export import json_schema, typescript
 
@@ -61,7 +61,7 @@ def export(
     """
 
     async def work() -> int:
-        text = _WRITERS[form](keyspaces(targets))
+        text = _WRITERS[form](named_keyspaces(targets))
         if out is not None:
             _write(text, out, as_json)
         elif as_json and form is not Form.JSON_SCHEMA:

@@ -17,7 +17,7 @@ from keystead.cli.flags import Command, Group
 from keystead.cli.leave import ASKED_WRONGLY, leave
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
-from keystead.cli.targets import Json, Stores, bound, keyspaces, run
+from keystead.cli.targets import Json, Stores, bound, named_keyspaces, run
 from keystead.cli.words import counted
 from keystead.parts.sessions import Ended, Live, Policy, Sessions
 from keystead.schema import Value
@@ -175,7 +175,7 @@ async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tup
     target, dot, name = family.rpartition(".")
     if not dot or ":" not in target or not name.isidentifier():
         leave(f"{family!r} is no family; write one as myapp.keys:AppKeys.session", ASKED_WRONGLY)
-    [keyspace] = keyspaces([target])
+    [keyspace] = named_keyspaces([target])
     if name not in keyspace.families:
         leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", ASKED_WRONGLY)
     async with bound([keyspace], store) as [keys]:

@@ -18,7 +18,7 @@ from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
-from keystead.cli.targets import Json, Keys, Stores, bound, family_named, keyspaces, run
+from keystead.cli.targets import Json, Keys, Stores, bound, family_named, keyspaces, other_keyspaces, run
 from keystead.cli.words import counted
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.belonging import name_of
@@ -82,7 +82,8 @@ def show(
                 shown(now.examined, now.total)
 
             async with bound(classes if wanted is None else [*classes, QuarantineKeys], store) as bound_keys:
-                found = await survey(bound_keys, wanted, samples, on_progress=on_progress)
+                known = other_keyspaces(classes) if wanted is None else ()
+                found = await survey(bound_keys, wanted, samples, known=known, on_progress=on_progress)
         if as_json:
             typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False, default=str))
         else:
@@ -164,6 +165,9 @@ def _print(found: Survey, detailed: bool) -> None:
             console.print(Text(name_of(one.family), "bold"))
             _print_samples(console, one)
     console.print(_summary(found))
+    if found.others:
+        others = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in found.others.items())
+        console.print(Text(f"keys of keyspaces that were not named: {others}"), soft_wrap=True)
     if found.unknown:
         belong = f"{counted(found.unknown, 'key belongs', 'keys belong')} to no family"
         console.print(Text(f"{belong}: {', '.join(found.unknown_examples)}"), soft_wrap=True)

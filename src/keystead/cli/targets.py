@@ -18,6 +18,7 @@ from keystead.cli.leave import ASKED_WRONGLY, leave
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
+from keystead.schema.keyspace import with_parts
 from keystead.server import Settings
 from keystead.server.keyspaces import OWN
 from keystead.server.settings import WrongSettings
@@ -25,7 +26,8 @@ from keystead.server.working_directory import find_modules_here
 from keystead.stores import Store
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
-(login), or kits for all of them and the server's own. [dim]\\[default: kits][/dim]"""
+(login, or your own: myapp.kit:KIT), or kits for all of them and the server's own. Each brings along the keyspaces of
+its parts, such as the outbox. [dim]\\[default: kits][/dim]"""
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
@@ -39,20 +41,38 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for 
 
 
 def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
-    """The keyspaces of these names; without names, those of all kits and of the server itself.
+    """The keyspaces of these names, with those of their parts; without names, those of all kits and of the server.
 
     Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none, or where
     importing its module fails for another reason.
     """
+    return with_parts(named_keyspaces(targets))
+
+
+def named_keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
+    """The same without those of their parts."""
     found: dict[type[Keyspace], None] = {}
     for target in _named(targets):
         found.update(dict.fromkeys(_keyspaces_of(target)))
     return list(found)
 
 
+def other_keyspaces(classes: Sequence[type[Keyspace]]) -> list[type[Keyspace]]:
+    """The keyspaces of all kits and of the server that are not among these: their keys are not unknown."""
+    return [one for one in keyspaces(None) if one not in classes]
+
+
 def _named(targets: Sequence[str] | None) -> list[str]:
-    """The targets; `kits` stands for all of them, and for what the server writes besides."""
-    return [name for target in targets or ["kits"] for name in (NAMED if target == "kits" else [target])]
+    """The targets; `kits` stands for all of them, those of the settings too, and for what the server writes besides."""
+    return [name for target in targets or ["kits"] for name in (_all_kits() if target == "kits" else [target])]
+
+
+def _all_kits() -> list[str]:
+    try:
+        chosen = Settings().kits or ()
+    except WrongSettings as error:
+        leave(str(error), ASKED_WRONGLY)
+    return [*NAMED, *(name for name in chosen if name not in NAMED)]
 
 
 def _keyspaces_of(target: str) -> list[type[Keyspace]]:
@@ -84,6 +104,9 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     }
     if class_name:
         if class_name not in declared:
+            kit = _kit_keyspaces(getattr(module, class_name, None))
+            if kit:
+                return kit
             there = ", ".join(declared) or "none"
             leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", ASKED_WRONGLY)
         return [declared[class_name]]
@@ -91,6 +114,13 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     if not own:
         leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
     return own
+
+
+def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
+    """The keyspaces of a kit; none where this is not one."""
+    from keystead.kits.kit import Kit  # it needs a web framework, as whoever declares a kit does
+
+    return found.keyspaces if isinstance(found, Kit) else []
 
 
 def _cannot_import(target: str, error: Exception) -> NoReturn:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, SecretStr
 
 from keystead.errors import BadDeclaration
 from keystead.parts.oauth import Provider
-from keystead.parts.schedule import Job
+from keystead.parts.schedule import Job, ScheduleKeys
 from keystead.schema import Keyspace
+from keystead.schema.keyspace import with_parts
 
 if TYPE_CHECKING:
     from keystead.parts.tables import Tables, TableSet
@@ -97,6 +98,11 @@ class Kit:
     tables: TableSet | None = None
     signs: bool = False
     leads: bool = False
+
+    @property
+    def keyspaces(self) -> list[type[Keyspace]]:
+        """Its keyspace and those of its parts; where it has jobs, the schedule is one of them."""
+        return with_parts([self.keyspace, *([] if self.jobs is Kit.jobs else [ScheduleKeys])])
 
 
 def service_of(name: str) -> Callable[[Request], Any]:

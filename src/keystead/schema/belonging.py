@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
 from keystead.stores import Store
+
+Parts: TypeAlias = Sequence[tuple[str, Callable[[str], Any]]]
 
 
 class Member(NamedTuple):
@@ -27,14 +30,16 @@ class Belonging:
     def __init__(self, store: Store, bounds: Iterable[Bound[Any]]) -> None:
         self.store = store
         self.bounds = [bound for bound in bounds if bound.family.kind != "channel"]
-        self._anywhere: list[Bound[Any]] = []
-        self._by_segment: dict[str, list[Bound[Any]]] = {}
+        anywhere: list[Bound[Any]] = []
+        by_segment: dict[str, list[Bound[Any]]] = {}
         for bound in self.bounds:
             segment, colon, _ = _literal(bound.family).partition(":")
             if colon:
-                self._by_segment.setdefault(segment, []).append(bound)
+                by_segment.setdefault(segment, []).append(bound)
             else:
-                self._anywhere.append(bound)
+                anywhere.append(bound)
+        self._anywhere = _Alternatives(anywhere)
+        self._by_segment = {segment: _Alternatives(some) for segment, some in by_segment.items()}
 
     def of(self, raw: bytes) -> Member | None:
         """None: no family makes this key."""
@@ -42,15 +47,65 @@ class Belonging:
             key = raw.decode()
         except UnicodeDecodeError:
             return None
-        segment, colon, _ = key.partition(":")
-        for bound in self._by_segment.get(segment, ()) if colon else ():
+        some = self._by_segment.get(key.partition(":")[0])
+        member = None if some is None else some.member(key)
+        return self._anywhere.member(key) if member is None else member
+
+
+class _Alternatives:
+    """Some families as one expression, so that a key is matched once and not once for each of them."""
+
+    def __init__(self, bounds: Sequence[Bound[Any]]) -> None:
+        self._bounds = bounds
+        self._expression = re.compile("|".join(f"({bound.expression})" for bound in bounds) or "(?!)")
+        self._by_group: dict[int | None, tuple[Bound[Any], Parts]] = {}
+        group = 1
+        for bound in bounds:
+            self._by_group[group] = bound, bound.family.pattern.parts
+            group += 1 + len(bound.family.pattern.names)
+
+    def member(self, key: str) -> Member | None:
+        match = self._expression.fullmatch(key)
+        if match is None:
+            return None
+        group = match.lastindex or 0  # the outermost that matched: it is closed last
+        bound, parts = self._by_group[group]
+        values: dict[str, Any] = {}
+        try:
+            for name, read in parts:
+                group += 1
+                written = match[group]
+                values[name] = None if written is None else read(written)
+        except Exception:  # the text is none that its type makes; it may still be a key of another family
+            return self._one_by_one(key)
+        return Member(bound, key, values)
+
+    def _one_by_one(self, key: str) -> Member | None:
+        for bound in self._bounds:
             values = bound.parse(key)
             if values is not None:
                 return Member(bound, key, values)
-        for bound in self._anywhere:
-            values = bound.parse(key)
-            if values is not None:
-                return Member(bound, key, values)
+        return None
+
+
+class KnownKeys:
+    """Families that are known by their patterns alone, in whatever store their keys are."""
+
+    def __init__(self, keyspaces: Iterable[type[Keyspace]]) -> None:
+        self._patterns = [
+            (one.__name__, family.pattern)
+            for one in keyspaces
+            for family in one.families.values()
+            if family.kind != "channel"
+        ]
+
+    def keyspace_of(self, raw: bytes) -> str | None:
+        """The name of the keyspace that makes this key; None: none does."""
+        for name, pattern in self._patterns:
+            if pattern.parse(raw) is not None:
+                return name
+            if pattern.tag is not None and pattern.parse(raw, tagged=True) is not None:
+                return name
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import combinations, zip_longest
 from typing import Any
 
@@ -38,6 +39,7 @@ def check(
     for family in families:
         found += [_finding("index-too-short", family, why) for why in _too_short(family)]
         found += [_finding("outlives-owner", family, why) for why in _outliving(family)]
+        found += [_finding("until-field", family, why) for why in _misspelt_moments(family)]
     return found + [_finding("undocumented", family, "it has no doc") for family in families if not family.doc]
 
 
@@ -169,6 +171,14 @@ def _outliving(family: Family[Any]) -> Iterator[str]:
     owners = [relation.source for relation in family.owned_by]
     if owners and not family.lifetime.ends and all(owner.lifetime.ends for owner in owners):
         yield f"it never ends, and its owner {owners[0].place} does: {owners[0].lifetime.describe()}"
+
+
+def _misspelt_moments(family: Family[Any]) -> Iterator[str]:
+    """A moment that is given with each write is no field of the value; one that looks like a field is a slip."""
+    if isinstance(family.lifetime, Until) and family.takes_deadline:
+        near = get_close_matches(family.lifetime.field, family.field_names, 1)
+        if near:
+            yield f"it lives until {family.lifetime.field!r}, which its value does not have; did you mean {near[0]!r}?"
 
 
 def _ends_before(index: Lifetime, record: Lifetime) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from keystead.errors import BadArgument, BadKey, BadValue, StoreUnavailable, Unreadable, WrongKind
 from keystead.schema import listing
 from keystead.schema.operation import Compound, Deleting, Operation, taking
+from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, Step, Store, absent, field_holds, holds
@@ -92,28 +93,38 @@ async def plan(bound: Bound[Any], key: str) -> Plan:
     """Everything that deleting this key would delete, scans included. Nothing is changed."""
     known = await _known(bound, key, "what you asked for")
     found = Plan()
+    commands: list[tuple[Store, Command, PlannedStep]] = []
     waiting = deque([known])
     while waiting:
         one = waiting.popleft()
-        found.steps += [step for _, _, step in one.commands]
+        commands += one.commands
         found.notes += one.notes
         async for scanned, owned_key, reason in _scanned(one):
             waiting.append(await _known(scanned, owned_key, reason, known.seen))
-    found.steps = await _there(found.steps, bound)
+    found.steps = await _there(commands)
     return found
 
 
-async def _there(steps: list[PlannedStep], bound: Bound[Any]) -> list[PlannedStep]:
-    """The steps of a plan whose keys are there: of what is gone, or never was, there is nothing to show."""
-    store_of = {family.name: bound.related(family).store for family in bound.keyspace.families.values()}
+async def _there(commands: list[tuple[Store, Command, PlannedStep]]) -> list[PlannedStep]:
+    """The steps whose keys and entries are there: of what is gone, or never was, there is nothing to show."""
     there = set()
-    for at in range(0, len(steps), _AT_ONCE):
-        page = list(enumerate(steps[at : at + _AT_ONCE], at))
-        for store in {id(store_of[step.family]): store_of[step.family] for _, step in page}.values():
-            own = [(place, step.key) for place, step in page if store_of[step.family] is store]
-            found = await store.run([("EXISTS", key) for _, key in own])
-            there |= {place for (place, _), count in zip(own, found, strict=True) if count}
-    return [step for place, step in enumerate(steps) if place in there]
+    for at in range(0, len(commands), _AT_ONCE):
+        page = list(enumerate(commands[at : at + _AT_ONCE], at))
+        for store in {id(store): store for _, (store, _, _) in page}.values():
+            own = [(place, _looks_for(command)) for place, (of, command, _) in page if of is store]
+            replies = await replies_of(store, [question for _, question in own])
+            there |= {place for (place, _), reply in zip(own, replies, strict=True) if _is_there(reply)}
+    return [step for place, (_, _, step) in enumerate(commands) if place in there]
+
+
+def _looks_for(command: Command) -> Command:
+    """The command that says whether there is what this one would delete."""
+    name, *where = command
+    return ({"SREM": "SISMEMBER", "ZREM": "ZSCORE"}.get(str(name), "EXISTS"), *where)
+
+
+def _is_there(reply: Reply) -> bool:
+    return not (reply is None or isinstance(reply, WrongKind) or (type(reply) is int and reply == 0))
 
 
 class Consumption(Compound[Any]):

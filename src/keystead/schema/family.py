@@ -132,15 +132,26 @@ class Family(Generic[K]):
         self.owned_by: tuple[Relation, ...] = ()  # the other end of owns
         self.subject: Subject | None = None
 
-    def by(self, *, member: str | None = None, score: str | None = None, admits: bool = False, **where: Source) -> Link:
+    def by(
+        self,
+        *,
+        member: str | None = None,
+        score: str | None = None,
+        admits: bool = False,
+        optional: bool = False,
+        **where: Source,
+    ) -> Link:
         """This family as the end of a relation, and where its placeholders come from.
 
         `owns=token.by(short="short_token")`: the placeholder `short` is the field `short_token` of the owner's value.
         For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by. `admits` is
         for a Set whose entries say what counts: only `add` and `set` list a record, later writes never list it again.
         So whoever takes an entry out, or deletes the whole index, ends the records for good.
+
+        `optional` is for `owns`: such a key may also be there without an owner. It is deleted with its owner if it has
+        one, and the doctor does not call it an orphan if it has none.
         """
-        return Link(self, where, member, score, admits)
+        return Link(self, where, member, score, admits, optional)
 
     def __call__(self, *args: Any, **values: Any) -> NoReturn:
         name = self.name or "family"
@@ -278,6 +289,13 @@ class Bound(Generic[K]):
             self._refuse_too_long(key)
         return self._make(self, key)
 
+    def render(self, *values: Any) -> str:
+        """The key of these values, in the order of the pattern, as text. Raises BadKey as a call does."""
+        key: str = self._render(*values)
+        if len(key) > self._surely_short:
+            self._refuse_too_long(key)
+        return key
+
     def _refuse_too_long(self, key: str) -> None:
         longest = self.store.guarantees.key_max_bytes
         if longest is not None and len(key.encode()) > longest:
@@ -295,6 +313,12 @@ class Bound(Generic[K]):
     def parse(self, key: str | bytes) -> dict[str, Any] | None:
         """The values of the placeholders in a key of the store; None where it is no key of this family."""
         found: dict[str, Any] | None = self.family.pattern.parse(key, tagged=self.tagged)
+        return found
+
+    @property
+    def expression(self) -> str:
+        """The regular expression of its keys: see `Pattern.expression`."""
+        found: str = self.family.pattern.expression(tagged=self.tagged)
         return found
 
     def glob(self, values: Mapping[str, Any] | None = None) -> str:

@@ -280,6 +280,16 @@ _DECLARED_UNSOUNDLY = _catalogue(
         'session = Value("session:{uid}:{sid}", Session, lifetime=after("30d"), listed_in=sessions)',
     ),
     Code(
+        "until-field",
+        "check",
+        "warning",
+        "A moment that the value almost has",
+        "`until` names a moment that no field of the model holds, so each write has to pass it as an argument; but the "
+        "model has a field of nearly the same name.",
+        "Write the name of the field. If an argument is meant, give it a name that no field resembles.",
+        'Value("share:{id}", Link, lifetime=until("expire_at"))  # the model has expires_at',
+    ),
+    Code(
         "outlives-owner",
         "check",
         "error",
@@ -316,7 +326,8 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "warning",
         "An index entry that names nothing",
-        "The record that the entry names is gone, most often because it expired. Readers skip such entries.",
+        "The record that the entry names is gone. Readers skip such entries. Where scores are deadlines, an entry "
+        "whose deadline is over is not one of these: its record has expired, and the next reader removes it.",
         "`keystead doctor --fix` takes it out, if the record is still gone.",
         "the member `s1` of sessions:42, when there is no session:s1",
     ),
@@ -329,6 +340,16 @@ _IN_THE_STORE = _catalogue(
         "`keystead doctor --fix` writes the entry, if the record is still there. Where the index admits its records, "
         "one that it does not name has ended, and is deleted.",
         "session:s1 of the user 42, when sessions:42 has no member `s1`",
+    ),
+    Code(
+        "wrong-score",
+        "doctor",
+        "error",
+        "An index entry that is sorted by another number than its record says",
+        "The index takes its score from the record, or from its deadline, and the two differ: listings show the record "
+        "in the wrong place, and what goes by the score, such as a clean-up, takes it too early or never.",
+        "`keystead doctor --fix` writes the score that the record says, if neither has changed meanwhile.",
+        "the member `c1` of counters:index has the score 0, and counter:c1 was created in 2026",
     ),
     Code(
         "no-deadline",
@@ -347,6 +368,16 @@ _IN_THE_STORE = _catalogue(
         "The key has longer to live than any write of its family gives.",
         "`keystead doctor --fix` brings the deadline forward to the latest that the family allows.",
         "session:s1 with 90 days to live, in a family of after(30d)",
+    ),
+    Code(
+        "early-deadline",
+        "doctor",
+        "error",
+        "A key that dies before its value says",
+        "The family lives `until` a moment in the value, and the deadline of the key is earlier: the value will vanish "
+        "while it says that it is good.",
+        "`keystead doctor --fix` gives the key the deadline that its value says, if the value is still the same.",
+        "share:s1 with an hour to live, when its expires_at is in three days",
     ),
     Code(
         "unexpected-deadline",
@@ -376,11 +407,23 @@ _IN_THE_STORE = _catalogue(
         'user:42 holds {"nme": "Ada"}, and the family says Profile',
     ),
     Code(
+        "too-long",
+        "doctor",
+        "warning",
+        "A list or log that holds more than its family keeps",
+        "The family says `keep`, and something appended without dropping the oldest. The next write of the program "
+        "drops them.",
+        "`keystead doctor --fix` drops the oldest entries of a log. A list is left to the next write of the program: "
+        "only the program knows at which end the oldest items are.",
+        "events:42 with 1,200 entries, in a family of keep=1000",
+    ),
+    Code(
         "unknown-key",
         "doctor",
         "warning",
         "A key that belongs to no family",
-        "No pattern of the given keyspaces makes this key: it is a left-over, or another program shares the store.",
+        "No pattern of the given keyspaces, of a kit or of the server makes this key: it is a left-over, or another "
+        "program shares the store.",
         "Declare a family for it, name the other keyspace too, or delete it by hand. It is never deleted for you.",
         "tmp:import:7, when no family is written so",
     ),

@@ -44,6 +44,9 @@ class Keyspace:
     naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the rule that `keystead check` holds keys to
     source: ClassVar[str] = ""  # the document it comes from, for the key document
     changes: ClassVar[tuple[str, ...]] = ()  # what was changed in it as a whole, and why
+    part_keyspaces: ClassVar[tuple[type[Keyspace], ...]] = ()
+    """The keyspaces of the parts that its program uses, such as OutboxKeys: commands that are given this one work on
+    those, too."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -51,6 +54,8 @@ class Keyspace:
             _check_name(cls, "families")
         if cls.naming not in (None, NAMING):
             raise BadDeclaration(f"{cls.__name__}: naming is {NAMING!r}, or is left out, not {cls.naming!r}")
+        if not _are_keyspaces(cls.part_keyspaces):
+            raise BadDeclaration(f"{cls.__name__}: part_keyspaces is a tuple of keyspaces, such as (OutboxKeys,)")
         cls.families = {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():
@@ -154,6 +159,22 @@ class Keyspace:
         The result is true or false; `values` holds the results.
         """
         return operation.atomically(operations)
+
+
+def with_parts(keyspaces: Iterable[type[Keyspace]]) -> list[type[Keyspace]]:
+    """These keyspaces and those of their parts, each once."""
+    found: dict[type[Keyspace], None] = {}
+    waiting = list(keyspaces)
+    while waiting:
+        one = waiting.pop(0)
+        if one not in found:
+            found[one] = None
+            waiting += one.part_keyspaces
+    return list(found)
+
+
+def _are_keyspaces(parts: Any) -> bool:
+    return isinstance(parts, tuple) and all(isinstance(one, type) and issubclass(one, Keyspace) for one in parts)
 
 
 def _check_arguments(cls: type[Keyspace], default: Any, seal: Any, roles: dict[str, Any]) -> None:

@@ -9,14 +9,15 @@ from typing import Final
 from keystead.errors import StoreError, WrongKind
 from keystead.stores import Command, Reply, Store
 
-STRETCH_S: Final = 0.0003  # how long the loop is held at most; about thirty reads of an embedded store
-SHARE: Final = 3  # others get so many times as long as it took itself, if there are any
+STRETCH_S: Final = 0.0003  # how long the loop is held beside other tasks; about thirty reads of an embedded store
+ALONE_S: Final = 0.003  # how long it is held where there are none, so that a signal or a new task waits no longer
+SHARE: Final = 4  # others get so many times as long as it took itself, if there are any
 FEWEST: Final = 8
 _FIRST: Final = 16
 _BESIDE_OTHERS: Final = 32
 _SURELY_WAITED: Final = 3
 _COMMAND_S: Final = 0.000003
-_ASK_EVERY_S: Final = 1.0
+_ASK_EVERY_S: Final = 0.1
 
 
 class Pace:
@@ -34,6 +35,7 @@ class Pace:
         self._worked = 0.0  # before `since`
         self._waited = 0
         self._alone = False
+        self._stretch_s = STRETCH_S
         self._asked = 0.0
 
     async def run(self, store: Store, commands: list[Command], keys: int) -> list[Reply]:
@@ -60,14 +62,20 @@ class Pace:
             self.size = max(min(FEWEST, self._most), min(self._most, (self.size + fitting) // 2))
         return replies
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to let others work, for whoever asks often: `turn` costs more."""
+        return self._worked + perf_counter() - self._since >= self._stretch_s
+
     async def turn(self) -> None:
         """Let others work, if it is time to."""
         now = perf_counter()
         worked = self._worked + now - self._since
-        if worked < STRETCH_S:
+        if worked < self._stretch_s:
             return
         if now - self._asked > _ASK_EVERY_S:  # to count tasks takes longer the more there are
             self._alone, self._asked = len(asyncio.all_tasks()) < 2, now
+            self._stretch_s = ALONE_S if self._alone else STRETCH_S
         # What took longer was spent waiting elsewhere, while others had their turns already.
         await asyncio.sleep(0 if self._alone else min(worked, 3 * STRETCH_S) * SHARE)
         self._since, self._worked = perf_counter(), 0.0

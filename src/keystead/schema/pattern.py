@@ -113,6 +113,15 @@ class Pattern:
         except Exception:  # whatever a type says of a text that it never made, it is a key of somebody else
             return None
 
+    def expression(self, *, tagged: bool = False) -> str:
+        """The regular expression of its keys, with one group for each placeholder; `parts` says what stands in it."""
+        return self._expression(tagged).pattern
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, Callable[[str], Any]], ...]:
+        """The name of each placeholder and what reads its value; it raises any error for what is never written so."""
+        return tuple((place.name, place.read) for place in self._places)
+
     def glob(self, values: Mapping[str, object] | None = None, *, tagged: bool = False) -> str:
         """A Redis glob that matches every key with these values, for SCAN. What is not given may be anything.
 

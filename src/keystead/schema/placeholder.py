@@ -141,9 +141,28 @@ class Place:
         self._escape = re.compile(self._escapes.regex())
         self.bound = bound if bound is not None and self._can_pass(bound) else None
         self.write: Callable[[object], str] = self._writer()
+        self.read: Callable[[str], Any] = self._reader()
 
-    def read(self, written: str) -> Any:
-        """The value of what stands in a key. Any error if `write` never makes this."""
+    def _reader(self) -> Callable[[str], Any]:
+        """The function that gives the value of what `expression` finds in a key. Any error if `write` never makes it.
+
+        Most texts are their own values, and need no second look: the expression found no character that is escaped.
+        """
+        careful, language = self._read, self.type.language
+        if not self.type.is_text or self.bound is not None or not isinstance(language, Repeat):
+            return careful
+        alphabet = language.part
+        if not isinstance(alphabet, Characters) or language.least > 1 or language.most is not None:
+            return careful
+        if (ANY - self._escapes) - alphabet:
+            return careful
+
+        def read(written: str) -> Any:
+            return written if "%" not in written and written.isascii() else careful(written)
+
+        return read
+
+    def _read(self, written: str) -> Any:
         if written.startswith(_HASH_MARK):
             hashed = Hashed(written.removeprefix(_HASH_MARK))
             self.write(hashed)

@@ -25,6 +25,13 @@ AT_ONCE: Final = 10_000  # members of a set or fields of a hash, which cannot be
 PAGE: Final = 500
 SMALL: Final = 200  # entries that are read together with those of other keys
 
+
+class Unopened(str):
+    """Why something cannot be read: it is sealed, and does not open with the keys that there are."""
+
+    __slots__ = ()
+
+
 UNKNOWN: Final = object()  # the value of what cannot be read, or is sealed and there is no key ring
 
 
@@ -124,23 +131,26 @@ def read_hash(bound: Bound[Any], key: str, fields: dict[bytes, bytes]) -> tuple[
         return UNKNOWN, reason(error, key)
 
 
-def entry_problem(bound: Bound[Any], key: str, entry: Any) -> str | None:
-    """Why one entry of a key is not what its family says."""
+def read_entry(bound: Bound[Any], key: str, entry: Any) -> tuple[Any, str | None]:
+    """One entry of a key as its family says, the value of a field and the item of a log; and why it cannot be read."""
     family, kind = bound.family, bound.family.kind
     if kind == "hash":
         field, data = entry
         codecs = family.codecs
         problem = read(codecs["field"], field, bound, key)[1]
-        return problem or read(codecs["value"], data, bound, key, field.decode("utf-8", "replace"))[1]
+        if problem is not None:
+            return UNKNOWN, problem
+        return read(codecs["value"], data, bound, key, field.decode("utf-8", "replace"))
     if kind == "stream":
         fields = list(entry[1])
         if fields[::2] != [b"data"]:
-            return "an entry of this log has other fields than `data`"
-        return read(family.item, fields[1], bound, key)[1]
-    codec = family.codecs["item" if kind == "list" else "member"]
-    return read(codec, entry[0] if kind == "zset" else entry, bound, key)[1]
+            return UNKNOWN, "an entry of this log has other fields than `data`"
+        return read(family.item, fields[1], bound, key)
+    codec = family.item if kind == "list" else family.member
+    return read(codec, entry[0] if kind == "zset" else entry, bound, key)
 
 
 def reason(error: Unreadable, key: str) -> str:
     """The sentence without the key, which stands beside it."""
-    return str(error).removeprefix(f"{shown(key)}: ")
+    sentence = str(error).removeprefix(f"{shown(key)}: ")
+    return Unopened(sentence) if error.unopened else sentence

@@ -37,16 +37,23 @@ class Link:
     member: str | None = None
     score: str | None = None
     admits: bool = False
+    optional: bool = False
 
 
 def link(
-    target: str, *, member: str | None = None, score: str | None = None, admits: bool = False, **where: Source
+    target: str,
+    *,
+    member: str | None = None,
+    score: str | None = None,
+    admits: bool = False,
+    optional: bool = False,
+    **where: Source,
 ) -> Link:
     """A relation to a family that is declared further down, by its name: `leads_to=link("counter", id=VALUE)`.
 
     The rest is as in `Family.by`.
     """
-    return Link(target, where, member, score, admits)
+    return Link(target, where, member, score, admits, optional)
 
 
 class Origin(NamedTuple):
@@ -71,6 +78,7 @@ class Relation:
     member: str = ""  # listed_in: the placeholder of the source whose value is the entry
     score: Origin | None = None  # listed_in a sorted set: where the score comes from; None: the deadline, or now
     admits: bool = False  # listed_in: a record counts only while it is listed, and only a new one is
+    optional: bool = False  # owns: a key of the target may also be there without an owner, so it is no orphan then
 
     @property
     def from_key(self) -> bool:
@@ -177,7 +185,11 @@ def resolve(
     if kind != "listed_in":
         if given.admits:
             raise _dangling(source, f"admits is for listed_in, not for {kind}")
-        return Relation(kind, source, target, origins)
+        if given.optional and kind != "owns":
+            raise _dangling(source, f"optional is for owns, not for {kind}")
+        return Relation(kind, source, target, origins, optional=given.optional)
+    if given.optional:
+        raise _dangling(source, "optional is for owns, not for listed_in")
     if target.kind not in ("set", "zset"):
         raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
     member = given.member or _member(source, target, origins)

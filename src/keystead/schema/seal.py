@@ -35,7 +35,8 @@ Path = tuple[str | int, ...]
 
 HIDDEN = "(sealed)"  # what stands for a sealed value wherever it is shown
 SEALED_MARK = "keystead_sealed"  # in the metadata of the core schema of every sealed field
-SEAL_ERROR = "keystead_seal"  # the type of the validation error when a sealed text does not open
+SEAL_ERROR = "keystead_seal"  # the type of the validation error when there is no sealed text, or a copy of one
+UNOPENED_ERROR = "keystead_unopened"  # the type when a sealed text does not open
 
 _KEY_BYTES = 32
 _IV_BYTES = 12
@@ -46,6 +47,10 @@ _TEXT = re.compile(r"sealed\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{16})\.([A-Za-
 
 class SealError(Exception):
     """A text that does not open. Its sentence holds neither the text nor anything of what is sealed in it."""
+
+
+class Unopened(SealError):
+    """A sealed text that no key of the ring opens."""
 
 
 class KeyRing:
@@ -102,10 +107,10 @@ class KeyRing:
         key_id, iv, ciphertext = _parts(text)
         cipher = self._ciphers.get(key_id)
         if cipher is None:
-            raise SealError(f"is sealed with the key {key_id!r}, which is not on the key ring")
+            raise Unopened(f"is sealed with the key {key_id!r}, which is not on the key ring")
         with contextlib.suppress(InvalidTag):
             return cipher.decrypt(iv, ciphertext, about)
-        raise SealError("does not open: it was changed, copied from elsewhere, or sealed with another key")
+        raise Unopened("does not open: it was changed, copied from elsewhere, or sealed with another key")
 
     def derived(self, purpose: str) -> list[bytes]:
         """A key of 32 bytes for another purpose from each key of the ring, the current one last (HKDF with SHA-256).
@@ -330,10 +335,10 @@ def _read(value: Any, validate: core_schema.ValidatorFunctionWrapHandler, info: 
     try:
         opened = opening.open(value)
     except SealError as error:
-        reason = str(error)
+        reason, kind = str(error), UNOPENED_ERROR if isinstance(error, Unopened) else SEAL_ERROR
     else:
         return HIDDEN if opening.shows_only else validate(opened)
-    raise PydanticCustomError(SEAL_ERROR, "{reason}", {"reason": reason})
+    raise PydanticCustomError(kind, "{reason}", {"reason": reason})
 
 
 def _write(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import WrongKind, shown
-from keystead.schema.belonging import Belonging, Member, by_store, name_of
+from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.codec import Codec
 from keystead.schema.doctor.quarantine import QuarantineKeys
 from keystead.schema.family import Bound, Family
@@ -77,16 +77,20 @@ class Survey:
     families: list[FamilySurvey]
     unknown: int = 0
     unknown_examples: list[str] = field(default_factory=list)
+    others: dict[str, int] = field(default_factory=dict)
+    """How many keys belong to keyspaces that are known but were not to be counted, by keyspace."""
 
     @property
     def count(self) -> int:
-        return sum(one.count for one in self.families) + self.unknown
+        """How many keys the families have; those of no family are not among them."""
+        return sum(one.count for one in self.families)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "count": self.count,
             "families": [one.as_json() for one in self.families],
             "unknown": {"count": self.unknown, "examples": self.unknown_examples},
+            "others": self.others,
         }
 
 
@@ -95,10 +99,12 @@ async def survey(
     families: Collection[Family[Any]] | None = None,
     samples: int = 3,
     *,
+    known: Collection[type[Keyspace]] = (),
     on_progress: Callable[[SurveyProgress], None] | None = None,
 ) -> Survey:
     """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is opened.
 
+    Keys of `known` keyspaces are only counted, in `others`: they are not unknown, whatever store they are in.
     A key that comes or goes meanwhile may or may not be counted, and one may be counted twice on stores that move keys
     while they are read.
     """
@@ -108,6 +114,7 @@ async def survey(
         places = [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
     by_family = {bound.family: FamilySurvey(bound.family) for place in places for bound in place.bounds}
     found = Survey(list(by_family.values()))
+    strangers = None if narrowed else _Strangers(found, KnownKeys(known))
     globs = [place.bounds[0].glob() if narrowed and len(place.bounds) == 1 else "*" for place in places]
     total = None
     if all(glob == "*" for glob in globs):
@@ -119,7 +126,7 @@ async def survey(
             while at < len(keys):
                 some = keys[at : at + pace.size]
                 at += len(some)
-                await _count(place, some, by_family, None if narrowed else found, samples, pace)
+                await _count(place, some, by_family, strangers, samples, pace)
                 examined += len(some)
                 if on_progress is not None:
                     on_progress(SurveyProgress(examined, total))
@@ -142,11 +149,28 @@ _QUARANTINE: Final = QuarantineKeys.families["quarantine"]
 _UNKNOWN_EXAMPLES: Final = 10
 
 
+class _Strangers:
+    """Keys of none of the families that are counted."""
+
+    def __init__(self, found: Survey, known: KnownKeys) -> None:
+        self._found = found
+        self._known = known
+
+    def add(self, raw: bytes) -> None:
+        found, keyspace = self._found, self._known.keyspace_of(raw)
+        if keyspace is not None:
+            found.others[keyspace] = found.others.get(keyspace, 0) + 1
+            return
+        found.unknown += 1
+        if len(found.unknown_examples) < _UNKNOWN_EXAMPLES:
+            found.unknown_examples.append(shown(raw))
+
+
 async def _count(
     place: Belonging,
     keys: list[bytes],
     by_family: dict[Family[Any], FamilySurvey],
-    strangers: Survey | None,
+    strangers: _Strangers | None,
     samples: int,
     pace: Pace,
 ) -> None:
@@ -156,9 +180,7 @@ async def _count(
         if member is not None:
             members.append(member)
         elif strangers is not None:
-            strangers.unknown += 1
-            if len(strangers.unknown_examples) < _UNKNOWN_EXAMPLES:
-                strangers.unknown_examples.append(shown(raw))
+            strangers.add(raw)
     left = await pace.run(place.store, [("PTTL", member.key) for member in members], len(members))
     to_read = []
     for member, left_ms in zip(members, left, strict=True):

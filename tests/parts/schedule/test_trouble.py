@@ -9,7 +9,7 @@ import pytest
 from keystead import Store, StoreUnavailable, connect
 from keystead.errors import StoreFull
 from keystead.parts.schedule import Job, ScheduleKeys
-from keystead.schema.doctor import examine
+from keystead.schema.doctor import examine, repair
 from keystead.stores import Command, Outcome, Reply, Step
 from keystead.testing import servers
 from tests.parts.schedule.conftest import (
@@ -186,7 +186,7 @@ async def test_a_state_that_cannot_be_read_stops_one_job_and_is_said_once(
         await time.rested(1)
         assert bad.runs == []
         assert sum("bad is not run" in one.message for one in caplog.records) == 1
-        report = await examine([keys], fix=True)
+        report = await repair([keys], set_aside="all")
         assert [(one.finding.code, one.fixed) for one in report.found] == [("unreadable", True)]
         time.pass_ms(MINUTE)
         await until(lambda: len(good.ended) == 4)

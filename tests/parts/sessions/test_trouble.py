@@ -26,7 +26,7 @@ from keystead import (
 )
 from keystead.parts.sessions import Gone, Policy, SessionRecord, Sessions, Successor
 from keystead.schema import Lifetime
-from keystead.schema.doctor import examine
+from keystead.schema.doctor import examine, repair
 from keystead.testing import servers
 from tests.parts.sessions.conftest import DAY_MS, RING, AppKeys, AppSession, Clock, everywhere, is_new, sessions_of
 from tests.parts.sessions.relays import Relay
@@ -51,7 +51,7 @@ async def test_a_record_that_cannot_be_read_is_told_and_left_for_the_doctor(
     assert await sessions.touch(made.token) is False
     assert await sessions.list_for("ann") == []
     assert (await store.run([("GET", key)]))[0] == data
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert [(one.finding.code, one.finding.key, one.fixed) for one in report.found] == [("unreadable", key, True)]
     assert (await store.run([("EXISTS", key)]))[0] == 0
     assert await sessions.read(made.token) == Gone("unknown")
@@ -157,7 +157,7 @@ async def test_what_a_crash_left_of_a_session_is_deleted_by_the_doctor_and_never
         ("not-listed", keys.session(made[0].id).key, False)
     ]
     assert "so it has ended" in str(report.found[0].finding)
-    report = await examine([keys], fix=True)
+    report = await repair([keys], set_aside="all")
     assert [(one.finding.code, one.fixed) for one in report.found] == [("not-listed", True)]
     assert (await store.run([("EXISTS", keys.session(made[0].id).key), ("SMEMBERS", name)])) == [
         0,

@@ -13,6 +13,7 @@ from keystead.kits.membership.models import (
     UserTokenData,
 )
 from keystead.parts.cache import Marks
+from keystead.parts.schedule.keys import ScheduleKeys
 from keystead.schema import Counter, Hash, Keyspace, Value, after, link
 
 _CALLBACK, _LOGOUT, _REFRESH = "/api/auth/callback", "/api/auth/logout", "/api/auth/refresh"
@@ -32,6 +33,7 @@ class MembershipKeys(Keyspace):
     """Members: one session each, what they pay for, refresh tokens for their JWTs, limits and quotas."""
 
     source = "Membership: sessions, refresh tokens, limits and caches"
+    part_keyspaces = (ScheduleKeys,)
     changes = (
         "A session token is not in the store: keys and fields hold the UUID that `session_uuid` makes of it.",
         "A refresh token is in its key as the SHA-256 digest of a part of it. The provider's tokens are sealed.",

@@ -2,7 +2,9 @@
 
 from keystead.kits.sharing.models import EdgeMeta, Link, Retry, Ticket
 from keystead.parts.audit import AuditEntry
+from keystead.parts.schedule.keys import ScheduleKeys
 from keystead.schema import Counter, Keyspace, Log, SortedSet, Value, after, never, sliding, until
+from keystead.schema import link as schema_link
 
 _TOKEN, _RESOLVE, _DELETE = "/api/receive/token", "/api/receive/resolve", "/api/receive/delete"
 _UPLOAD, _DOWNLOAD, _PAGE = "/api/receive/upload", "/api/receive/download", "/receive"
@@ -15,6 +17,7 @@ class SharingKeys(Keyspace):
     """Share links: a short token that leads a receiver to a file until it expires, and what the clean-up deletes."""
 
     source = "Sharing: short tokens and the clean-up of expired files"
+    part_keyspaces = (ScheduleKeys,)
     changes = (
         "What opens a link when it is known (short token, key of edge-resolve) is stored as its SHA-256 digest.",
         "That is so in keys, members and fields alike, so the two ends of a relation still meet.",
@@ -54,7 +57,8 @@ class SharingKeys(Keyspace):
         EdgeMeta,
         lifetime=never("removed by the clean-up job"),
         listed_in=index.by(score="expires_at"),
-        owns=(token.by(short="short_token"), file.by(path="pathname"), "link", "retry"),
+        # A link to a file elsewhere has no upload, and so no meta.
+        owns=(token.by(short="short_token"), file.by(path="pathname"), schema_link("link", optional=True), "retry"),
         tag="id",
         doc="What the clean-up job must delete when an upload has expired.",
         used_by=(_EDGE, _UPLOAD, _CLEANUP),

@@ -11,6 +11,8 @@ from keystead.kits.teamwork.models import (
     UserSession,
 )
 from keystead.parts.cache import Marks
+from keystead.parts.outbox.keys import OutboxKeys
+from keystead.parts.schedule.keys import ScheduleKeys
 from keystead.schema import (
     Channel,
     Counter,
@@ -41,6 +43,7 @@ class TeamworkKeys(Keyspace):
     """A team at work: revoked tokens, who is active, notices as they happen, deadlines, and dashboards."""
 
     source = "Teamwork: tokens, sessions, notices, deadlines and dashboards"
+    part_keyspaces = (OutboxKeys, ScheduleKeys)
     naming = "domain:entity:scope"
 
     revoked_token = Value(

@@ -11,6 +11,8 @@ from keystead.kits.widgets.models import (
     RankingRecord,
     WidgetName,
 )
+from keystead.parts.outbox.keys import OutboxKeys
+from keystead.parts.schedule.keys import ScheduleKeys
 from keystead.schema import (
     VALUE,
     Counter,
@@ -47,6 +49,7 @@ class WidgetKeys(Keyspace):
     """Counters, like buttons, rankings and boards, each for one address, and all that goes when one is deleted."""
 
     source = "Widgets: counter, like, ranking and BBS"
+    part_keyspaces = (OutboxKeys, ScheduleKeys)
     changes = (
         "Deleting a record deletes all that the document lists for its service, marks and index entry included.",
         "The pattern `counter:{id}:*` that the document deletes by leaves out `counter:{id}` itself.",

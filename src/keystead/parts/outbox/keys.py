@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from keystead.parts.outbox.policy import LONGEST_LEASE
-from keystead.schema import Keyspace, List, Log, OmittedIfNone, SortedSet, Value, never, packed, sliding, until
+from keystead.schema import Keyspace, List, Log, OmittedIfNone, SortedSet, Value, link, never, packed, sliding, until
 
 Why: TypeAlias = Literal["too old", "undeliverable", "too many", "unreadable"]
 
@@ -94,7 +94,8 @@ class OutboxKeys(Keyspace):
         "outbox:queue:{topic:slug}:{name:token}",
         StoredMessage,
         lifetime=never("each message is taken out when it was delivered or given up"),
-        owns=("lease", "trouble"),
+        # Whoever has delivered the last message still has the lease for a moment.
+        owns=(link("lease", optional=True), "trouble"),
         tag="name",
         doc="The messages that wait, the oldest first. They are written in one step with what they tell of: in a "
         "cluster a queue lies in the slot of its `name`.",

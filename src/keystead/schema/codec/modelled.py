@@ -11,7 +11,7 @@ from keystead.schema.codec.base import Codec
 from keystead.schema.codec.blueprint import Blueprint
 from keystead.schema.codec.sentences import problems_of, unreadable
 from keystead.schema.codec.shapes import shape_of_value
-from keystead.schema.seal import Opening
+from keystead.schema.seal import UNOPENED_ERROR, Opening
 
 T = TypeVar("T")
 
@@ -34,12 +34,15 @@ class Modelled(Codec[T]):
         return shape_of_value(self.json_schema())
 
     def _read(self, json_text: bytes, opening: Opening | None, key: str, name: str, stored: bytes) -> T:
+        unopened = False
         try:
             value: T = self._validate(json_text, strict=True, by_alias=True, context=opening)
         except ValidationError as error:
-            reason = self._blueprint.reason(problems_of(error))
+            problems = problems_of(error)
+            reason = self._blueprint.reason(problems)
+            unopened = any(problem.type == UNOPENED_ERROR for problem in problems)
         except Exception as error:  # a validator of the model's own may raise anything
             reason = f"was refused by its own validator ({type(error).__name__})"
         else:
             return value
-        raise unreadable(key, name, stored, reason)
+        raise unreadable(key, name, stored, reason, unopened=unopened)

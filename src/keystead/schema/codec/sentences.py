@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import core_schema
 
 from keystead.errors import BadDeclaration, BadValue, Unreadable, shown
-from keystead.schema.seal import SEAL_ERROR
+from keystead.schema.seal import SEAL_ERROR, UNOPENED_ERROR
 from keystead.schema.times import INTEGER_ERROR, TIME_ERROR
 
 Refusal = Callable[[str, str], BadDeclaration]
@@ -23,7 +23,7 @@ NOT_BOOLEAN = "is neither true nor false"
 NO_RING = "has sealed fields, but there are no keys for them; give seal=KeyRing(...)"
 STORABLE = "write str, bytes, int, float, bool, a Pydantic model, a dataclass, or a list or dict of those"
 
-_OWN_ERRORS = frozenset({SEAL_ERROR, TIME_ERROR, INTEGER_ERROR})
+_OWN_ERRORS = frozenset({SEAL_ERROR, UNOPENED_ERROR, TIME_ERROR, INTEGER_ERROR})
 _PYDANTIC_ERRORS = frozenset(get_args(core_schema.ErrorType))
 # Errors of Pydantic's own whose sentence quotes the value, or what a validator of the user said about it.
 _SAID_OTHERWISE = {
@@ -74,9 +74,11 @@ def wrong_type(key: str, name: str, wanted: str, value: object) -> BadValue:
     return bad_value(key, name, f"must be {wanted}, not {type(value).__name__}")
 
 
-def unreadable(key: str, name: str, data: bytes, reason: str) -> Unreadable:
+def unreadable(key: str, name: str, data: bytes, reason: str, *, unopened: bool = False) -> Unreadable:
     """Why what is stored cannot be read. `data` goes with the error, not into its sentence."""
-    return Unreadable(f"{_subject(name)} {reason}", key, data)
+    error = Unreadable(f"{_subject(name)} {reason}", key, data)
+    error.unopened = unopened
+    return error
 
 
 def bad_version(what: str, advice: str) -> BadDeclaration:

@@ -12,7 +12,7 @@ from keystead.schema.docs.relations import Edge, edges, sentences
 from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.docs.words import Model, models
 from keystead.schema.family import Family
-from keystead.schema.keyspace import Keyspace
+from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel
 from keystead.schema.placeholder import TYPES
 
@@ -82,6 +82,16 @@ class Kind:
 
 
 @dataclass(frozen=True)
+class PartKey:
+    """A key of a part that the keyspace's program uses. Its own document says more."""
+
+    keyspace: str
+    key: str
+    kind: str
+    doc: str
+
+
+@dataclass(frozen=True)
 class KeyDocument:
     """One keyspace. `doc` is its docstring; `made_from` is where it is declared, as `keystead docs` takes it."""
 
@@ -94,6 +104,7 @@ class KeyDocument:
     families: tuple[Entry, ...]
     kinds: tuple[Kind, ...]
     edges: tuple[Edge, ...]
+    part_keys: tuple[PartKey, ...] = ()
 
     def first_with(self, model: Model) -> Entry:
         """The first family that has a model: its fields are shown there, and only there."""
@@ -115,6 +126,11 @@ def document(keyspace: type[Keyspace]) -> KeyDocument:
         families=tuple(_entry(family, keyspace) for family in keyspace.families.values()),
         kinds=tuple(Kind(name, verbs_of_kind(verbs)) for name, verbs in _kinds(keyspace).items()),
         edges=edges(keyspace.families),
+        part_keys=tuple(
+            PartKey(in_words(part.__name__), family.pattern.display, family.kind_name, family.doc)
+            for part in with_parts([keyspace])[1:]
+            for family in part.families.values()
+        ),
     )
 
 

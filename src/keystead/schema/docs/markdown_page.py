@@ -31,6 +31,7 @@ def page(document: KeyDocument) -> str:
         "## One by one",
         "",
         *_sections(document),
+        *_part_keys(document),
         "## What can be done with each kind",
         "",
         *_kinds(document),
@@ -105,6 +106,16 @@ def _sections(document: KeyDocument) -> Iterator[str]:
             yield from _fields(model) if first is entry else _see(model, first)
         if entry.changed:
             yield from (f"**Changed:** {as_markdown(entry.changed)}", "")
+
+
+def _part_keys(document: KeyDocument) -> Iterator[str]:
+    if not document.part_keys:
+        return
+    yield from ("## Keys of its parts", "", "The same program writes these, and they have documents of their own.", "")
+    yield from table(
+        ("document", "key", "kind", "what for"),
+        ((as_cell(one.keyspace), as_cell(code(one.key)), one.kind, as_cell(one.doc)) for one in document.part_keys),
+    )
 
 
 def _facts(entry: Entry) -> Iterator[str]:

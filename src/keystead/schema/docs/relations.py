@@ -48,7 +48,7 @@ def _sentences(family: Family[Any], families: Families) -> Iterator[str]:
     for relation in family.owns:
         yield _owned(relation)
     for relation in _from(family.owned_by, families):
-        yield f"Deleted with {_key(relation.source)}."
+        yield f"Deleted with {_key(relation.source)}{', if there is one' if relation.optional else ''}."
     for relation in family.leads_to:
         yield f"Leads to {_key(relation.target)}{_where(relation)}."
     for other in families.values():

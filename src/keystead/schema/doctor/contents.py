@@ -13,12 +13,13 @@ from keystead.schema.doctor.guarded import Guard
 from keystead.schema.doctor.look import Look, look_again
 from keystead.schema.doctor.quarantine import set_aside, set_entries_aside
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.reading import UNKNOWN
+from keystead.schema.reading import AT_ONCE, UNKNOWN, whole
 from keystead.schema.seal import KeyRing
-from keystead.stores import Command, field_holds, holds
+from keystead.stores import Command, Still, field_holds, holds
 
 _SEALED: Final = re.compile(rb"sealed\.[A-Za-z0-9_-]{1,32}\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22,}")
 _AT_ONCE: Final = 200  # entries that are set aside in one step
+_LARGEST: Final = 2 * AT_ONCE  # entries of a log that is shortened
 _KINDS: Final = {"zset": "sorted set", "stream": "log"}
 
 
@@ -27,6 +28,7 @@ class WrongKind(Suspicion):
 
     code = "wrong-kind"
     removes = True
+    sets_aside = True
     _kind = ""
 
     @property
@@ -56,6 +58,10 @@ class UnreadableValue(Suspicion):
     removes = True
 
     @property
+    def sets_aside(self) -> bool:  # type: ignore[override]
+        return not _left_alone(self.look)
+
+    @property
     def sentence(self) -> str:
         return self.look.problem or "it cannot be read"
 
@@ -78,6 +84,11 @@ class UnreadableEntries(Suspicion):
     """Entries of a key that are not what the family says. The others are good, and stay."""
 
     code = "unreadable"
+    sets_aside = True
+
+    @property
+    def size(self) -> int:
+        return len(self.entries)
 
     def __init__(self, look: Look, entries: list[Any], problem: str) -> None:
         super().__init__(look)
@@ -117,6 +128,41 @@ def _left_alone(look: Look) -> str:
         if version is not None and version > codec.versions.current:
             return "it may be good: let the doctor of the newer program look at it"
     return ""
+
+
+# --- too many entries --------------------------------------------------------------------------------------
+
+
+class TooLong(Suspicion):
+    """A list or a log with more entries than its family keeps."""
+
+    code = "too-long"
+
+    @property
+    def sentence(self) -> str:
+        return f"it has {self.look.size:,} entries, and the family keeps {self.family.keep:,}"
+
+    async def confirm(self) -> bool:
+        again = await look_again(self.look)
+        if again is None or again.size <= self.family.keep:
+            return False
+        self.look = again
+        return True
+
+    async def fix(self) -> bool:
+        look = self.look
+        if self.family.kind == "list":
+            self.note = "at which end its oldest items are, only the program knows; its next write drops them"
+            return False
+        if look.size > _LARGEST:
+            self.note = "it is too long to be read at once; the next write of its program drops the oldest"
+            return False
+        everything = whole("stream", look.key)
+        [entries] = await look.store.run([everything])
+        oldest = [entry_id for entry_id, _ in entries[: len(entries) - self.family.keep]]
+        # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
+        same = Guard(look.store, Still(everything, entries))
+        return bool(oldest) and await guarded.change(look.store, [same], [("XDEL", look.key, *oldest)])
 
 
 # --- old forms ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Deadlines that are not what the family says: none, one too late, or one where there should be none."""
+"""Deadlines that are not what the family says: none, one too late or too early, or one where there should be none."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ def wrong_deadline(look: Look) -> str | None:
         return "unexpected-deadline" if look.left_ms >= 0 else None
     if look.left_ms < 0:
         return "no-deadline"
-    latest_ms = _latest_ms(look)
-    return "late-deadline" if latest_ms is not None and look.now_ms + look.left_ms > latest_ms + CLOCKS_MS else None
+    dies_ms, latest_ms = look.now_ms + look.left_ms, _latest_ms(look)
+    if latest_ms is None:
+        return None
+    if dies_ms > latest_ms + CLOCKS_MS:
+        return "late-deadline"
+    is_told = isinstance(look.bound.family, Value) and own_moment_ms(look) is not None
+    return "early-deadline" if is_told and dies_ms < latest_ms - CLOCKS_MS else None
 
 
 def _latest_ms(look: Look) -> int | None:
@@ -86,8 +91,8 @@ class WrongDeadline(Suspicion):
         if isinstance(lifetime, Until) and at_ms is None and lifetime.at_most_ms is None:
             self.note = f"when it should end cannot be told: {lifetime.field} is not stored, and there is no at_most"
             return False
-        # NX and LT: nothing lives longer than before, except what had no deadline at all.
-        condition = "NX" if self.code == "no-deadline" else "LT"
+        # NX and LT: nothing lives longer than before, except what had no deadline, or one earlier than its value says.
+        condition = {"no-deadline": "NX", "early-deadline": "GT"}.get(self.code, "LT")
         command = (*lifetime.repair(look.key, look.now_ms, at_ms), condition)
         return await guarded.change(look.store, guards, [Required(command)])
 

@@ -4,92 +4,190 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, WrongSealKey
 from keystead.errors import WrongKind as WrongKindError
-from keystead.schema.belonging import Belonging, Member, by_store
+from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.doctor import relations
-from keystead.schema.doctor.contents import UnreadableEntries, UnreadableValue, WrongKind, old_entries, old_form
-from keystead.schema.doctor.deadlines import WrongDeadline, wrong_deadline
-from keystead.schema.doctor.look import Look, is_model, look_at, ms_of
+from keystead.schema.doctor.contents import (
+    TooLong,
+    UnreadableEntries,
+    UnreadableValue,
+    WrongKind,
+    old_entries,
+    old_form,
+)
+from keystead.schema.doctor.deadlines import WrongDeadline
+from keystead.schema.doctor.facts import Facts, entry_of, is_there
+from keystead.schema.doctor.look import Look, look_at, ms_of
 from keystead.schema.doctor.quarantine import QuarantineKeys, set_aside
-from keystead.schema.doctor.relations import DeadEntry, LeadsNowhere, NotListed, Orphan, Place, is_missing
-from keystead.schema.doctor.report import Progress, Report, tally
+from keystead.schema.doctor.relations import (
+    DeadEntry,
+    LeadsNowhere,
+    Named,
+    NotListed,
+    Orphan,
+    Place,
+    WrongScore,
+    has_expired,
+    is_missing,
+    is_off,
+    score_of,
+)
+from keystead.schema.doctor.report import FEW, Progress, Report, tally
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.family import Family
+from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
+from keystead.schema.listing import Entry
 from keystead.schema.pace import Pace, replies_of
-from keystead.schema.reading import SMALL, UNKNOWN, Pages, can_be_read, entry_problem
-from keystead.stores import Command, Reply, Store
+from keystead.schema.reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry
+from keystead.stores import TABLE, Call, Command, Store
 
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
+_PAGE: Final = 500
+_LOOKS_AT_CLOCK: Final = 8  # keys or entries, a few microseconds each, after which it is asked how long it took
+_EXISTS: Final = TABLE["EXISTS"]
+_TOO_MANY: Final = "more than 1 % of them would be set aside, which somebody must confirm"
 
 T = TypeVar("T")
 Unknown = Literal["report", "set-aside"]
+SetAside = Literal["few", "all"]
 
 
 async def examine(
     keyspaces: Sequence[Keyspace],
     *,
-    fix: bool = False,
     families: Collection[Family[Any]] | None = None,
-    unknown: Unknown = "report",
-    page: int = 200,
+    known: Collection[type[Keyspace]] = (),
+    page: int = _PAGE,
     on_progress: Callable[[Progress], None] | None = None,
     examples: int = 20,
 ) -> Report:
-    """Read every key of the stores of these keyspaces, and say what is not as their families say.
+    """Read every key of the stores of these keyspaces, and say what is not as their families say. Nothing is changed.
 
     It scans while the stores go on serving others, in small batches with turns for other tasks between them; memory
     does not grow with the stores. What two keys say of each other is looked at in one atomic step before it is
     reported, so a store that is written to at the same time shows nothing that is not so.
 
-    `fix` repairs each finding at once, in a step that holds only if it is still so; what cannot be read is set aside,
-    see `QuarantineKeys`. Keys of no family are only reported, unless `unknown` says "set-aside". `families` narrows it
-    to some of them; keys of no family are not looked for then.
+    `families` narrows it to some of them; keys of no family are not looked for then. Keys of `known` keyspaces are
+    counted in `others`: they are neither examined nor unknown, whatever store they are in.
     """
-    walk = _Walk(Report(examples), fix=fix, unknown=unknown, page=page, on_progress=on_progress)
-    narrowed = families is not None
-    places = by_store(keyspaces, families)
-    if not narrowed:
-        places = [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
-    walk.led_to = {
-        relation.target for keys in keyspaces for family in keys.families.values() for relation in family.leads_to
-    }
-    for number in range(_PASSES):
-        walk.again = False
-        await walk.stores(places, narrowed=narrowed, counts=number == 0)
-        if not walk.again:
-            break
+    walk = _Walk(Report(examples), None, page=page, on_progress=on_progress)
+    await walk.all(keyspaces, families, known)
     return walk.report
+
+
+async def repair(
+    keyspaces: Sequence[Keyspace],
+    *,
+    plan: Report | None = None,
+    set_aside: SetAside = "few",
+    unknown: Unknown = "report",
+    families: Collection[Family[Any]] | None = None,
+    known: Collection[type[Keyspace]] = (),
+    page: int = _PAGE,
+    on_progress: Callable[[Progress], None] | None = None,
+    examples: int = 20,
+) -> Report:
+    """Repair each finding, in a step that holds only if it is still so; what cannot be read is set aside.
+
+    `plan` is what `examine` said with the same arguments; without one it examines first. Where none of the sealed
+    values of a family opens, the key is wrong and nothing is repaired: WrongSealKey. Of a family of which more than 1 %
+    would be set aside, nothing is (see `QuarantineKeys`), unless `set_aside` says "all". Keys of no family are only
+    reported, unless `unknown` says "set-aside"; the same bound holds for them, of all keys.
+    """
+    if plan is None:
+        plan = await examine(keyspaces, families=families, known=known, page=page, examples=examples)
+    if plan.locked:
+        raise WrongSealKey(plan.locked)
+    repairs = _Repairs(plan, unknown == "set-aside", set_aside == "all")
+    walk = _Walk(Report(examples), repairs, page=page, on_progress=on_progress)
+    await walk.all(keyspaces, families, known)
+    return walk.report
+
+
+@dataclass
+class _Repairs:
+    """What may be repaired, and how much was set aside of each family."""
+
+    plan: Report
+    unknown: bool
+    all: bool
+    _done: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def may_set_aside(self, family: str, count: int, what: Literal["key", "entry"]) -> bool:
+        """Whether so many more may be set aside. It counts them as done."""
+        plan = self.plan
+        if family:
+            planned, there = (plan.aside, plan.keys) if what == "key" else (plan.entries_aside, plan.entries)
+            expected, total = planned.get(family, 0), there.get(family, 0)
+        else:
+            expected, total = plan.count("unknown-key"), plan.examined
+        done = self._done.get((family, what), 0) + count
+        # What came after the plan was made may be set aside, too, as long as all of it is little.
+        if not self.all and (expected * FEW > total or done * FEW > max(total, FEW * expected)):
+            return False
+        self._done[family, what] = done
+        return True
+
+
+class _Question(NamedTuple):
+    """An entry of an index, to be asked for its record."""
+
+    look: Look
+    named: Named
 
 
 class _Walk:
     def __init__(
         self,
         report: Report,
+        repairs: _Repairs | None,
         *,
-        fix: bool,
-        unknown: Unknown,
         page: int,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self.report = report
-        self.led_to: set[Family[Any]] = set()
-        self.again = False  # a key was deleted that mappings may lead to, and some of them were looked at before
-        self._fix = fix
-        self._unknown = unknown
+        self._repairs = repairs
+        self._led_to: set[Family[Any]] = set()
+        self._again = False  # a key was deleted that mappings may lead to, and some of them were looked at before
         self._page = page
         self._pace = Pace(page)
         self._on_progress = on_progress
         self._total: int | None = None
+        self._facts: dict[Bound[Any], Facts] = {}
+        self._known = KnownKeys(())
+
+    async def all(
+        self,
+        keyspaces: Sequence[Keyspace],
+        families: Collection[Family[Any]] | None,
+        known: Collection[type[Keyspace]],
+    ) -> None:
+        narrowed = families is not None
+        places = by_store(keyspaces, families)
+        if not narrowed:
+            places = [
+                Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places
+            ]
+        self._known = KnownKeys(known)
+        self._led_to = {
+            relation.target for keys in keyspaces for family in keys.families.values() for relation in family.leads_to
+        }
+        self._facts = {bound: Facts(bound) for place in places for bound in place.bounds}
+        for number in range(_PASSES):
+            self._again = False
+            await self._stores(places, narrowed=narrowed, counts=number == 0)
+            if not self._again:
+                break
 
     # --- pages ---------------------------------------------------------------------------------------------
 
-    async def stores(self, places: Sequence[Belonging], *, narrowed: bool, counts: bool) -> None:
+    async def _stores(self, places: Sequence[Belonging], *, narrowed: bool, counts: bool) -> None:
         """One pass. Only the first one counts keys: a second one follows up what the first has changed."""
         globs = {id(place): _glob(place, narrowed) for place in places}
         if all(glob == "*" for glob in globs.values()):
@@ -102,6 +200,10 @@ class _Walk:
                         self.report.examined += len(some)
                     self._say()
                     await self._pace.turn()
+        if counts:
+            for facts in self._facts.values():
+                self.report.keys[facts.name] = self.report.keys.get(facts.name, 0) + facts.keys
+                self.report.entries[facts.name] = self.report.entries.get(facts.name, 0) + facts.entries
 
     def _pieces(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
         """As many at a time as the pace asks for, which changes on the way."""
@@ -126,159 +228,225 @@ class _Walk:
                 await self._stranger(place, raw)
         if not members:
             return
+        await self._pace.turn()
         looks = await look_at(members, place.store, self._pace)
         await self._pace.turn()
         suspected: dict[int, list[Suspicion]] = {}
         readable = []
-        for look in looks:
-            found = suspected[id(look)] = await self._content(look)
+        for number, look in enumerate(looks):
+            facts = self._facts[look.bound]
+            facts.keys += 1
+            found = await self._large_record(look) if facts.is_record and look.size > SMALL else None
+            found = self._content(look, facts) if found is None else found
             if not look.wrong_kind and look.problem is None:
-                readable.append(look)
-                code = wrong_deadline(look)
-                if code is not None:
+                readable.append((look, facts))
+                if (code := facts.wrong_deadline(look)) is not None:
                     found.append(WrongDeadline(look, code))
-            await self._pace.turn()
+            if found:
+                suspected[id(look)] = found
+            if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
+                await self._pace.turn()
         for look, suspicion in await self._related(readable):
-            suspected[id(look)].append(suspicion)
-        await self._follow([found for found in suspected.values() if found])
-        for look in readable:
-            if not look.is_record:
-                await self._entries(look)
+            suspected.setdefault(id(look), []).append(suspicion)
+        await self._pace.turn()
+        await self._follow(list(suspected.values()))
+        await self._all_entries([(look, facts) for look, facts in readable if not facts.is_record])
 
     # --- one key -------------------------------------------------------------------------------------------
 
-    async def _content(self, look: Look) -> list[Suspicion]:
+    def _content(self, look: Look, facts: Facts) -> list[Suspicion]:
         """What is wrong with a key in itself. Entries are looked at later, page by page."""
         if look.wrong_kind:
             return [WrongKind(look)]
-        if not look.is_record:
-            return []
-        if is_model(look.bound) and look.entries is None:
-            if not can_be_read(look.bound.family.kind, look.size):
-                tally(self.report.not_read, look.bound.family)
-                return []
-            [fields] = await replies_of(look.store, [("HGETALL", look.key)])
-            if isinstance(fields, WrongKindError) or not fields:
-                return []  # it was replaced meanwhile
-            look.fields = fields
-        look.read()
+        if not facts.is_record:
+            return [TooLong(look)] if facts.keeps is not None and look.size > facts.keeps else []
+        facts.read(look)
         if look.problem is not None:
+            self._count_unopened(look.problem, facts)
             return [UnreadableValue(look)]
         if look.value is UNKNOWN:
             tally(self.report.sealed, look.bound.family)
+            return []
+        if not facts.may_be_old:
+            return []
+        if facts.is_sealed and b"sealed." in (look.raw or b"".join(look.fields.values())):
+            self.report.opened[facts.name] = self.report.opened.get(facts.name, 0) + 1
         old = old_form(look)
         return [] if old is None else [old]
 
-    async def _entries(self, look: Look) -> None:
-        """What is wrong with the entries of a set, list, log ... or of an index."""
-        family = look.bound.family
-        if not can_be_read(family.kind, look.size):
-            tally(self.report.not_read, family)
-            return
-        if look.entries is not None and look.size <= SMALL:
-            await self._page_of_entries(look, look.entries)
-            return
+    async def _large_record(self, look: Look) -> list[Suspicion] | None:
+        """Read a record that was too large to be read with others. A list: nothing more can be said of it."""
+        if not can_be_read(look.bound.family.kind, look.size):
+            tally(self.report.not_read, look.bound.family)
+            return []
+        [fields] = await replies_of(look.store, [("HGETALL", look.key)])
+        if isinstance(fields, WrongKindError) or not fields:
+            return []  # it was replaced meanwhile
+        look.fields = fields
+        return None
+
+    def _count_unopened(self, problem: str, facts: Facts) -> None:
+        if isinstance(problem, Unopened):
+            self.report.unopened[facts.name] = self.report.unopened.get(facts.name, 0) + 1
+
+    # --- entries -------------------------------------------------------------------------------------------
+
+    async def _all_entries(self, looks: Sequence[tuple[Look, Facts]]) -> None:
+        """What is wrong with the entries of sets, lists, logs ... and of indexes. Those of small keys go together."""
+        questions: list[_Question] = []
+        for look, facts in looks:
+            if look.entries is not None and look.size <= SMALL:
+                await self._page_of_entries(look, facts, look.entries, questions)
+            elif can_be_read(facts.kind, look.size):
+                await self._paged_entries(look, facts)
+            else:
+                tally(self.report.not_read, look.bound.family)
+        await self._dead(questions)
+
+    async def _paged_entries(self, look: Look, facts: Facts) -> None:
         pages = Pages(look.bound, look.key)
         try:
             async for entries in pages:
-                pages.removed = await self._page_of_entries(look, entries)
+                questions: list[_Question] = []
+                removed = await self._page_of_entries(look, facts, entries, questions)
+                pages.removed = removed + await self._dead(questions)
         except WrongKindError:
             return  # it was replaced meanwhile; what is there now is not what was looked at
 
-    async def _page_of_entries(self, look: Look, entries: list[Any]) -> int:
-        """How many of these entries were taken out."""
+    async def _page_of_entries(self, look: Look, facts: Facts, entries: list[Any], questions: list[_Question]) -> int:
+        """How many of these entries were taken out. What those of an index name is added to the questions."""
+        facts.entries += len(entries)
         good: list[Any] = []
         bad: list[Any] = []
-        problem = ""
-        for entry in entries:
-            why = entry_problem(look.bound, look.key, entry)
-            (good if why is None else bad).append(entry)
-            problem = problem or why or ""
-            await self._pace.turn()
+        first_problem = ""
+        for number, entry in enumerate(entries):
+            member, problem = read_entry(look.bound, look.key, entry)
+            if problem is not None:
+                self._count_unopened(problem, facts)
+                bad.append(entry)
+                first_problem = first_problem or problem
+                continue
+            good.append(entry)
+            if facts.is_index:
+                data = entry[0] if facts.kind == "zset" else entry
+                named = facts.named_by(look, data, member)
+                if named is not None and not (facts.kind == "zset" and has_expired(look, entry[1])):
+                    questions.append(_Question(look, named))
+            if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
+                await self._pace.turn()
         removed = 0
-        if bad and await self._follow([[UnreadableEntries(look, bad, problem)]]):
+        if bad and await self._follow([[UnreadableEntries(look, bad, first_problem)]]):
             removed = len(bad)
-        old = old_entries(look, good)
-        if old is not None:
-            await self._follow([[old]])
-        if look.bound.family.lists:
-            removed += await self._dead(look, good)
+        if facts.is_sealed and good:
+            opened = sum(map(_has_seal, good))
+            self.report.opened[facts.name] = self.report.opened.get(facts.name, 0) + opened
+            old = old_entries(look, good)
+            if old is not None:
+                await self._follow([[old]])
         return removed
 
-    async def _dead(self, look: Look, entries: list[Any]) -> int:
-        """How many entries of an index were taken out, because what they name is gone."""
+    async def _dead(self, questions: Sequence[_Question]) -> int:
+        """How many entries of indexes were taken out, because what they name is gone."""
         removed = 0
-        for some in self._pieces(relations.named_by(look, entries)):
-            commands: list[Command] = [("EXISTS", *names) for _, names in some if names]
-            replies = iter(await self._pace.run(look.store, commands, len(some)))
-            there = [bool(names) and next(replies) > 0 for _, names in some]
-            dead = [DeadEntry(look, data, names) for (data, names), alive in zip(some, there, strict=True) if not alive]
-            removed += await self._follow([[one] for one in dead])
+        for some in self._pieces(questions):
+            dead = [DeadEntry(one.look, *one.named) for one in await self._without_record(some)]
+            if dead:
+                removed += await self._follow([[one] for one in dead])
             await self._pace.turn()
         return removed
+
+    async def _without_record(self, questions: Sequence[_Question]) -> list[_Question]:
+        """Those of these entries, all of one store, that name nothing which is there."""
+        store = questions[0].look.store
+        names = [name.encode() for one in questions for name in one.named.names]
+        if all(len(one.named.names) == 1 for one in questions) and await self._all_exist(store, names):
+            return []
+        commands: list[Command] = [("EXISTS", *one.named.names) for one in questions if one.named.names]
+        replies = iter(await self._pace.run(store, commands, len(questions)))
+        return [one for one in questions if not one.named.names or not next(replies)]
+
+    async def _all_exist(self, store: Store, names: list[bytes]) -> bool:
+        """Whether all of these keys are there: one question, and the answer is yes in a store that is well."""
+        [count] = await self._pace.run(store, [Call(_EXISTS, names, None)], len(names))  # type: ignore[list-item]
+        return bool(count == len(names))
 
     async def _stranger(self, place: Belonging, raw: bytes) -> None:
-        """A key of no family."""
+        """A key of none of the families that are examined."""
+        other = self._known.keyspace_of(raw)
+        if other is not None:
+            self.report.others[other] = self.report.others.get(other, 0) + 1
+            return
         if not self.report.is_new("unknown-key", (id(place.store), raw)):
             return
         fixed, note = False, ""
-        if self._fix and self._unknown == "set-aside":
-            note = await _set_stranger_aside(place.store, raw)
+        if self._repairs is not None and self._repairs.unknown:
+            if self._repairs.may_set_aside("", 1, "key"):
+                note = await _set_stranger_aside(place.store, raw)
+            else:
+                note = _TOO_MANY
             fixed = not note
         self.report.add("unknown-key", raw, None, "no family of the given keyspaces makes it", fixed, note)
 
     # --- relations -----------------------------------------------------------------------------------------
 
-    async def _related(self, looks: Sequence[Look]) -> list[tuple[Look, Suspicion]]:
+    async def _related(self, looks: Sequence[tuple[Look, Facts]]) -> list[tuple[Look, Suspicion]]:
         """What looks wrong with the relations of these keys, asked for in one batch a store."""
-        asked: dict[int, tuple[Store, dict[Command, None]]] = {}
-
-        def ask(where: Store, command: Command) -> tuple[int, Command]:
-            asked.setdefault(id(where), (where, {}))[1][command] = None
-            return id(where), command
-
-        orphans: list[tuple[Look, list[Place], list[tuple[int, Command]]]] = []
-        leads: list[tuple[Look, Any, Place, tuple[int, Command]]] = []
-        listed: list[tuple[Look, Any, tuple[int, Command]]] = []
-        for look in looks:
-            family = look.bound.family
-            if family.owned_by and (owners := relations.owners(look)):
-                orphans.append((look, owners, [ask(one.store, ("EXISTS", one.key)) for one in owners]))
-            for relation in family.leads_to if look.is_record else ():
+        asked = _Asked()
+        orphans: list[tuple[Look, list[Place]]] = []
+        leads: list[tuple[Look, Any, Place]] = []
+        listed: list[tuple[Look, Entry, bool]] = []
+        for number, (look, facts) in enumerate(looks):
+            if facts.owners and (owners := facts.owner_keys(look.values)):
+                orphans.append((look, [Place(*asked.exists(*one)) for one in owners]))
+            for relation in facts.leads_to:
                 target = relations.target(look, relation)
                 if target is not None:
-                    leads.append((look, relation, target, ask(target.store, ("EXISTS", target.key))))
-            for relation in family.listed_in:
-                entry = relations.entry(look, relation)
+                    asked.exists(*target)
+                    leads.append((look, relation, target))
+            for one in facts.listed:
+                entry = entry_of(look, one)
                 if entry is not None:
-                    listed.append((look, entry, ask(look.store, relations.asks(entry))))
+                    listed.append((look, entry, one.has_score))
+            if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
+                await self._pace.turn()
+        missing = await self._missing(asked)
+        found: list[tuple[Look, Suspicion]] = []
+        if missing:
+            found += [(look, Orphan(look, owners)) for look, owners in orphans if all(one in missing for one in owners)]
+            found += [
+                (look, LeadsNowhere(look, relation, target)) for look, relation, target in leads if target in missing
+            ]
+        return found + await self._listings(listed)
+
+    async def _missing(self, asked: _Asked) -> set[Place]:
+        """Those of the keys that are not there."""
+        missing: set[Place] = set()
+        for store, names in asked.by_store.values():
+            if await self._all_exist(store, [name.encode() for name in names]):
+                continue
+            replies = await self._pace.run(store, [("EXISTS", name) for name in names], len(names))
+            missing.update(Place(store, name) for name, reply in zip(names, replies, strict=True) if is_missing(reply))
             await self._pace.turn()
-        replies = await self._answers(asked)
-        found: list[tuple[Look, Suspicion]] = [
-            (look, Orphan(look, owners))
-            for look, owners, questions in orphans
-            if all(is_missing(replies[question]) for question in questions)
-        ]
-        for look, relation, target, question in leads:
-            if is_missing(replies[question]):
-                found.append((look, LeadsNowhere(look, relation, target)))
-        for look, entry, question in listed:
-            is_no_index = isinstance(replies[question], WrongKindError)
-            if is_no_index and self._fix:
+        return missing
+
+    async def _listings(self, listed: Sequence[tuple[Look, Entry, bool]]) -> list[tuple[Look, Suspicion]]:
+        """What looks wrong with the entries that these records should have. They are in the store of their record."""
+        found: list[tuple[Look, Suspicion]] = []
+        if not listed:
+            return found
+        commands: list[Any] = [is_there(entry) for _, entry, _ in listed]
+        replies = await self._pace.run(listed[0][0].store, commands, len(commands))
+        for (look, entry, has_score), reply in zip(listed, replies, strict=True):
+            is_no_index = isinstance(reply, WrongKindError)
+            if is_no_index and self._repairs is not None:
                 # It is set aside first, so that the record can be listed in a new one.
                 await self._follow([[WrongKind(Look(entry.index, entry.key, {}, look.now_ms))]])
-            if is_missing(replies[question]) or is_no_index:
+            if is_missing(reply) or is_no_index:
                 found.append((look, NotListed(look, entry)))
+            elif has_score and is_off(entry, reply, score_of(look, entry)):
+                found.append((look, WrongScore(look, entry, reply)))
+        await self._pace.turn()
         return found
-
-    async def _answers(self, asked: dict[int, tuple[Store, dict[Command, None]]]) -> dict[tuple[int, Command], Reply]:
-        answers: dict[tuple[int, Command], Reply] = {}
-        for place, (store, questions) in asked.items():
-            commands = list(questions)
-            replies = await self._pace.run(store, commands, len(commands))
-            answers.update({(place, command): reply for command, reply in zip(commands, replies, strict=True)})
-            await self._pace.turn()
-        return answers
 
     # --- from suspicion to finding -------------------------------------------------------------------------
 
@@ -298,7 +466,7 @@ class _Walk:
             if await self._follow_one(suspicion):
                 repaired += 1
                 if suspicion.removes:
-                    self.again = self.again or suspicion.family in self.led_to
+                    self._again = self._again or suspicion.family in self._led_to
                     break
         return repaired
 
@@ -306,20 +474,62 @@ class _Walk:
         """Whether it was found and repaired."""
         if not await suspicion.confirm():
             return False
+        is_new = self.report.is_new(suspicion.code, suspicion.place)
+        what: Literal["key", "entry"] = "entry" if isinstance(suspicion, UnreadableEntries) else "key"
+        if is_new and suspicion.sets_aside:
+            counts = self.report.aside if what == "key" else self.report.entries_aside
+            tally(counts, suspicion.family, suspicion.size)
         fixed = False
-        for _ in range(_ATTEMPTS if self._fix else 0):
-            try:
-                fixed = await suspicion.fix()
-            except BadValue as error:  # something that would have to go with it cannot be told
-                suspicion.note = str(error)
-            if fixed or suspicion.note:
-                break
-            if not await suspicion.confirm():
-                return False  # somebody else has mended it
-        if self.report.is_new(suspicion.code, suspicion.place):
+        if self._repairs is not None:
+            if suspicion.sets_aside and not self._repairs.may_set_aside(
+                name_of(suspicion.family), suspicion.size, what
+            ):
+                suspicion.note = _TOO_MANY
+            else:
+                outcome = await _fixed(suspicion)
+                if outcome is None:
+                    return False  # somebody else has mended it
+                fixed = outcome
+        if is_new:
             look = suspicion.look
             self.report.add(suspicion.code, look.key, suspicion.family, suspicion.sentence, fixed, suspicion.note)
         return fixed
+
+
+class _Asked:
+    """Keys that are asked for, store by store, each once."""
+
+    def __init__(self) -> None:
+        self.by_store: dict[int, tuple[Store, dict[str, None]]] = {}
+
+    def exists(self, store: Store, key: str) -> tuple[Store, str]:
+        held = self.by_store.get(id(store))
+        if held is None:
+            held = self.by_store[id(store)] = (store, {})
+        held[1][key] = None
+        return store, key
+
+
+def _has_seal(entry: Any) -> bool:
+    """Whether an entry of any kind holds a sealed text."""
+    if isinstance(entry, bytes):
+        return b"sealed." in entry
+    return isinstance(entry, list | tuple) and any(map(_has_seal, entry))
+
+
+async def _fixed(suspicion: Suspicion) -> bool | None:
+    """Whether it was repaired; None: it is not so any more."""
+    for _ in range(_ATTEMPTS):
+        try:
+            if await suspicion.fix():
+                return True
+        except BadValue as error:  # something that would have to go with it cannot be told
+            suspicion.note = str(error)
+        if suspicion.note:
+            return False
+        if not await suspicion.confirm():
+            return None
+    return False
 
 
 async def _set_stranger_aside(store: Store, raw: bytes) -> str:

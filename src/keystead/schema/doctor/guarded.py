@@ -44,7 +44,10 @@ async def holds_now(store: Store, guards: Sequence[Guard], probe: Command | None
     await asyncio.sleep(SETTLE_S)
     if not await _all_hold(guards):
         return None
-    return [] if probe is None else await store.run([probe])
+    try:
+        return [] if probe is None else await store.run([probe])
+    except (WrongKind, NotANumber):
+        return None
 
 
 async def change(store: Store, guards: Sequence[Guard], commands: Sequence[Step]) -> bool:

@@ -13,9 +13,10 @@ from keystead.schema.family import Bound
 from keystead.schema.kinds import Hash
 from keystead.schema.pace import Pace
 from keystead.schema.reading import SIZES, SMALL, UNKNOWN, entries_of, read, read_hash, whole
-from keystead.stores import Command, Reply, Required, Step, Store, field_holds, holds
+from keystead.stores import TABLE, Call, Command, Reply, Required, Step, Store, field_holds, holds
 
 GONE = -2
+_PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
 
 
 @dataclass(slots=True)
@@ -72,17 +73,31 @@ def is_model(bound: Bound[Any]) -> bool:
 
 
 async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[Look]:
-    """The keys that are there, with their values and entries where these are few. Two round trips at most."""
-    commands: list[Command] = [("TIME",)]
-    for member in members:
-        commands += (("PTTL", member.key), (SIZES[member.bound.family.kind], member.key))
+    """The keys that are there, with their values and entries where these are few. Two round trips at most.
+
+    All strings are read by one command. It says nil of a key of another kind, as of one that is gone; which of these it
+    is, the deadline tells.
+    """
+    strings = [member for member in members if member.bound.family.kind == "string"]
+    others = [member for member in members if member.bound.family.kind != "string"]
+    names = [member.key.encode() for member in (*strings, *others)]
+    commands: list[Any] = [("TIME",), *[Call(_PTTL, (name,), None) for name in names]]
+    if strings:
+        commands.append(Call(_MGET, names[: len(strings)], None))
+    sizes = [SIZES[member.bound.family.kind] for member in others]
+    commands += [Call(TABLE[size], (name,), None) for size, name in zip(sizes, names[len(strings) :], strict=True)]
     time, *replies = await pace.run(store, commands, len(members))
     now_ms = ms_of(time)
+    left = replies[: len(names)]
+    values = replies[len(names)] if strings else []
+    held = replies[-len(others) :] if others else []
     looks = []
-    for place, member in enumerate(members):
-        left_ms, held = replies[2 * place : 2 * place + 2]
-        if left_ms != GONE and (held is not None or member.bound.family.kind != "string"):
-            looks.append(_look(Look(*member, now_ms, left_ms), held))
+    for member, left_ms, value in zip(strings, left, values, strict=False):
+        if left_ms != GONE:
+            looks.append(Look(*member, now_ms, left_ms, value or b"", wrong_kind=value is None))
+    for member, left_ms, size in zip(others, left[len(strings) :], held, strict=True):
+        if left_ms != GONE:
+            looks.append(_look(Look(*member, now_ms, left_ms), size))
     await _read_small([look for look in looks if look.size and look.size <= SMALL], store, pace)
     return [look for look in looks if look.left_ms != GONE]
 
@@ -119,8 +134,6 @@ def ms_of(time: Reply) -> int:
 def _look(look: Look, held: Reply) -> Look:
     if isinstance(held, WrongKind):
         look.wrong_kind = True
-    elif look.bound.family.kind == "string":
-        look.raw = held
     else:
         look.size = held
     return look

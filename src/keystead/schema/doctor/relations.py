@@ -5,17 +5,16 @@ What is in quarantine counts as being there: nothing that belongs to it is delet
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from keystead.errors import BadKey, BadValue, WrongKind, shown
 from keystead.schema import listing
 from keystead.schema.doctor import guarded
+from keystead.schema.doctor.deadlines import CLOCKS_MS
 from keystead.schema.doctor.guarded import Guard
 from keystead.schema.doctor.look import Look
 from keystead.schema.doctor.quarantine import name_aside
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.family import Bound
 from keystead.schema.reading import UNKNOWN
 from keystead.schema.relation import Relation
 from keystead.stores import Command, Required, Store, absent
@@ -34,21 +33,6 @@ class Place(NamedTuple):
 
 
 # --- owners ------------------------------------------------------------------------------------------------
-
-
-def owners(look: Look) -> list[Place]:
-    """The keys that could own this one. None of them where not all could be told: one of those may own it."""
-    found = []
-    for relation in look.bound.family.owned_by:
-        values = relation.source_values(look.values)
-        if values is None or relation.source not in look.bound.keyspace.families.values():
-            return []
-        owner = look.bound.related(relation.source)
-        try:
-            found.append(Place(owner.store, owner(**values).key))
-        except BadKey:
-            return []
-    return found
 
 
 class Orphan(Suspicion):
@@ -111,24 +95,63 @@ class LeadsNowhere(Suspicion):
 # --- indexes -----------------------------------------------------------------------------------------------
 
 
-def entry(look: Look, relation: Relation) -> listing.Entry | None:
-    """Where the record should be listed; None where its value does not tell."""
-    value = None if look.value is UNKNOWN else look.value
-    where = relation.target_values(look.values, value)
-    if where is None:
-        return None
-    index = look.bound.related(relation.target)
-    try:
-        key = index(**where).key
-        member = index.family.codecs["member"].encode(look.values[relation.member], key)
-    except (BadKey, BadValue):
-        return None
-    return listing.Entry(relation, index, key, member)
-
-
 def asks(entry: listing.Entry) -> Command:
     """Whether the entry is there: nil or 0 if not."""
     return ("SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE", entry.key, entry.member)
+
+
+def score_of(look: Look, entry: listing.Entry) -> float | None:
+    """The score that an entry should have; None: it cannot be told."""
+    value = None if look.value is UNKNOWN else look.value
+    dies_ms = look.now_ms + look.left_ms if look.left_ms >= 0 else None
+    if entry.relation.score is None and dies_ms is None:
+        return None
+    try:
+        put = listing.put(entry, look.values, value, look.now_ms, dies_ms)[0]
+    except (BadValue, AttributeError):
+        return None
+    return float(put[-2])
+
+
+def is_off(entry: listing.Entry, score: float, wanted: float | None) -> bool:
+    """Whether a score is another than it should be. A deadline is what two clocks say of it."""
+    if wanted is None:
+        return False
+    return abs(score - wanted) > CLOCKS_MS if entry.relation.score is None else score != wanted
+
+
+class WrongScore(Suspicion):
+    """An entry of an index that is sorted by another number than its record says."""
+
+    code = "wrong-score"
+
+    def __init__(self, look: Look, entry: listing.Entry, score: float) -> None:
+        super().__init__(look)
+        self._entry = entry
+        self._score = score
+        self._guards = [*look.unchanged(_score_fields(entry.relation)), look.there]
+
+    @property
+    def place(self) -> object:
+        return id(self.look.store), self.look.key, self._entry.key
+
+    @property
+    def sentence(self) -> str:
+        wanted = score_of(self.look, self._entry)
+        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, and the record says {wanted:.17g}"
+
+    async def confirm(self) -> bool:
+        replies = await guarded.holds_now(self.look.store, self._guards, asks(self._entry))
+        if not replies or replies[0] is None or not is_off(self._entry, replies[0], score_of(self.look, self._entry)):
+            return False
+        self._score = replies[0]
+        return True
+
+    async def fix(self) -> bool:
+        entry = self._entry
+        # Whoever writes the record at the same time writes its entry, too: the record must still be the same.
+        put: Command = ("ZADD", entry.key, "XX", score_of(self.look, entry) or 0, entry.member)
+        return await guarded.change(self.look.store, self._guards, [put])
 
 
 class NotListed(Suspicion):
@@ -200,21 +223,34 @@ class DeadEntry(Suspicion):
         return await listing.take_dead(self.look.bound, self.look.key, self._data, self._names)
 
 
-def named_by(look: Look, entries: Iterable[Any]) -> list[tuple[bytes, list[str]]]:
-    """The entries of an index that can be followed, as bytes, with the keys that each of them names."""
-    index: Bound[Any] = look.bound
-    codec = index.family.codecs["member"]
-    found: list[tuple[bytes, list[str]]] = []
-    for one in entries:
-        data: bytes = one[0] if index.family.kind == "zset" else one
-        try:
-            names = listing.sources(index, look.values, codec.decode(data, look.key, index.ring))
-        except BadKey:
-            found.append((data, []))  # no record can have this name
-        else:
-            if names:
-                found.append((data, names))
-    return found
+class Named(NamedTuple):
+    """An entry of an index that can be followed, as bytes, and the keys that it names."""
+
+    data: bytes
+    names: list[str]
+
+
+def named_by(look: Look, data: bytes, member: Any) -> Named | None:
+    """What an entry names; None where that cannot be told."""
+    try:
+        names = listing.sources(look.bound, look.values, member)
+    except BadKey:
+        return Named(data, [])  # no record can have this name
+    return Named(data, names) if names else None
+
+
+def has_expired(look: Look, score: float) -> bool:
+    """Whether an entry is sorted by the deadline of its record, and that is over: the next reader takes it out.
+
+    Its record has expired as its family says, so nothing is wrong.
+    """
+    return score <= look.now_ms + CLOCKS_MS and all(
+        relation.score is None and relation.source.lifetime.ends for relation in look.bound.family.lists
+    )
+
+
+def _score_fields(relation: Relation) -> list[str]:
+    return [relation.score.name] if relation.score is not None and relation.score.kind == "field" else []
 
 
 def fields_of(relation: Relation) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from keystead.errors import shown
 from keystead.schema.belonging import name_of
@@ -12,6 +12,7 @@ from keystead.schema.finding import CODES, Finding
 
 # A scan of Redis may name a key twice. So many findings are remembered, by a number each, to be counted once.
 _REMEMBERED: Final = 100_000
+FEW: Final = 100  # one of so many may be set aside without anybody having been asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,19 @@ class Found:
         return {**self.finding.as_json(), "fixed": self.fixed, "note": self.note}
 
 
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """So much would be set aside that somebody must say yes: `count` of `total` keys or entries of a family.
+
+    The empty name stands for keys of no family, of all keys of the stores.
+    """
+
+    family: str
+    count: int
+    total: int
+    what: Literal["key", "entry"]
+
+
 @dataclass(slots=True)
 class Report:
     """All counts, and the first findings of each code. It stays small however large the stores are."""
@@ -52,6 +66,20 @@ class Report:
     """How many keys were too large to be read at once, by family."""
     sealed: dict[str, int] = field(default_factory=dict)
     """How many values were not opened, for there is no key ring, by family: what they name was not followed."""
+    others: dict[str, int] = field(default_factory=dict)
+    """How many keys belong to keyspaces that are known but were not to be examined, by keyspace."""
+    keys: dict[str, int] = field(default_factory=dict)
+    """How many keys were examined, by family."""
+    entries: dict[str, int] = field(default_factory=dict)
+    """How many entries of sets, lists, logs ... were read, by family."""
+    aside: dict[str, int] = field(default_factory=dict)
+    """How many keys a repair sets aside, or has set aside, by family; keys of no family under the empty name."""
+    entries_aside: dict[str, int] = field(default_factory=dict)
+    """The same of single entries."""
+    opened: dict[str, int] = field(default_factory=dict)
+    """How many sealed values were opened, by family."""
+    unopened: dict[str, int] = field(default_factory=dict)
+    """How many sealed values did not open, although there is a key ring, by family."""
     _seen: set[int] = field(default_factory=set)
 
     @property
@@ -69,6 +97,22 @@ class Report:
 
     def count(self, code: str) -> int:
         return sum(self.counts.get(code, {}).values())
+
+    @property
+    def locked(self) -> dict[str, int]:
+        """The families of which no sealed value opened, and how many they have. It is the key that is wrong then."""
+        return {family: count for family, count in self.unopened.items() if not self.opened.get(family)}
+
+    def excess(self, *, unknown: bool) -> list[Excess]:
+        """What must be confirmed before a repair: families of which more than 1 % would be set aside.
+
+        `unknown`: keys of no family are to be set aside, too; they are compared with all keys of the stores.
+        """
+        found = [Excess(family, count, self.keys.get(family, 0), "key") for family, count in self.aside.items()]
+        found += [Excess(name, count, self.entries.get(name, 0), "entry") for name, count in self.entries_aside.items()]
+        if unknown and (count := self.count("unknown-key")):
+            found.append(Excess("", count, self.examined, "key"))
+        return [one for one in found if one.count * FEW > one.total]
 
     def is_new(self, code: str, place: object) -> bool:
         """Whether this was not counted before."""
@@ -103,10 +147,11 @@ class Report:
             },
             "not_read": self.not_read,
             "sealed": self.sealed,
+            "others": self.others,
             "examples": [found.as_json() for found in self.found],
         }
 
 
-def tally(counts: dict[str, int], family: Family[Any]) -> None:
+def tally(counts: dict[str, int], family: Family[Any], number: int = 1) -> None:
     name = name_of(family)
-    counts[name] = counts.get(name, 0) + 1
+    counts[name] = counts.get(name, 0) + number

@@ -14,6 +14,7 @@ class Suspicion(ABC):
     code: str
     removes = False  # whether the repair takes the whole key away, so that nothing else can be wrong with it
     note = ""  # why it was not repaired
+    sets_aside = False  # whether the repair moves something into quarantine
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -31,6 +32,11 @@ class Suspicion(ABC):
     @abstractmethod
     def sentence(self) -> str:
         """What is wrong, for people."""
+
+    @property
+    def size(self) -> int:
+        """How many keys, or entries of a key, the repair moves into quarantine."""
+        return 1 if self.sets_aside else 0
 
     @abstractmethod
     async def confirm(self) -> bool:
