@@ -22,6 +22,7 @@ from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace, replies_of
 from keystead.schema.reading import SMALL, UNKNOWN, Pages, can_be_read, entry_problem
 from keystead.stores import Command, Reply, Store
+from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
 
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
@@ -219,6 +220,8 @@ class _Walk:
 
     async def _stranger(self, place: Belonging, raw: bytes) -> None:
         """A key of no family."""
+        if raw.startswith(MARKER_PREFIX):  # it says what `keystead copy` brought here, and is to stay
+            return
         if not self.report.is_new("unknown-key", (id(place.store), raw)):
             return
         fixed, note = False, ""
