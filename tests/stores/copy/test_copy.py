@@ -98,10 +98,7 @@ async def test_a_key_that_comes_to_be_at_the_last_moment_is_not_written_over(
     kind: str, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await source.run([EVERY_KIND[kind][0]])
-    if kind == "string":
-        await target.run([("SET", "key", "theirs")])  # a string is one command, in which nobody can interfere
-    else:
-        meanwhile(monkeypatch, target, ("SET", "key", "theirs"))
+    meanwhile(monkeypatch, target, ("SET", "key", "theirs"))
     copied = await copy(source, target, progress=ONE)
     assert (copied.in_the_way, copied.written) == (1, 0)
     assert await own(target) == {b"key": HELD}

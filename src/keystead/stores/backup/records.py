@@ -67,10 +67,11 @@ class Record(NamedTuple):
             case _:
                 return list(parts)
 
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes in memory."""
-        return sum(map(len, self.parts)) + _PART_BYTES * (len(self.parts) + 1)
+
+def size_bytes(records: Sequence[Record]) -> int:
+    """About what they take in memory. There are as many records as keys, so none is looked at one by one."""
+    sizes = [len(part) for record in records for part in record.parts]
+    return sum(sizes) + _PART_BYTES * (len(sizes) + len(records))
 
 
 @dataclass(slots=True)

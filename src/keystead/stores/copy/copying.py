@@ -270,10 +270,8 @@ class Copying:
         """
         if not self._allow_empty:
             await self._refuse_empty(one)
-        for notes in self._notes.pages(PAGE):
-            unseen = {note.key: note for note in notes if note.id not in one.seen}
-            if not unseen:
-                continue
+        for notes in self._notes.unseen(one.seen, PAGE):
+            unseen = {note.key: note for note in notes}
             # A scan need not tell a key that was deleted and made again meanwhile.
             there = await self._at_source.records(list(unseen))
             for some in batches(there):

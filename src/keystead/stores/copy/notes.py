@@ -63,6 +63,9 @@ class State(IntEnum):
     UNFIT = 5  # the store cannot hold it
 
 
+_STATES: Final = tuple(State)  # by their numbers
+
+
 class Note(NamedTuple):
     """What is known of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
     write, and of what was there until then.
@@ -186,7 +189,7 @@ class Notes:
         while True:
             with self._told():
                 rows = self._connection.execute(
-                    f"SELECT * FROM notes WHERE id > ? AND {self._matching} ORDER BY id LIMIT ?",  # noqa: S608 - a constant
+                    f"SELECT * FROM notes WHERE id > ? AND {self._matching} ORDER BY id LIMIT ?",  # noqa: S608
                     (after, size),
                 ).fetchall()
             if not rows:
@@ -194,10 +197,29 @@ class Notes:
             after = rows[-1][0]
             yield [self._note(row) for row in rows]
 
+    def unseen(self, seen: SeenIds, size: int) -> Iterator[list[Note]]:
+        """As `pages`, but only notes that were not met."""
+        after = 0
+        while True:
+            with self._told():
+                rows = self._connection.execute(
+                    f"SELECT id FROM notes WHERE id > ? AND {self._matching} ORDER BY id LIMIT ?",  # noqa: S608
+                    (after, size),
+                ).fetchall()
+                if not rows:
+                    return
+                after = rows[-1][0]
+                ids = [number for (number,) in rows if number not in seen]
+                if not ids:
+                    continue
+                asked = f"SELECT * FROM notes WHERE id IN ({','.join('?' * len(ids))})"  # noqa: S608
+                found = [self._note(row) for row in self._connection.execute(asked, ids)]
+            yield found
+
     def _note(self, row: Sequence[Any]) -> Note:
         number, key, state, written, ends_at_ms, before, before_ends_at_ms, batch = row
         uncertain = batch in self._begun
-        return Note(number, key, State(state), written, ends_at_ms, before, before_ends_at_ms, uncertain)
+        return Note(number, key, _STATES[state], written, ends_at_ms, before, before_ends_at_ms, uncertain)
 
     @property
     def is_empty(self) -> bool:
