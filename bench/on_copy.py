@@ -26,9 +26,10 @@ from bench.measure import Progress, Row, Target
 from bench.on_backup import compare_all, fill
 from keystead import connect
 from keystead.stores import Store
+from keystead.stores.backup.writing import AT_ONCE, BATCHES
 from keystead.testing import servers
 
-KEYS, KEYS_QUICK = 1_000_000, 4_000
+KEYS, KEYS_QUICK = 1_000_000, 8_000
 MEMORY = Target("under", 200)
 GROWTH = Target("under", 50)
 SPEED = Target("at least", 10_000)
@@ -216,7 +217,11 @@ async def _leg(folder: Path, name: str, source: str, target: str, count: int) ->
     verified = leg.said["verified"]
     # What was on its way when it was killed may have arrived after it was counted; nothing is written twice.
     late = count - leg.arrived - leg.said["written"]
-    if (leg.said["ours"], verified["equal"], verified["differences"]) != (count, count, 0) or not 0 <= late <= 2_000:
+    if (leg.said["ours"], verified["equal"], verified["differences"]) != (
+        count,
+        count,
+        0,
+    ) or not 0 <= late <= BATCHES * AT_ONCE:
         raise RuntimeError(f"{name}: of {count:,} keys {leg.arrived:,} had arrived, and then {leg.said}")
     return leg
 

@@ -15,11 +15,13 @@ from keystead import connect
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests import forking
-from tests.cli.filled import MANY, fill, held, other, restores
+from tests.cli.filled import fill, held, other, restores
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.serving import environment, wait_until
 from tests.stores.backup.contents import DAY_MS
+
+MANY = 12_000  # so many that a copy is met on its way
 
 
 class Running:
@@ -198,7 +200,7 @@ def test_a_store_that_cannot_list_its_keys_is_refused_at_once(program: Program) 
 def test_a_copy_that_was_killed_goes_on_with_the_same_command(
     program: Program, server: Server, to: str, signum: signal.Signals, code: int
 ) -> None:
-    expected = fill(program.url, MANY)
+    expected = fill(program.url, MANY, 100)
     target = other(program) if to == "sqlite" else server.url
     running = Running(program, "copy", program.url, target, "--yes")
     restores(target, running)
@@ -219,7 +221,7 @@ def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
 ) -> None:
     url = f"{server.url}?timeout=1s&connect_timeout=500ms"
     source, target = (url, other(program)) if side == "from" else (program.url, url)
-    expected = fill(source, MANY)
+    expected = fill(source, MANY, 100)
     running = Running(program, "copy", source, target, "--yes")
     restores(target if side == "from" else server.url, running)
     server.pause()
@@ -294,7 +296,7 @@ def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_
 
 
 def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server: Server) -> None:
-    expected = fill(program.url, MANY)
+    expected = fill(program.url, MANY, 100)
     running = Running(program, "copy", program.url, server.url, "--follow", "--yes")
     restores(server.url, running)
     ended = running.ends(signal.SIGINT)

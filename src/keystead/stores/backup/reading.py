@@ -13,7 +13,7 @@ from keystead.stores.backup.records import LeftOut, Record, parts_of, size_bytes
 from keystead.stores.base import Step, Store
 from keystead.stores.commands import TABLE, Call, Command, Reply
 
-PAGE: Final = 256  # keys that are asked for at once
+PAGE: Final = 512  # keys that are asked for at once
 _PAGES_AT_ONCE: Final = 4
 _PAGE_BYTES: Final = 2 << 20
 _KEYS_AT_ONCE: Final = 64  # of one atomic step: Redis serves nobody else meanwhile

@@ -6,7 +6,7 @@ import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CommandError, shown
@@ -70,7 +70,7 @@ class Record(NamedTuple):
 
 def size_bytes(records: Sequence[Record]) -> int:
     """About what they take in memory. There are as many records as keys, so none is looked at one by one."""
-    sizes = [len(part) for record in records for part in record.parts]
+    sizes = list(map(len, chain.from_iterable([record.parts for record in records])))
     return sum(sizes) + _PART_BYTES * (len(sizes) + len(records))
 
 

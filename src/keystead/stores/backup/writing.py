@@ -10,9 +10,9 @@ from keystead.stores.backup.reading import PIECE, taking_long
 from keystead.stores.backup.records import Record, commands_of, set_of, unwritable
 from keystead.stores.base import Outcome, Step, Store, absent
 
-AT_ONCE: Final = 256  # keys of one batch
+AT_ONCE: Final = 512  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
-BATCHES: Final = 4  # under way at once
+BATCHES: Final = 4  # under way at once; on SQLite those that wait share a commit
 
 T = TypeVar("T")
 

@@ -29,6 +29,7 @@ from keystead.stores.globs import compile_glob
 FORMAT: Final = 2
 CERTAIN: Final = 0  # the batch of notes that are not in doubt
 _CACHE_KIB: Final = 16_384
+_CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: each checkpoint waits for the disk, and so does the copy
 _EXAMPLES: Final = 10
 
 _TABLES: Final = """
@@ -135,6 +136,7 @@ class Notes:
         ask("PRAGMA journal_mode = WAL")
         ask("PRAGMA synchronous = NORMAL")
         ask(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        ask(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         ask("BEGIN EXCLUSIVE")
         is_new = not known or not ask("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if is_new:
@@ -178,7 +180,7 @@ class Notes:
     # --- looking -------------------------------------------------------------------------------------------
 
     def of(self, keys: Sequence[bytes]) -> dict[bytes, Note]:
-        """The notes of those keys that have one. At most 256 keys at once."""
+        """The notes of those keys that have one. At most 900 keys at once."""
         asked = f"SELECT * FROM notes WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - only question marks
         with self._told():
             return {row[1]: self._note(row) for row in self._connection.execute(asked, tuple(keys))}

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from keystead.errors import StoreClosed, StoreUnavailable
@@ -209,7 +210,7 @@ class SqliteStore(Store):
         done: list[bool] = []
         for at in range(0, len(keys), whole.KEYS_AT_ONCE):
             some = keys[at : at + whole.KEYS_AT_ONCE]
-            self._written_bytes += sum(len(part) for key in some for part in key[3])
+            self._written_bytes += sum(map(len, chain.from_iterable([key[3] for key in some])))
             done += await self._change(lambda: self._writing.add_whole_keys(some), heavy=True)  # noqa: B023
         return done
 

@@ -12,7 +12,7 @@ from keystead.stores.sql.streams import pack_fields, unpack_fields
 from keystead.stores.sql.tables import HASH, KIND_NAMES, KIND_NUMBERS, LIST, SET, STRING, ZSET
 from keystead.stores.sqlite.tables import SqliteTables
 
-KEYS_AT_ONCE: Final = 500  # a statement has room for some more parameters than that
+KEYS_AT_ONCE: Final = 900  # a statement of an old SQLite has room for 999 parameters
 ENTRIES_AT_ONCE: Final = 10_000
 BYTES_AT_ONCE: Final = 4 << 20
 
