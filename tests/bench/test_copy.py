@@ -16,7 +16,10 @@ def test_a_quick_run_saves_speed_and_memory_of_each_copy(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads(result.read_text())["rows"]}
     legs = ("Redis to PostgreSQL", "PostgreSQL to SQLite", "SQLite to Redis again")
-    assert [name for name in rows if name.endswith(": keys copied")] == [f"{leg}: keys copied" for leg in legs]
+    direct = ("Redis to SQLite, without a kill", "Redis to Redis, without a kill")
+    speeds = [f"{leg}: keys copied" for leg in (*direct, *legs)]
+    assert [name for name in rows if name.endswith(": keys copied")] == speeds
+    assert rows["Redis to Redis, beside pipelines"]["against"].startswith("redis-py")
     assert all(rows[f"{leg}: memory"]["target"] == {"bound": "under", "limit": 200} for leg in legs)
     assert len([name for name in rows if "killed when" in name]) == len(legs)
     assert list(tmp_path.iterdir()) == [result]

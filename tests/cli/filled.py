@@ -1,6 +1,7 @@
 """Stores full of everything, and what is in them; for commands that move all of it."""
 
 import asyncio
+import json
 import os
 from typing import Any, Protocol
 
@@ -27,8 +28,8 @@ def held(url: str) -> dict[bytes, Any]:
     return asyncio.run(look())
 
 
-def fill(url: str, keys: int = 0) -> dict[bytes, Any]:
-    """Some of everything, and so many sessions that do not compress; returns what is there then."""
+def fill(url: str, keys: int = 0, size: int = 1_500) -> dict[bytes, Any]:
+    """Some of everything, and so many sessions of this size that do not compress; returns what is there then."""
 
     async def write() -> dict[bytes, Any]:
         async with connect(url) as store:
@@ -37,7 +38,7 @@ def fill(url: str, keys: int = 0) -> dict[bytes, Any]:
             for start in range(0, keys, 1000):
                 await store.run(
                     [
-                        ("SET", f"sess:{number}", os.urandom(1_500), "PXAT", ends_ms + number)
+                        ("SET", f"sess:{number}", os.urandom(size), "PXAT", ends_ms + number)
                         for number in range(start, start + 1000)
                     ]
                 )
@@ -51,16 +52,20 @@ def other(program: Program) -> str:
     return f"sqlite:///{program.folder}/other.db"
 
 
-def restores(url: str, process: Process) -> None:
-    """Wait until some keys are in the store, and some are not."""
+def restores(url: str, process: Process, *, noted: bool = False) -> None:
+    """Wait until some keys are in the store, and some are not; `noted`: and a restore has noted them there."""
 
-    async def look(store: Store) -> int:
+    async def is_on_its_way(store: Store) -> bool:
         [count] = await store.run([("DBSIZE",)])
-        return int(count)
+        if count < MANY // 4 or not noted:
+            return bool(count >= MANY // 4)
+        journals = [key async for page in store.scan("keystead:restore:*") for key in page]
+        said = await store.run([("GET", key) for key in journals])
+        return any(json.loads(text)["keys"] for text in said if text)
 
     async def wait() -> None:
         async with connect(url) as store:
-            while await look(store) < MANY // 4:
+            while not await is_on_its_way(store):
                 assert process.poll() is None
                 await asyncio.sleep(0.005)
 

@@ -314,7 +314,7 @@ def test_a_restore_that_was_killed_goes_on_and_is_whole(
     target = other(program) if to == "sqlite" else server.url
     again = ("restore", "keys.backup", "--store", target, "--yes")
     with started(program, *again) as process:
-        restores(target, process)
+        restores(target, process, noted=True)
         process.send_signal(signum)
         out, error = process.communicate(timeout=20)
     assert (process.returncode, out) == (code, "")

@@ -15,11 +15,13 @@ from keystead import connect
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests import forking
-from tests.cli.filled import MANY, fill, held, other, restores
+from tests.cli.filled import fill, held, other, restores
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.serving import environment, wait_until
 from tests.stores.backup.contents import DAY_MS
+
+MANY = 12_000  # so many that a copy is met on its way
 
 
 class Running:
@@ -55,6 +57,11 @@ def progress_files(program: Program) -> list[str]:
     return [path.name for path in program.folder.glob("*.progress*")]
 
 
+def copied_to(url: str) -> dict[bytes, Any]:
+    """What is there, without the key of the copy itself."""
+    return {key: one for key, one in held(url).items() if not key.startswith(b"keystead:copy:")}
+
+
 def run(url: str, *commands: tuple[Any, ...]) -> list[Any]:
     async def ask() -> list[Any]:
         async with connect(url) as store:
@@ -66,14 +73,16 @@ def run(url: str, *commands: tuple[Any, ...]) -> list[Any]:
 # --- there ---------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_whole_and_leaves_nothing_behind(program: Program, full: dict[bytes, Any]) -> None:
+def test_a_copy_is_whole_and_says_what_it_leaves_behind(program: Program, full: dict[bytes, Any]) -> None:
     result = program.keystead("copy", program.url, other(program), "--yes")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"copied 16 keys of {program.url} into {other(program)}\n" in result.stdout
-    assert re.search(r" s, [\d,]+ keys a second\n  compared: 16 equal, no differences\n", result.stdout)
-    assert held(other(program)) == held(program.url) == full
+    assert re.search(r"  written: 16 in [\d.]+ s, [\d,]+ keys a second\n  compared: 16 equal, no diff", result.stdout)
+    assert copied_to(other(program)) == held(program.url) == full
     assert stat.S_IMODE((program.folder / "other.db").stat().st_mode) == 0o600
-    assert progress_files(program) == []
+    [noted] = progress_files(program)
+    assert f"  noted in {noted}: keep it" in result.stdout
+    assert stat.S_IMODE((program.folder / noted).stat().st_mode) == 0o600
 
 
 def test_json_holds_all_of_it(program: Program, full: dict[bytes, Any]) -> None:
@@ -84,13 +93,13 @@ def test_json_holds_all_of_it(program: Program, full: dict[bytes, Any]) -> None:
     assert (copied["from"], copied["to"]) == (program.url, other(program))
     assert (copied["keys"], copied["written"], copied["whole"], copied["in_the_way"]) == (6, 6, True, 0)
     assert (copied["verified"]["equal"], copied["verified"]["differences"]) == (6, 0)
-    assert held(other(program)) == {key: one for key, one in full.items() if key.startswith(b"s")}
+    assert copied_to(other(program)) == {key: one for key, one in full.items() if key.startswith(b"s")}
 
 
 def test_a_role_of_the_settings_names_its_store(program: Program, full: dict[bytes, Any]) -> None:
     (program.folder / "keystead.toml").write_text('[stores]\ndurable = "sqlite:///durable.db"\n')
     assert program.keystead("copy", "default", "durable", "--yes").returncode == 0
-    assert held(f"sqlite:///{program.folder}/durable.db") == full
+    assert copied_to(f"sqlite:///{program.folder}/durable.db") == full
     assert_one_sentence(program.keystead("copy", "default", "cache", "--yes"), 2, "'cache'", "default, durable")
 
 
@@ -127,8 +136,7 @@ def test_what_is_in_the_way_is_named_and_left_until_told(program: Program, full:
     assert run(other(program), ("GET", "hash")) == [b"theirs"]
     told = output(program.keystead("copy", program.url, other(program), "--yes", "--overwrite", "--json"))
     assert (told["written"], told["whole"]) == (1, True)
-    assert held(other(program)) == full
-    assert progress_files(program) == []
+    assert copied_to(other(program)) == full
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 130)], ids=["yes", "no", "Ctrl-C"])
@@ -144,8 +152,8 @@ def test_at_a_terminal_it_asks_before_it_writes(
         terminal.type(answer)
     assert terminal.ends() == code
     assert ("nothing was copied" in terminal.said) == (code != 0)
-    assert len(held(other(program))) == (17 if code == 0 else 1)
-    assert progress_files(program) == []
+    assert len(copied_to(other(program))) == (17 if code == 0 else 1)
+    assert len(progress_files(program)) == (1 if code == 0 else 0)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +170,7 @@ def test_at_a_terminal_it_asks_before_it_writes(
         (("{own}", "redis://127.0.0.1:1?connect_timeout=100ms", "--yes"), 1, "cannot reach"),
         (("redis://127.0.0.1:1?connect_timeout=100ms", "{other}", "--yes"), 1, "cannot reach"),
         (("{own}", "{other}", "--yes", "--progress", "no/such.progress"), 1, "there is no folder no"),
-        (("{own}", "{other}", "--yes", "--progress", "myapp/keys.py"), 1, "is no progress file of a copy"),
+        (("{own}", "{other}", "--yes", "--progress", "myapp/keys.py"), 1, "is not a progress file of a copy"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_sentence(
@@ -192,7 +200,7 @@ def test_a_store_that_cannot_list_its_keys_is_refused_at_once(program: Program) 
 def test_a_copy_that_was_killed_goes_on_with_the_same_command(
     program: Program, server: Server, to: str, signum: signal.Signals, code: int
 ) -> None:
-    expected = fill(program.url, MANY)
+    expected = fill(program.url, MANY, 100)
     target = other(program) if to == "sqlite" else server.url
     running = Running(program, "copy", program.url, target, "--yes")
     restores(target, running)
@@ -200,12 +208,11 @@ def test_a_copy_that_was_killed_goes_on_with_the_same_command(
     assert (ended.returncode, ended.stdout) == (code, "")
     if signum == signal.SIGTERM:
         assert ended.stderr == "keystead: stopped; what was copied stays; run the same command again to go on\n"
-    arrived = len(held(target)) - 1  # with the mark of the copy
+    arrived = len(copied_to(target))
     assert 0 < arrived < len(expected)
     copied = output(program.keystead("copy", program.url, target, "--yes", "--json"))
     assert (copied["resumed"], copied["written"]) == (True, len(expected) - arrived)  # nothing is written twice
-    assert held(target) == expected
-    assert progress_files(program) == []
+    assert copied_to(target) == expected
 
 
 @pytest.mark.parametrize("side", ["from", "to"])
@@ -214,7 +221,7 @@ def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
 ) -> None:
     url = f"{server.url}?timeout=1s&connect_timeout=500ms"
     source, target = (url, other(program)) if side == "from" else (program.url, url)
-    expected = fill(source, MANY)
+    expected = fill(source, MANY, 100)
     running = Running(program, "copy", source, target, "--yes")
     restores(target if side == "from" else server.url, running)
     server.pause()
@@ -222,7 +229,39 @@ def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
     server.resume()
     assert_one_sentence(ended, 1, "what was copied stays; run the same command again to go on")
     assert program.keystead("copy", source, target, "--yes").returncode == 0
-    assert held(target) == expected
+    assert copied_to(target) == expected
+
+
+# --- again ---------------------------------------------------------------------------------------------------
+
+
+def test_a_second_copy_deletes_what_was_deleted_since(program: Program, full: dict[bytes, Any]) -> None:
+    assert program.keystead("copy", program.url, other(program), "--yes").returncode == 0
+    program.write(("DEL", "hash"), ("DEL", "string"))
+    run(other(program), ("SET", "theirs", "1"))
+    looked = program.keystead("copy", program.url, other(program), "--dry-run")
+    assert looked.returncode == 0
+    assert (
+        "  2 deleted in the first store since they were copied, and would be deleted in the second\n" in looked.stdout
+    )
+    result = program.keystead("copy", program.url, other(program), "--yes", "--overwrite")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "  2 deleted in the first store since they were copied, and now in the second, too\n" in result.stdout
+    assert "compared: 14 equal, no differences" in result.stdout
+    assert copied_to(other(program)) == {**held(program.url), b"theirs": (b"string", -1, b"1")}
+
+
+def test_a_second_copy_that_cannot_know_what_was_deleted_is_refused(program: Program, full: dict[bytes, Any]) -> None:
+    assert program.keystead("copy", program.url, other(program), "--yes").returncode == 0
+    [noted] = progress_files(program)
+    (program.folder / noted).unlink()
+    program.write(("DEL", "hash"))
+    for option in ("--overwrite", "--no-verify"):
+        result = program.keystead("copy", program.url, other(program), "--yes", option)
+        assert_one_sentence(result, 1, noted, "knows which keys", "--progress", "--start-over")
+    assert progress_files(program) == []
+    over = output(program.keystead("copy", program.url, other(program), "--yes", "--start-over", "--json"))
+    assert (over["equal"], over["written"], over["whole"]) == (15, 0, True)
 
 
 # --- following -----------------------------------------------------------------------------------------------
@@ -242,8 +281,7 @@ def test_a_move_follows_until_it_is_told_to_stop(program: Program, full: dict[by
     assert (copied["whole"], copied["deleted_there"], copied["deleted"]) == (True, 1, 1)
     expected = held(program.url)
     del expected[b"string"]
-    assert held(server.url) == expected
-    assert progress_files(program) == []
+    assert copied_to(server.url) == expected
 
 
 def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_well(
@@ -254,24 +292,35 @@ def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_
     os.kill(terminal._process.pid, signal.SIGTERM)
     assert terminal.ends() == 0
     assert "compared: 16 equal, no differences" in terminal.said
-    assert held(other(program)) == full
+    assert copied_to(other(program)) == full
 
 
 def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server: Server) -> None:
-    expected = fill(program.url, MANY)
+    expected = fill(program.url, MANY, 100)
     running = Running(program, "copy", program.url, server.url, "--follow", "--yes")
     restores(server.url, running)
     ended = running.ends(signal.SIGINT)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert "run the same command again to go on" in ended.stderr
     assert program.keystead("copy", program.url, server.url, "--yes").returncode == 0
-    assert held(server.url) == expected
+    assert copied_to(server.url) == expected
 
 
 def test_help_teaches_with_examples(program: Program) -> None:
     shown = program.keystead("copy", "--help", COLUMNS="120").stdout
     assert "keystead copy redis://localhost:6379/0 postgresql://app@localhost/app --dry-run" in shown
     assert "without logging anybody out" in " ".join(shown.split())
-    options = ("--follow", "--overwrite", "--match", "--no-verify", "--dry-run", "--progress", "--yes", "--json")
+    options = (
+        "--follow",
+        "--overwrite",
+        "--start-over",
+        "--allow-empty",
+        "--match",
+        "--no-verify",
+        "--dry-run",
+        "--progress",
+        "--yes",
+        "--json",
+    )
     assert all(option in shown for option in options)
     assert "<bool>" not in shown

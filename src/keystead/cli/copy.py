@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -35,10 +34,12 @@ from keystead.stores.copy import copy as copy_all
 _FROM_HELP = "The store to copy from: its URL, or a role of keystead.toml, such as default."
 _TO_HELP = "The store to copy into, alike."
 _FOLLOW_HELP = "Go on with what changes at FROM, until Ctrl-C: then one last pass, a comparison, and the end."
-_OVERWRITE_HELP = "Put the keys of FROM in the place of keys that are at TO already and differ."
+_OVERWRITE_HELP = "Replace keys that are at TO already and differ, also those that were changed there since."
+_START_OVER_HELP = "Forget what earlier runs copied: keys that were deleted at FROM since then stay at TO."
+_ALLOW_EMPTY_HELP = "FROM was emptied on purpose: delete at TO all that was copied from it."
 _NO_VERIFY_HELP = "Do not compare both stores in the end."
 _DRY_RUN_HELP = "Say what would be copied and what is in the way, and write nothing."
-_PROGRESS_HELP = """The file that notes what was copied, for going on after an interruption.
+_PROGRESS_HELP = """The file that notes what was copied, for the next run with the same FROM and TO.
 [dim]\\[default: a name made of both stores, in this folder][/dim]"""
 _YES_HELP = "Do not ask."
 
@@ -46,6 +47,8 @@ From = Annotated[str, typer.Argument(metavar="FROM", help=_FROM_HELP, show_defau
 To = Annotated[str, typer.Argument(metavar="TO", help=_TO_HELP, show_default=False)]
 Follow = Annotated[bool, typer.Option("--follow", metavar=NO_VALUE, help=_FOLLOW_HELP)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", metavar=NO_VALUE, help=_OVERWRITE_HELP)]
+StartOver = Annotated[bool, typer.Option("--start-over", metavar=NO_VALUE, help=_START_OVER_HELP)]
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", metavar=NO_VALUE, help=_ALLOW_EMPTY_HELP)]
 NoVerify = Annotated[bool, typer.Option("--no-verify", metavar=NO_VALUE, help=_NO_VERIFY_HELP)]
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_RUN_HELP)]
 ProgressFile = Annotated[
@@ -62,6 +65,8 @@ def copy(
     match: Match = "*",
     follow: Follow = False,
     overwrite: Overwrite = False,
+    start_over: StartOver = False,
+    allow_empty: AllowEmpty = False,
     no_verify: NoVerify = False,
     dry_run: DryRun = False,
     progress_file: ProgressFile = None,
@@ -71,8 +76,11 @@ def copy(
     """Copy every key of a store into another one, of any kind: values, and the exact time at which each expires.
 
     It works beside the running application. FROM is only read. A key that is at TO already is left alone and named,
-    unless --overwrite. After an interruption, kill -9 too, the same command goes on. In the end both stores are
-    compared key by key, and the exit code is 1 if anything differs.
+    unless --overwrite. In the end both stores are compared key by key, and the exit code is 1 if anything differs.
+
+    The same command again goes on after an interruption, kill -9 too, and after a finished copy brings TO up to date:
+    what changed at FROM is written, and what was copied and is deleted at FROM is deleted at TO. Keys that no copy
+    brought to TO are never deleted. What was copied is noted in a progress file; keep it.
 
     To move an application without logging anybody out: start with --follow, wait for "in step", start the
     application with the new store, stop the old one, then press Ctrl-C. What the application has changed or deleted at
@@ -88,8 +96,11 @@ def copy(
 
       keystead copy redis://old:6379/0 redis+cluster://new:6379 --follow
     """
-    if dry_run and (follow or overwrite):
-        leave("--dry-run only looks; write it without --follow and --overwrite", ASKED_WRONGLY)
+    if dry_run and (follow or overwrite or start_over or allow_empty):
+        leave(
+            "--dry-run only looks; write it without --follow, --overwrite, --start-over and --allow-empty",
+            ASKED_WRONGLY,
+        )
 
     async def work() -> int:
         source_url, target_url = named_url(from_), named_url(to)
@@ -99,8 +110,10 @@ def copy(
                 "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
                 ASKED_WRONGLY,
             )
-        path = progress_file or progress_path(connect(source_url).url, connect(target_url).url, match)
-        asked = _Copy(source_url, target_url, match, follow, overwrite, not no_verify, path, yes, as_json)
+        path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
+        asked = _Copy(
+            source_url, target_url, match, follow, overwrite, start_over, allow_empty, not no_verify, path, yes, as_json
+        )
         return await (asked.look() if dry_run else asked.run())
 
     run(work)
@@ -115,6 +128,8 @@ class _Copy:
     match: str
     follows: bool
     overwrite: bool
+    start_over: bool
+    allow_empty: bool
     verified: bool
     path: Path
     yes: bool
@@ -133,7 +148,11 @@ class _Copy:
             async with connect(patient(self.source_url)) as source, connect(patient(target_url)) as target:
                 with progress("looking") as show:
                     found = await survey(
-                        source, target, match=self.match, on_progress=lambda now: show(now.done, now.total)
+                        source,
+                        target,
+                        progress=self.path,
+                        match=self.match,
+                        on_progress=lambda now: show(now.done, now.total),
                     )
         to = connect(self.target_url).url
         if self.as_json:
@@ -150,7 +169,7 @@ class _Copy:
             async with connect(patient(self.source_url)) as source, connect(patient(self.target_url)) as target:
                 if not await self._confirmed(source, target, paused):
                     leave("nothing was copied")
-                self.begun, began = True, time.monotonic()
+                self.begun = True
                 try:
                     copied = await (self._followed(source, target) if self.follows else self._once(source, target))
                 except (StoreError, Contended) as error:
@@ -158,7 +177,7 @@ class _Copy:
         if self.as_json:
             typer.echo(json_text({"from": source.url, "to": target.url, **copied.as_json()}, indent=2))
         else:
-            self._print(copied, source, target, time.monotonic() - began)
+            self._print(copied, source, target)
         return 0 if copied.is_whole else FAILED
 
     def _stopped(self) -> str:
@@ -191,6 +210,8 @@ class _Copy:
                 progress=self.path,
                 match=self.match,
                 overwrite=self.overwrite,
+                start_over=self.start_over,
+                allow_empty=self.allow_empty,
                 verified=self.verified,
                 on_progress=display.bar("copying"),
                 on_verify=display.bar("comparing"),
@@ -220,6 +241,8 @@ class _Copy:
                 progress=self.path,
                 match=self.match,
                 overwrite=self.overwrite,
+                start_over=self.start_over,
+                allow_empty=self.allow_empty,
                 verified=self.verified,
                 on_progress=display.bar("copying"),
                 on_pass=on_pass,
@@ -227,24 +250,31 @@ class _Copy:
                 on_verify=display.bar("comparing"),
             )
 
-    def _print(self, copied: Copied, source: Store, target: Store, took_s: float) -> None:
+    def _print(self, copied: Copied, source: Store, target: Store) -> None:
         typer.echo(f"copied {counted(copied.keys, 'key')} of {source.url} into {target.url}")
         verified = copied.verified
         for count, said in (
             (copied.equal, "were there already, the same"),
-            (copied.ours - copied.written if copied.resumed and not self.follows else 0, "before it was interrupted"),
-            (copied.deleted, "gone from the first store since they were copied, and deleted in the second"),
+            (copied.ours - copied.written if copied.resumed and not self.follows else 0, "copied by earlier runs"),
+            (copied.deleted, "deleted in the first store since they were copied, and now in the second, too"),
             (copied.expired, "expired, and not copied"),
             (copied.changed_there, "changed in the second store since they were copied, and stay as they are there"),
             (copied.deleted_there, "deleted in the second store since they were copied, and stay deleted"),
             (verified.changed_since if verified else 0, "changed in the first store after they were copied"),
+            (
+                verified.deleted_since if verified else 0,
+                "deleted in the first store after they were copied, not yet in the second; run the same command again",
+            ),
             (verified.changed_there if verified else 0, "changed in the second store after they were copied"),
         ):
             if count > 0:
                 typer.echo(f"  {count:,} {said}")
-        typer.echo(f"  {took_s:,.1f} s, {copied.written / max(took_s, 0.001):,.0f} keys a second")
+        rate = "" if self.follows else f", {copied.written / max(copied.copy_s, 0.001):,.0f} keys a second"
+        typer.echo(f"  written: {copied.written:,} in {copied.copy_s:,.1f} s{rate}")
         if verified is not None and not verified.compared.differences:
-            typer.echo(f"  compared: {verified.compared.equal:,} equal, no differences")
+            typer.echo(f"  compared: {verified.compared.equal:,} equal, no differences ({copied.verify_s:,.1f} s)")
+        if self.path.exists():
+            typer.echo(f"  noted in {self.path}: keep it, so that the next run knows what was deleted since")
         self._print_problems(copied, target)
 
     def _print_problems(self, copied: Copied, target: Store) -> None:
@@ -266,7 +296,7 @@ class _Copy:
                 [f"{what.replace('_', ' ')}: {key}" for what, keys in compared.examples.items() for key in keys],
             )
         if not copied.is_whole:
-            typer.echo(f"what was copied is noted in {self.path}; run the same command again to go on", err=True)
+            typer.echo("run the same command again to go on", err=True)
 
 
 def _complain(sentence: str, examples: list[str]) -> None:
@@ -277,8 +307,15 @@ def _complain(sentence: str, examples: list[str]) -> None:
 
 def _print_survey(found: Surveyed, source: str, target: str) -> None:
     typer.echo(f"would copy {counted(found.new, 'key')} of {source} into {target}")
-    if found.equal:
-        typer.echo(f"  {found.equal:,} are there already, the same")
+    for count, said in (
+        (found.equal, "are there already, the same"),
+        (found.changed, "changed in the first store since they were copied, and would be written again"),
+        (found.gone, "deleted in the first store since they were copied, and would be deleted in the second"),
+        (found.changed_there, "changed in the second store since they were copied, and would stay as they are"),
+        (found.deleted_there, "deleted in the second store since they were copied, and would stay deleted"),
+    ):
+        if count:
+            typer.echo(f"  {count:,} {said}")
     if found.in_the_way:
         _complain(
             f"{counted(found.in_the_way, 'key')} in the way: there is another one in {target}, which would be left as "

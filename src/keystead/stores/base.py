@@ -43,6 +43,11 @@ from keystead.stores.commands import (
 )
 from keystead.stores.worker import join_stopped
 
+# A key as a whole: name, kind, deadline in absolute ms, and value. The value is a list of parts, by kind: the string;
+# fields and values; members; scores and members; items; for each entry of a stream its id, how many arguments follow,
+# and these.
+WholeKey: TypeAlias = tuple[bytes, str, int | None, Sequence[bytes]]
+
 # A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
 ATOMIC_ARGUMENTS = 7_000
 
@@ -372,6 +377,22 @@ class Store(ABC):
             return self.atomically(make(*given))
 
         return ask
+
+    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]] | None:
+        """Read these keys, each with its deadline in one atomic step; not one step as a whole. The shortcut of a copy.
+
+        Those that are gone are not among them. The second list is of keys that are too large for this, or of a kind
+        that has no commands here: they are to be read with commands. None: this store has no shortcut.
+        """
+        return None
+
+    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool] | None:
+        """Write these keys, each with its deadline in one atomic step, where there is none of its name.
+
+        Returns for each whether it was written. Not one step as a whole: where it raises, some may have been written.
+        None: this store has no shortcut, and nothing was written.
+        """
+        return None
 
     async def _answered(self, calls: list[Call]) -> list[Reply]:
         """What `_replies` says, whether it had to wait or not."""

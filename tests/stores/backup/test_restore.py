@@ -233,11 +233,14 @@ async def test_a_store_without_atomic_steps_is_not_saved(store: Store, path: Pat
 
 
 class Failing:
-    """A store that goes away after so many calls that write."""
+    """A store that goes away after so many calls that write, or that read whole keys."""
 
-    def __init__(self, store: Store, after: int) -> None:
+    def __init__(self, store: Store, after: int, patch: pytest.MonkeyPatch) -> None:
         self._run, self._atomically = store.run, store.atomically
+        self._whole_keys, self._add_whole_keys = store.whole_keys, store.add_whole_keys
         self.left = after
+        for verb in ("run", "atomically", "whole_keys", "add_whole_keys"):
+            patch.setattr(store, verb, getattr(self, verb))
 
     async def run(self, commands: Any) -> Any:
         self._count(any(read(command).spec.writes for command in commands))
@@ -246,6 +249,16 @@ class Failing:
     async def atomically(self, steps: Any) -> Any:
         self._count(True)
         return await self._atomically(steps)
+
+    async def whole_keys(self, keys: Any) -> Any:
+        self._count(True)
+        return await self._whole_keys(keys)
+
+    async def add_whole_keys(self, keys: Any) -> Any:
+        if self.left == 0:
+            await self._add_whole_keys(keys[: len(keys) // 2])  # it is not one step as a whole
+        self._count(True)
+        return await self._add_whole_keys(keys)
 
     def _count(self, writes: bool) -> None:
         self.left -= writes
@@ -273,10 +286,8 @@ async def test_wherever_a_restore_is_interrupted_resume_ends_as_if_it_was_not(
         async with SqliteStore(":memory:", clock=clock) as target:
             if mode is not IfThere.REFUSE:
                 await target.run(mine)
-            failing = Failing(target, after)
             with monkeypatch.context() as patch:
-                patch.setattr(target, "run", failing.run)
-                patch.setattr(target, "atomically", failing.atomically)
+                failing = Failing(target, after, patch)
                 try:
                     await restored(target, path, if_there=mode)
                 except StoreUnavailable:
@@ -295,10 +306,8 @@ async def test_what_was_deleted_after_it_was_restored_stays_deleted(
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 512)
     await store.run([("SET", f"key:{number:02d}", "x" * 100) for number in range(40)])
     await backup(store, path)
-    failing = Failing(target, 8)
     with monkeypatch.context() as patch:
-        patch.setattr(target, "run", failing.run)
-        patch.setattr(target, "atomically", failing.atomically)
+        Failing(target, 8, patch)
         with pytest.raises(StoreUnavailable):
             await restored(target, path)
     await target.run([("DEL", "key:00"), ("SET", "key:01", "changed since")])
@@ -330,10 +339,9 @@ async def test_wherever_a_backup_is_interrupted_resume_saves_each_key_once(
         await store.run(some_of_everything(await now_ms(store) + DAY_MS))
         await store.run([("SET", f"key:{number}", "x" * 100) for number in range(2000)])
         expected = await contents(store)
-        for after in (0, 30):
-            failing = Failing(store, after)
+        for after in (0, 8):
             with monkeypatch.context() as patch:
-                patch.setattr(store, "atomically", failing.atomically)
+                Failing(store, after, patch)
                 with pytest.raises(StoreUnavailable):
                     await backup(store, path := tmp_path / f"{after}.backup")
             with pytest.raises(NoBackup, match="begun and not finished"):
@@ -403,12 +411,13 @@ async def test_a_part_file_cut_at_any_byte_is_gone_on_with(
     assert kept[-1] == 11
 
 
-async def test_resume_goes_on_with_the_same_store_and_pattern_only(store: Store, path: Path) -> None:
+async def test_resume_goes_on_with_the_same_store_and_pattern_only(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NoBackup, match="leave --resume out"):
         await backup(store, path, resume=True)
-    failing = Failing(store, 0)
     await store.run([("SET", "key", "x")])
-    store.atomically = failing.atomically  # type: ignore[method-assign]
+    Failing(store, 0, monkeypatch)
     with pytest.raises(StoreUnavailable):
         await backup(store, path, match="k*")
     with pytest.raises(BackupError, match="begun from memory:// with --match 'k\\*'"):

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from keystead import Store
 from keystead.stores.copy import whole
 from tests.real_servers import (
     mariadb_server,
@@ -15,6 +17,7 @@ from tests.real_servers import (
     valkey_server,
 )
 from tests.stores.backup.conftest import url_of as url_of_others
+from tests.stores.backup.contents import contents
 
 __all__ = [
     "mariadb_server",
@@ -40,6 +43,11 @@ def url_of(request: pytest.FixtureRequest, url_of_others: UrlOf) -> UrlOf:
         return str(server.url)
 
     return url
+
+
+async def own(store: Store) -> dict[bytes, Any]:
+    """What is there, without the key of the copy itself."""
+    return {key: held for key, held in (await contents(store)).items() if not key.startswith(b"keystead:copy:")}
 
 
 def files(folder: Path = Path()) -> list[str]:

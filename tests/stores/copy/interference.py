@@ -6,6 +6,7 @@ import pytest
 
 from keystead import Outcome, Store
 from keystead.stores import Command, Step
+from keystead.stores.base import WholeKey
 
 # What makes a key of each kind, and what an application then does to it.
 EVERY_KIND: dict[str, tuple[Command, Command, Command]] = {
@@ -23,7 +24,7 @@ def meanwhile(patch: pytest.MonkeyPatch, store: Store, *commands: Command) -> li
 
     Returns what became of all steps that write.
     """
-    atomically = store.atomically
+    atomically, add_whole_keys = store.atomically, store.add_whole_keys
     waiting = [list(commands)]
     outcomes: list[Outcome] = []
 
@@ -36,5 +37,11 @@ def meanwhile(patch: pytest.MonkeyPatch, store: Store, *commands: Command) -> li
         outcomes.append(outcome)
         return outcome
 
+    async def interrupted_add(keys: Sequence[WholeKey]) -> list[bool] | None:
+        if waiting and any(key == b"key" for key, *_ in keys):
+            await store.run(waiting.pop())
+        return await add_whole_keys(keys)
+
     patch.setattr(store, "atomically", interrupted)
+    patch.setattr(store, "add_whole_keys", interrupted_add)
     return outcomes

@@ -12,7 +12,7 @@ from keystead import Store, StoreUnavailable, connect
 from keystead.stores.copy import Copied, Passed, follow
 from keystead.testing import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
-from tests.stores.copy.conftest import UrlOf, files
+from tests.stores.copy.conftest import UrlOf, files, own
 
 ONE = Path("one.progress")
 
@@ -78,7 +78,7 @@ async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str
         await source.run([("SADD", "user", "0", "1"), ("HSET", "cart", "a", "1")])
         async with following(source, target) as moving:
             await moving.in_step()
-            assert await moved(target) == await contents(source)
+            assert await own(target) == await contents(source)
             for changes in (
                 [("SET", "sess:1", "changed", "KEEPTTL"), ("PEXPIREAT", "sess:2", ends_ms + 7), ("PERSIST", "sess:3")],
                 [("DEL", "sess:4"), ("SADD", "user", "2"), ("HSET", "cart", "a", "2"), ("SET", "sess:new", "1")],
@@ -87,7 +87,7 @@ async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str
                 await source.run(changes)
                 done = await moving.in_step()
                 assert done.changes >= len(changes) - 1
-                assert await moved(target) == await contents(source)
+                assert await own(target) == await contents(source)
             quiet = await moving.in_step()
             assert quiet.changes == 0
             await source.run([("SET", "sess:last", "1")])  # acknowledged before it is told to stop
@@ -95,12 +95,8 @@ async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str
         assert copied.is_whole
         assert copied.verified is not None
         assert copied.verified.compared.differences == 0
-        assert await contents(target) == await contents(source)
-        assert files() == []
-
-
-async def moved(store: Store) -> dict[bytes, Any]:
-    return {key: held for key, held in (await contents(store)).items() if not key.startswith(b"keystead:copy:")}
+        assert await own(target) == await contents(source)
+        assert files() == [str(ONE)]
 
 
 async def test_the_application_that_has_moved_has_the_last_word() -> None:
@@ -112,7 +108,7 @@ async def test_the_application_that_has_moved_has_the_last_word() -> None:
             # Some instances have moved: a login, a visit that prolongs a session, a change of one, and a logout.
             await target.run([("SET", "sess:login", "theirs"), ("PEXPIREAT", "sess:1", ends_ms + DAY_MS)])
             await target.run([("SET", "sess:2", "theirs"), ("DEL", "sess:3")])
-            theirs = await moved(target)
+            theirs = await own(target)
             # And some have not: they prolong and change the same sessions, and end one.
             await source.run([("PEXPIREAT", f"sess:{n}", ends_ms + 7) for n in (1, 2, 3)])
             await source.run([("SET", "sess:3", "alive?", "KEEPTTL"), ("SET", "sess:4", "new"), ("DEL", "sess:5")])
@@ -121,7 +117,7 @@ async def test_the_application_that_has_moved_has_the_last_word() -> None:
             await moving.in_step()
             copied = await moving.ended()
         del theirs[b"sess:5"]
-        assert await moved(target) == {**theirs, b"sess:4": (b"string", -1, b"new")}
+        assert await own(target) == {**theirs, b"sess:4": (b"string", -1, b"new")}
         assert (copied.deleted_there, copied.is_whole) == (1, True)
         assert copied.examples == {"deleted_there": ["sess:3"]}
 
@@ -134,7 +130,7 @@ async def test_a_logout_at_the_target_is_not_undone_by_a_session_that_nobody_tou
             await target.run([("DEL", "sess:1")])
             await moving.in_step()
             copied = await moving.ended()
-        assert await moved(target) == {b"sess:2": (b"string", -1, b"1")}
+        assert await own(target) == {b"sess:2": (b"string", -1, b"1")}
         assert copied.verified is not None
         assert (copied.verified.changed_there, copied.verified.compared.differences) == (1, 0)
 
@@ -153,7 +149,7 @@ async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
                 await moving.in_step()
                 copied = await moving.ended()
             assert copied.is_whole
-            assert await contents(target) == await contents(source)
+            assert await own(target) == await contents(source)
 
 
 async def test_a_store_that_is_away_in_the_first_pass_ends_it_and_it_goes_on_later() -> None:
@@ -174,10 +170,10 @@ async def test_a_store_that_is_away_in_the_first_pass_ends_it_and_it_goes_on_lat
             async with following(source, target) as moving:
                 with pytest.raises(StoreUnavailable):
                     await moving.task
-        arrived = len(await moved(target))
+        arrived = len(await own(target))
         assert arrived < 900
         async with following(source, target) as moving:
             await moving.in_step()
             copied = await moving.ended()
         assert (copied.resumed, copied.written) == (True, 900 - arrived)
-        assert await contents(target) == await contents(source)
+        assert await own(target) == await contents(source)

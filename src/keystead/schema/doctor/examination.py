@@ -44,7 +44,12 @@ from keystead.schema.listing import Entry
 from keystead.schema.pace import Pace, replies_of
 from keystead.schema.reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry
 from keystead.stores import TABLE, Call, Command, Store
+from keystead.stores.backup.restoring import JOURNAL_PREFIX
+from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
 
+# What `keystead copy` and `keystead restore` note in a store while they need it.
+_NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
+_TOOLS_NOTES: Final = "keystead copy and restore"
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
@@ -372,7 +377,7 @@ class _Walk:
 
     async def _stranger(self, place: Belonging, raw: bytes) -> None:
         """A key of none of the families that are examined."""
-        other = self._known.keyspace_of(raw)
+        other = _TOOLS_NOTES if raw.startswith(_NOTES_PREFIXES) else self._known.keyspace_of(raw)
         if other is not None:
             self.report.others[other] = self.report.others.get(other, 0) + 1
             return

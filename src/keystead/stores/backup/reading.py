@@ -9,11 +9,11 @@ from contextlib import aclosing, contextmanager
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
-from keystead.stores.backup.records import LeftOut, Record, parts_of
+from keystead.stores.backup.records import LeftOut, Record, parts_of, size_bytes
 from keystead.stores.base import Step, Store
 from keystead.stores.commands import TABLE, Call, Command, Reply
 
-PAGE: Final = 256  # keys that are asked for at once
+PAGE: Final = 512  # keys that are asked for at once
 _PAGES_AT_ONCE: Final = 4
 _PAGE_BYTES: Final = 2 << 20
 _KEYS_AT_ONCE: Final = 64  # of one atomic step: Redis serves nobody else meanwhile
@@ -95,17 +95,22 @@ class Reading:
         Raises Contended where a key became another kind each time that it was read.
         """
         found: list[Record] = []
+        if (shortcut := await self._store.whole_keys(keys)) is not None:
+            whole_keys, keys = shortcut
+            found = [Record._make(one) for one in whole_keys]
         for _ in range(_FLIPS):
-            keys = await self._read(keys, found)
             if not keys:
-                self._learn(found)
-                return found
+                break
+            keys = await self._read(keys, found)
+        if not keys:
+            self._learn(found)
+            return found
         raise Contended(f"{shown(keys[0])} became another kind of key each of the {_FLIPS} times that it was read")
 
     def _learn(self, found: list[Record]) -> None:
         """Large values are expected at once, and small ones again after some pages."""
         if found:
-            each = sum(record.size_bytes for record in found) // len(found)
+            each = size_bytes(found) // len(found)
             self._key_bytes = max(each, self._key_bytes // 2)
 
     async def _read(self, keys: Sequence[bytes], found: list[Record]) -> list[bytes]:

@@ -6,7 +6,7 @@ import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CommandError, shown
@@ -67,10 +67,11 @@ class Record(NamedTuple):
             case _:
                 return list(parts)
 
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes in memory."""
-        return sum(map(len, self.parts)) + _PART_BYTES * (len(self.parts) + 1)
+
+def size_bytes(records: Sequence[Record]) -> int:
+    """About what they take in memory. There are as many records as keys, so none is looked at one by one."""
+    sizes = list(map(len, chain.from_iterable([record.parts for record in records])))
+    return sum(sizes) + _PART_BYTES * (len(sizes) + len(records))
 
 
 @dataclass(slots=True)

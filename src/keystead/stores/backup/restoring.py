@@ -20,7 +20,7 @@ from keystead.stores.backup.writing import AT_ONCE, BATCHES, Writing, batches, c
 from keystead.stores.base import Store, holds
 from keystead.stores.commands import Command
 
-_JOURNAL: Final = "keystead:restore:"
+JOURNAL_PREFIX: Final = "keystead:restore:"
 _KEPT_MS: Final = 30 * 86_400_000
 
 
@@ -224,7 +224,7 @@ class Journal:
     def __init__(self, store: Store, checked: Checked) -> None:
         self._store = store
         self._counts = checked.counts
-        self._key = f"{_JOURNAL}{checked.digest[:32]}"
+        self._key = f"{JOURNAL_PREFIX}{checked.digest[:32]}"
         self._last: bytes | None = None
         self._mode = IfThere.REFUSE
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeAlias, TypeVar, cast
 
-from keystead.stores.backup.reading import taking_long
+from keystead.stores.backup.reading import PIECE, taking_long
 from keystead.stores.backup.records import Record, commands_of, set_of, unwritable
 from keystead.stores.base import Outcome, Step, Store, absent
 
-AT_ONCE: Final = 256  # keys of one batch
+AT_ONCE: Final = 512  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
-BATCHES: Final = 4  # under way at once
+BATCHES: Final = 4  # under way at once; on SQLite those that wait share a commit
 
 T = TypeVar("T")
 
@@ -25,7 +25,13 @@ class Writing:
 
     async def add(self, records: list[Record]) -> list[Record]:
         """Write those whose keys are not there; returns the others, whose keys are left as they are."""
-        return await self._write(records, b"NX", absent)
+        large = [record for record in records if len(record.parts) > PIECE]
+        small = [record for record in records if len(record.parts) <= PIECE] if large else records
+        done = await self._store.add_whole_keys(small)
+        if done is None:
+            return await self._write(records, b"NX", absent)
+        met = [record for record, written in zip(small, done, strict=True) if not written]
+        return met + await self._write(large, b"NX", absent) if large else met
 
     async def put(self, records: list[Record]) -> None:
         """Write all of these, in the place of what is there."""

@@ -5,10 +5,11 @@ copied = await follow(source, target, stop)
 """
 
 from keystead.stores.copy.copying import CopyProgress, Passed
-from keystead.stores.copy.errors import CopyError, CopyLost, NoProgress, SameStore
+from keystead.stores.copy.errors import CopyError, CopyLost, NoProgress, SameStore, SourceEmptied
 from keystead.stores.copy.notes import progress_path
+from keystead.stores.copy.surveying import Surveyed, survey
 from keystead.stores.copy.verifying import Verified
-from keystead.stores.copy.whole import Copied, Surveyed, copy, follow, survey
+from keystead.stores.copy.whole import Copied, copy, follow
 
 __all__ = [
     "Copied",
@@ -18,6 +19,7 @@ __all__ = [
     "NoProgress",
     "Passed",
     "SameStore",
+    "SourceEmptied",
     "Surveyed",
     "Verified",
     "copy",

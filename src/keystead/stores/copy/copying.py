@@ -1,4 +1,4 @@
-"""One pass over a store: what is new or changed there goes into the other one, and what is gone there goes here, too.
+"""One pass over a store: what is new or changed there goes into the other one, and deletions propagate.
 
 Who may interleave: the application that still writes to the source, and, in a move, the same application that already
 writes to the target. The first is met by the next pass. The second has the last word: each write and each delete at the
@@ -9,20 +9,23 @@ found to be this copy's own work.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from keystead.errors import Contended, WrongKind, shown
+from keystead.errors import Contended, StoreError, WrongKind, shown
 from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unlisted
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
 from keystead.stores.base import Step, Store, absent
+from keystead.stores.copy.errors import SameStore, SourceEmptied
 from keystead.stores.copy.fingerprints import as_read, fingerprint
+from keystead.stores.copy.judging import Judge, may_be_missing
 from keystead.stores.copy.marker import PREFIX, Marker
-from keystead.stores.copy.notes import Intent, Note, Notes, State
+from keystead.stores.copy.notes import Intent, Note, Notes, SeenIds, State
 
 _TRIES: Final = 10
+EMPTIED: Final = 100  # so many keys are not all deleted one by one
 
 
 class CopyProgress(NamedTuple):
@@ -37,8 +40,8 @@ class CopyProgress(NamedTuple):
 class Passed:
     """What one pass did. `keys` were met at the source; of these `written` were written to the target.
 
-    `deleted` keys were gone at the source, and went at the target. `expired` ones had reached their deadline by the
-    clock of the target. `kept` ones were gone at the source, and stay, since somebody changed them at the target.
+    `deleted` keys were gone at the source, and were deleted at the target. `expired` ones had reached their deadline
+    by the clock of the target. `kept` ones were gone at the source, and stay: somebody changed them at the target.
     """
 
     keys: int = 0
@@ -62,35 +65,24 @@ class _Item:
     note: Note | None = None
     id: int | None = None
 
-    def intent(self, held: Record | None = None) -> Intent:
-        before = (None, None) if held is None else (fingerprint(held), held.expires_at_ms)
-        return Intent(self.id, self.record.key, self.written, self.record.expires_at_ms, *before)
-
-
-class _Seen:
-    """Which notes were met in this pass: one bit each."""
-
-    def __init__(self) -> None:
-        self._bits = bytearray()
-
-    def add(self, number: int) -> None:
-        if number >> 3 >= len(self._bits):
-            self._bits.extend(bytes((number >> 3) + 4096 - len(self._bits)))
-        self._bits[number >> 3] |= 1 << (number & 7)
-
-    def discard(self, number: int) -> None:
-        if number in self:
-            self._bits[number >> 3] &= ~(1 << (number & 7))
-
-    def __contains__(self, number: int) -> bool:
-        return number >> 3 < len(self._bits) and bool(self._bits[number >> 3] & 1 << (number & 7))
+    def intent(self, held: Record | None = None, state: State = State.OURS) -> Intent:
+        before, before_ends_at_ms = (None, None) if held is None else (fingerprint(held), held.expires_at_ms)
+        key, _, ends_at_ms, _ = self.record
+        return Intent(self.id, key, self.written, ends_at_ms, before, before_ends_at_ms, state)
 
 
 class Copying:
     """Passes from one store into another, with the notes of one progress file."""
 
     def __init__(
-        self, source: Store, target: Store, notes: Notes, *, match: str = "*", overwrite: bool = False
+        self,
+        source: Store,
+        target: Store,
+        notes: Notes,
+        *,
+        match: str = "*",
+        overwrite: bool = False,
+        allow_empty: bool = False,
     ) -> None:
         """Raises DoesNotFit where the source cannot list its keys, or where one of the two has no atomic step."""
         refuse_unlisted(source)
@@ -98,21 +90,28 @@ class Copying:
         self._target = target
         self._notes = notes
         self._match = match
-        self._overwrite = overwrite
+        self._allow_empty = allow_empty
+        self._judge = Judge(overwrite, notes.earlier_id)
         self._at_source = Reading(source)
         self._at_target = Reading(target)
         self._writing = Writing(target)
-        self._marker = Marker(target, notes.id)
+        self._marker = Marker(source, target, notes)
 
-    async def begin(self) -> None:
-        """Before the first pass. Raises SameStore, and CopyLost where the target forgot what it was given before."""
-        if not self._notes.is_empty:
-            await self._marker.check()
-        await self._marker.put()
-        await self._marker.refuse_at(self._source)
+    async def begin(self, *, start_over: bool = False) -> None:
+        """Before the first pass. Raises SameStore, CopyLost where the target forgot what it was given before, and
+        NoProgress where an earlier copy has brought keys of which these notes do not know.
+        """
+        await self._marker.put(start_over=start_over)
+        try:
+            await self._marker.refuse_same_store()
+        except BaseException:
+            if self._notes.is_empty:
+                with suppress(StoreError):
+                    await self._marker.remove()
+            raise
 
     async def end(self) -> None:
-        """Nothing of this copy's own stays at the target."""
+        """Where nothing was copied, nothing of this copy's own stays at the target."""
         await self._marker.remove()
 
     # --- a pass --------------------------------------------------------------------------------------------
@@ -120,13 +119,12 @@ class Copying:
     async def run(self, on_progress: Callable[[CopyProgress], None] | None = None) -> Passed:
         """Every key that matches, once. Whatever ends it early, the notes say what was done."""
         await self._marker.check()
-        await self._marker.put()  # so that it lasts as long as the copy is followed
         total = (await self._source.run([("DBSIZE",)]))[0] if self._match == "*" else None
-        one = _Pass(Passed(left_out=LeftOut()), _Seen())
+        one = _Pass(Passed(left_out=LeftOut()), SeenIds())
         self._at_source.left_out = one.passed.left_out
         try:
             async with (
-                aclosing(self._at_source.ahead(self._pages())) as read,
+                aclosing(self._at_source.ahead(pages_of(self._source, self._match))) as read,
                 aclosing(overlapped(self._copies(read, one), BATCHES)) as copies,
             ):
                 async for _ in copies:
@@ -135,16 +133,13 @@ class Copying:
             await self._delete_gone(one)
         finally:
             self._notes.flush()
+        self._judge = self._judge._replace(earlier_id=0)  # all of those were looked at
         return one.passed
 
     async def _copies(self, read: AsyncIterator[list[Record]], one: _Pass) -> AsyncIterator[Coroutine[Any, Any, None]]:
         async for records in read:
             for some in batches(records):
                 yield self._copy(some, one)
-
-    async def _pages(self) -> AsyncIterator[list[bytes]]:
-        async for page in self._source.scan(self._match, page=PAGE):
-            yield [key for key in page if not key.startswith(PREFIX)]
 
     async def _copy(self, records: list[Record], one: _Pass) -> None:
         new, known, met = self._due(records, one)
@@ -179,7 +174,7 @@ class Copying:
                 new.append(_Item(record, written))
             else:
                 one.seen.add(note.id)
-                if self._is_due(note, written):
+                if self._judge.is_due(note, written):
                     known.append(_Item(record, written, note, note.id))
         if unfits:
             batch, ids = self._notes.begin(unfits)
@@ -187,17 +182,6 @@ class Copying:
             for number in ids:
                 one.seen.add(number)
         return new, known, met
-
-    def _is_due(self, note: Note, written: bytes) -> bool:
-        match note.state:
-            case State.OURS:
-                return note.uncertain or note.written != written
-            case State.EQUAL:
-                return note.written != written
-            case State.IN_THE_WAY:
-                return self._overwrite
-            case _:
-                return note.state is State.UNFIT
 
     def _is_over(self, item: _Item, now_ms: int, one: _Pass) -> bool:
         """Whether its deadline is over by the clock of the target. What was noted is looked at again in the end."""
@@ -239,40 +223,33 @@ class Copying:
                     self._notes.end(batch)
                 return
             held = {record.key: record for record in await self._at_target.records([item.record.key for item in items])}
-            writes: list[_Item] = []
-            for item in items:
-                state = self._judged(item, held.get(item.record.key), now_ms)
-                if state is None:
-                    writes.append(item)
-                else:
-                    if state is State.DELETED:
-                        await self._marker.check()  # or all that was lost with it would look as if it were deleted
-                    self._notes.mark([(_id(item), state)])
+            writes = await self._judged(items, held, now_ms)
             if writes:
                 batch, _ = self._notes.begin(item.intent(held.get(item.record.key)) for item in writes)
                 begun.append(batch)
             items = await self._write(writes, held, one)
         raise Contended(f"{shown(items[0].record.key)} changed each of the {_TRIES} times that it was to be written")
 
-    def _judged(self, item: _Item, held: Record | None, now_ms: int) -> State | None:
-        """Whose the key at the target is; None: this copy may write it, guarded by what was just read."""
-        note = item.note
-        if note is None or note.state in (State.EQUAL, State.IN_THE_WAY, State.UNFIT):
-            if held is None:
-                return State.DELETED if note is not None and note.state is State.EQUAL else None
-            if fingerprint(held) == item.written:
-                return State.OURS if self._overwrite else State.EQUAL
-            return None if self._overwrite else State.IN_THE_WAY
-        if held is None:
-            return None if _may_be_missing(note, now_ms) else State.DELETED
-        found = fingerprint(held)
-        if note.uncertain:
-            if found == item.written:
-                return State.OURS
-            if found in (note.written, note.before) or (note.before is None and self._overwrite):
-                return None
-            return State.IN_THE_WAY if note.before is None else State.CHANGED
-        return None if found == note.written else State.CHANGED
+    async def _judged(self, items: list[_Item], held: dict[bytes, Record], now_ms: int) -> list[_Item]:
+        """Note whose the keys at the target are; returns those that may be written, if they are still as was read."""
+        writes: list[_Item] = []
+        settled: list[Intent] = []
+        others: list[tuple[int, State]] = []
+        for item in items:
+            found = held.get(item.record.key)
+            there = None if found is None else fingerprint(found)
+            state = self._judge.verdict(item.note, item.written, there, now_ms)
+            if state is None:
+                writes.append(item)
+            elif state is State.OURS or state is State.EQUAL:
+                settled.append(item.intent(state=state))
+            else:
+                others.append((_id(item), state))
+        if any(state is State.DELETED for _, state in others):
+            await self._marker.check()  # or all that was lost with it would look as if it were deleted
+        self._notes.settle(settled)
+        self._notes.mark(others)
+        return writes
 
     async def _write(self, items: list[_Item], held: dict[bytes, Record], one: _Pass) -> list[_Item]:
         """Write each where the target is still as it was read; returns those where it is not."""
@@ -287,11 +264,14 @@ class Copying:
     # --- what is gone at the source ------------------------------------------------------------------------
 
     async def _delete_gone(self, one: _Pass) -> None:
-        """Keys that this copy wrote and that are gone at the source: deleted at the target, if they are as written."""
-        for notes in self._notes.pages(PAGE):
-            unseen = {note.key: note for note in notes if note.id not in one.seen}
-            if not unseen:
-                continue
+        """Keys that a copy wrote and that are gone at the source: deleted at the target, if they are as written.
+
+        Raises SourceEmptied, before anything is deleted.
+        """
+        if not self._allow_empty:
+            await self._refuse_empty(one)
+        for notes in self._notes.unseen(one.seen, PAGE):
+            unseen = {note.key: note for note in notes}
             # A scan need not tell a key that was deleted and made again meanwhile.
             there = await self._at_source.records(list(unseen))
             for some in batches(there):
@@ -301,9 +281,26 @@ class Copying:
             self._notes.forget(note.id for note in gone)
             self._notes.flush()
 
+    async def _refuse_empty(self, one: _Pass) -> None:
+        """A source without any key that was copied from it may have lost its data, and what is at the target is all
+        that is left. Raises SourceEmptied.
+        """
+        now_ms, gone = await clock_ms(self._target), 0
+        for notes in self._notes.pages(PAGE):
+            for note in notes:
+                if note.id in one.seen:
+                    return
+                gone += note.state is State.OURS and not may_be_missing(note, now_ms)
+        if gone >= EMPTIED:
+            raise SourceEmptied(
+                f"{self._source.url} holds none of the {gone:,} keys that were copied from it: it was emptied, or "
+                f"restarted without its data. Nothing was deleted at {self._target.url}; if it was emptied on purpose, "
+                "add --allow-empty"
+            )
+
     async def _delete(self, notes: list[Note], one: _Pass) -> None:
         now_ms = await clock_ms(self._target) if notes else 0
-        notes = [note for note in notes if note.uncertain or not _may_be_missing(note, now_ms)]
+        notes = [note for note in notes if note.uncertain or not may_be_missing(note, now_ms)]
         for _ in range(_TRIES):
             if not notes:
                 return
@@ -324,23 +321,26 @@ class Copying:
         raise Contended(f"{shown(notes[0].key)} changed each of the {_TRIES} times that it was to be deleted")
 
 
+def refuse_pair(source: Store, target: Store) -> None:
+    """Raises DoesNotFit or SameStore where it is known that these two do not go together, before a file is made."""
+    refuse_unlisted(source)
+    for store in (source, target):
+        Reading(store)
+    if source.url == target.url and not source.url.startswith("memory:"):  # each of these is a store of its own
+        raise SameStore(f"{source.url} is where the keys are; name another store to copy them into")
+
+
+async def pages_of(source: Store, match: str) -> AsyncIterator[list[bytes]]:
+    """The keys that are to be copied: all but those of copies."""
+    async for page in source.scan(match, page=PAGE):
+        yield [key for key in page if not key.startswith(PREFIX)]
+
+
 @dataclass(slots=True)
 class _Pass:
     passed: Passed
-    seen: _Seen
+    seen: SeenIds
     new: set[bytes] = field(default_factory=set)  # that are being written, and have no note yet
-
-
-def _may_be_missing(note: Note, now_ms: int) -> bool:
-    """Whether a key of ours can be absent at the target although nobody deleted it there: it expired, or it was never
-    written, since this copy was killed before.
-    """
-    if not note.uncertain:
-        return note.ends_at_ms is not None and note.ends_at_ms <= now_ms
-    if note.before is None:
-        return True
-    ends = [at_ms for at_ms in (note.ends_at_ms, note.before_ends_at_ms) if at_ms is not None]
-    return bool(ends) and min(ends) <= now_ms
 
 
 def _id(item: _Item) -> int:

@@ -16,7 +16,10 @@ class SameStore(CopyError):
 
 
 class NoProgress(CopyError):
-    """The progress file cannot be made or used: it belongs to another copy, to another process, or is damaged."""
+    """The progress file cannot be made or used: it belongs to another copy, to another process, or is damaged.
+
+    Or it is not the one that knows what earlier runs have copied into this store.
+    """
 
     code = "no-progress"
 
@@ -28,3 +31,12 @@ class CopyLost(CopyError):
     """
 
     code = "copy-lost"
+
+
+class SourceEmptied(CopyError):
+    """The store that is read holds nothing of what was copied from it: it was emptied, or lost its data.
+
+    What was deleted there cannot be told from what was lost, so nothing is deleted at the other one.
+    """
+
+    code = "source-emptied"

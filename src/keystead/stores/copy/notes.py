@@ -1,4 +1,6 @@
-"""The progress file: what a copy has written, key by key, on disk. It is what lets a killed copy go on.
+"""The progress file: what all copies from one store into another have written, key by key, on disk.
+
+It is what lets a killed copy go on, and what tells a later copy which keys were brought by an earlier one.
 
 It is an SQLite database with a write-ahead log. A note is written *before* the key is, so that after a kill every key
 that may have been written has one: notes of a batch that was begun and not ended are `uncertain`, and the store is
@@ -15,7 +17,6 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from enum import IntEnum
 from hashlib import blake2b
 from pathlib import Path
@@ -23,9 +24,12 @@ from typing import Any, Final, NamedTuple, Self
 
 from keystead.errors import shown
 from keystead.stores.copy.errors import CopyError, NoProgress
+from keystead.stores.globs import compile_glob
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+CERTAIN: Final = 0  # the batch of notes that are not in doubt
 _CACHE_KIB: Final = 16_384
+_CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: each checkpoint waits for the disk, and so does the copy
 _EXAMPLES: Final = 10
 
 _TABLES: Final = """
@@ -60,6 +64,9 @@ class State(IntEnum):
     UNFIT = 5  # the store cannot hold it
 
 
+_STATES: Final = tuple(State)  # by their numbers
+
+
 class Note(NamedTuple):
     """What is known of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
     write, and of what was there until then.
@@ -88,10 +95,16 @@ class Intent(NamedTuple):
 
 
 class Notes:
-    """The notes of one copy: from one store, into one store, of one pattern. One process at a time."""
+    """The notes of all copies from one store into another. One process at a time.
 
-    def __init__(self, path: Path, source: str, target: str, match: str) -> None:
-        """Begin, or go on. Raises NoProgress where the file is another copy's, another process's, or none at all."""
+    `match` narrows `pages`, `counts` and `examples` to keys that match this pattern.
+    """
+
+    def __init__(self, path: Path, source: str, target: str, match: str = "*", *, start_over: bool = False) -> None:
+        """Begin, or go on; with `start_over`, without what was noted before.
+
+        Raises NoProgress where the file is another copy's, another process's, or none at all.
+        """
         self.path = path
         self._pending: list[tuple[str, list[tuple[Any, ...]]]] = []
         known = _made(path)
@@ -100,7 +113,8 @@ class Notes:
         except sqlite3.Error as error:
             raise NoProgress(f"cannot open {path}: {error}") from None
         try:
-            self._open({"format": FORMAT, "from": source, "to": target, "match": match}, known)
+            self._open({"format": FORMAT, "from": source, "to": target}, known, start_over)
+            self._narrow(match)
         except sqlite3.DatabaseError as error:
             self._connection.close()
             if "locked" in str(error):
@@ -108,39 +122,44 @@ class Notes:
                     f"another process is copying with {path}; wait for it, or name another file with --progress"
                 ) from None
             raise NoProgress(
-                f"{path} is no progress file of a copy, or is damaged: {error}. Remove it to begin anew, or name "
-                "another file with --progress"
+                f"{path} is not a progress file of a copy, or is damaged: {error}. Name another file with --progress, "
+                "or remove it and add --start-over"
             ) from None
         except BaseException:
             self._connection.close()
             raise
 
-    def _open(self, expected: dict[str, Any], known: bool) -> None:
+    def _open(self, expected: dict[str, Any], known: bool, start_over: bool) -> None:
         ask = self._connection.execute
         # The file is ours alone from here on; and with no reader beside us there is no shared memory beside the file.
         ask("PRAGMA locking_mode = EXCLUSIVE")
         ask("PRAGMA journal_mode = WAL")
         ask("PRAGMA synchronous = NORMAL")
         ask(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        ask(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         ask("BEGIN EXCLUSIVE")
-        self.resumed = known and bool(ask("SELECT count(*) FROM sqlite_master").fetchone()[0])
-        if not self.resumed:
+        is_new = not known or not ask("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if is_new:
             for line in _TABLES.split(";"):
                 ask(line)
-            about = {
-                **expected,
-                "id": secrets.token_hex(8),
-                "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
-            ask("INSERT INTO about VALUES (?)", (json.dumps(about),))
+            ask("INSERT INTO about VALUES (?)", (json.dumps({**expected, "id": secrets.token_hex(8)}),))
         about = json.loads(ask("SELECT what FROM about").fetchone()[0])
+        if about.get("format") != FORMAT:
+            raise NoProgress(
+                f"{self.path} was written by another version of Keystead; remove it, or name another file with "
+                "--progress"
+            )
         if {name: about.get(name) for name in expected} != expected:
             raise NoProgress(
-                f"{self.path} is the progress of another copy, from {about.get('from')} to {about.get('to')} with "
-                f"--match {about.get('match')!r}; name another file with --progress"
+                f"{self.path} is the progress of another copy, from {about.get('from')} to {about.get('to')}; name "
+                "another file with --progress"
             )
+        if start_over and not is_new:
+            ask("DELETE FROM notes")
+            ask("DELETE FROM begun")
+            about["id"] = secrets.token_hex(8)
+            ask("UPDATE about SET what = ?", (json.dumps(about),))
         self.id: str = about["id"]
-        self.began_at: str = about["began_at"]
         # What was in the way may have been moved out of it since.
         ask("DELETE FROM notes WHERE state IN (?, ?)", (State.IN_THE_WAY, State.UNFIT))
         self._begun = {batch for (batch,) in ask("SELECT batch FROM begun")}
@@ -148,47 +167,82 @@ class Notes:
             "SELECT max(ifnull((SELECT max(batch) FROM begun), 0), ifnull(max(batch), 0)) FROM notes"
         ).fetchone()[0]
         self._id: int = ask("SELECT ifnull(max(id), 0) FROM notes").fetchone()[0]
+        self.earlier_id = self._id  # the last note of all runs before this one
         ask("COMMIT")
+
+    def _narrow(self, match: str) -> None:
+        self._matching = "1"
+        if match != "*":
+            glob = compile_glob(match.encode())
+            self._connection.create_function("matches", 1, lambda key: glob.fullmatch(key) is not None)
+            self._matching = "matches(key)"
 
     # --- looking -------------------------------------------------------------------------------------------
 
     def of(self, keys: Sequence[bytes]) -> dict[bytes, Note]:
-        """The notes of those keys that have one. At most 256 keys at once."""
+        """The notes of those keys that have one. At most 900 keys at once."""
         asked = f"SELECT * FROM notes WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - only question marks
         with self._told():
             return {row[1]: self._note(row) for row in self._connection.execute(asked, tuple(keys))}
 
     def pages(self, size: int) -> Iterator[list[Note]]:
-        """All notes, page by page, while they may be changed."""
+        """All notes of keys that match, page by page, while they may be changed."""
         after = 0
         while True:
             with self._told():
                 rows = self._connection.execute(
-                    "SELECT * FROM notes WHERE id > ? ORDER BY id LIMIT ?", (after, size)
+                    f"SELECT * FROM notes WHERE id > ? AND {self._matching} ORDER BY id LIMIT ?",  # noqa: S608
+                    (after, size),
                 ).fetchall()
             if not rows:
                 return
             after = rows[-1][0]
             yield [self._note(row) for row in rows]
 
+    def unseen(self, seen: SeenIds, size: int) -> Iterator[list[Note]]:
+        """As `pages`, but only notes that were not met."""
+        after = 0
+        while True:
+            with self._told():
+                rows = self._connection.execute(
+                    f"SELECT id FROM notes WHERE id > ? AND {self._matching} ORDER BY id LIMIT ?",  # noqa: S608
+                    (after, size),
+                ).fetchall()
+                if not rows:
+                    return
+                after = rows[-1][0]
+                ids = [number for (number,) in rows if number not in seen]
+                if not ids:
+                    continue
+                asked = f"SELECT * FROM notes WHERE id IN ({','.join('?' * len(ids))})"  # noqa: S608
+                found = [self._note(row) for row in self._connection.execute(asked, ids)]
+            yield found
+
     def _note(self, row: Sequence[Any]) -> Note:
         number, key, state, written, ends_at_ms, before, before_ends_at_ms, batch = row
         uncertain = batch in self._begun
-        return Note(number, key, State(state), written, ends_at_ms, before, before_ends_at_ms, uncertain)
+        return Note(number, key, _STATES[state], written, ends_at_ms, before, before_ends_at_ms, uncertain)
 
     @property
     def is_empty(self) -> bool:
-        return self._id == 0
+        """Whether no key is known, of any pattern."""
+        with self._told():
+            return not self._connection.execute("SELECT EXISTS (SELECT 1 FROM notes)").fetchone()[0]
 
     def counts(self) -> dict[State, int]:
         with self._told():
-            rows = self._connection.execute("SELECT state, count(*) FROM notes GROUP BY state").fetchall()
+            rows = self._connection.execute(
+                f"SELECT state, count(*) FROM notes WHERE {self._matching} GROUP BY state"  # noqa: S608 - a constant
+            ).fetchall()
         return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
 
     def examples(self, state: State) -> list[str]:
         """The first keys of a state, as a person can read them."""
         with self._told():
-            rows = self._connection.execute("SELECT key FROM notes WHERE state = ? LIMIT ?", (state, _EXAMPLES))
+            rows = self._connection.execute(
+                f"SELECT key FROM notes WHERE state = ? AND {self._matching} LIMIT ?",  # noqa: S608 - a constant
+                (state, _EXAMPLES),
+            )
             return [shown(key) for (key,) in rows]
 
     # --- noting --------------------------------------------------------------------------------------------
@@ -223,8 +277,14 @@ class Notes:
         self.mark(states)
 
     def mark(self, states: Iterable[tuple[int, State]]) -> None:
-        changed = [(state, number) for number, state in states]
-        self._pending.append(("UPDATE notes SET state = ? WHERE id = ?", changed))
+        """Note whose these keys are. On disk with the next `flush`."""
+        changed = [(state, CERTAIN, number) for number, state in states]
+        self._pending.append(("UPDATE notes SET state = ?, batch = ? WHERE id = ?", changed))
+
+    def settle(self, intents: Iterable[Intent]) -> None:
+        """Note that the target was found to hold exactly this. On disk with the next `flush`."""
+        known = [(intent.state, *intent[2:4], None, None, CERTAIN, intent.id) for intent in intents]
+        self._pending.append((_UPDATE, known))
 
     def forget(self, ids: Iterable[int]) -> None:
         """No longer know these keys. On disk with the next `flush`."""
@@ -255,7 +315,7 @@ class Notes:
     # --- ending --------------------------------------------------------------------------------------------
 
     def remove(self) -> None:
-        """The copy is whole: nothing has to go on."""
+        """Nothing was copied, so there is nothing to know."""
         self.close()
         for name in (self.path.name, f"{self.path.name}-wal", f"{self.path.name}-shm", f"{self.path.name}-journal"):
             with suppress(OSError):
@@ -272,6 +332,25 @@ class Notes:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class SeenIds:
+    """Which notes were met in a pass: one bit each."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def add(self, number: int) -> None:
+        if number >> 3 >= len(self._bits):
+            self._bits.extend(bytes((number >> 3) + 4096 - len(self._bits)))
+        self._bits[number >> 3] |= 1 << (number & 7)
+
+    def discard(self, number: int) -> None:
+        if number in self:
+            self._bits[number >> 3] &= ~(1 << (number & 7))
+
+    def __contains__(self, number: int) -> bool:
+        return number >> 3 < len(self._bits) and bool(self._bits[number >> 3] & 1 << (number & 7))
 
 
 def _made(path: Path) -> bool:
@@ -296,9 +375,9 @@ def _made(path: Path) -> bool:
     return True
 
 
-def progress_path(source: str, target: str, match: str = "*") -> Path:
+def progress_path(source: str, target: str) -> Path:
     """The name of the progress file, in the current folder: made of both URLs without secrets, which a store tells."""
-    digest = blake2b(json.dumps([source, target, match]).encode(), digest_size=4).hexdigest()
+    digest = blake2b(json.dumps([source, target]).encode(), digest_size=4).hexdigest()
     return Path(f"copy-{_name(source)}-to-{_name(target)}-{digest}.progress")
 
 

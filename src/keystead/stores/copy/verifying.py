@@ -23,13 +23,19 @@ _LOOKS: Final = 3  # at a key that differs, before it is said to
 class Verified:
     """All keys that were copied, or found to be the same, beside each other.
 
-    `changed_since` ones changed at the source after they were copied, so the copy is of before. `changed_there` ones
-    were changed at the target, in a move: its application has the last word.
+    `changed_since` ones changed at the source after they were copied, so the copy is of before. `deleted_since` ones
+    were deleted there after that, and are still at the target: the next run deletes them. `changed_there` ones were
+    changed at the target, in a move: its application has the last word.
     """
 
     compared: Compared = field(default_factory=Compared)
     changed_since: int = 0
+    deleted_since: int = 0
     changed_there: int = 0
+
+    @property
+    def looked_at(self) -> int:
+        return self.compared.keys + self.changed_since + self.deleted_since
 
     def forgive(self) -> None:
         """In a move, what is another one at the target was changed there by the application that has moved."""
@@ -40,7 +46,12 @@ class Verified:
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.compared.as_json(), "changed_since": self.changed_since, "changed_there": self.changed_there}
+        return {
+            **self.compared.as_json(),
+            "changed_since": self.changed_since,
+            "deleted_since": self.deleted_since,
+            "changed_there": self.changed_there,
+        }
 
 
 async def verify(
@@ -67,7 +78,7 @@ async def verify(
     async with aclosing(overlapped(looks(), BATCHES)) as done:
         async for _ in done:
             if on_progress is not None:
-                on_progress(CopyProgress(verified.compared.keys + verified.changed_since, total, 0))
+                on_progress(CopyProgress(verified.looked_at, total, 0))
     return verified
 
 
@@ -84,6 +95,8 @@ async def _compare(
             if _same(record, held):
                 verified.compared.keys += 1
                 verified.compared.equal += 1
+            elif record is None and note.state is State.OURS:
+                verified.deleted_since += 1
             elif record is None or fingerprint(record) != note.written:
                 verified.changed_since += 1
             elif look + 1 < _LOOKS:
@@ -102,4 +115,5 @@ async def _both(at_source: Reading, at_target: Reading, keys: list[bytes]) -> li
 def _same(record: Record | None, held: Record | None) -> bool:
     if record is None or held is None:
         return record is held
-    return fingerprint(record) == fingerprint(held)
+    # Most are told in the same order by both stores, and then need no digest.
+    return record == held or fingerprint(record) == fingerprint(held)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from keystead.errors import StoreUnavailable, shown
-from keystead.stores.backup.reading import PAGE, Reading, refuse_unlisted
+from keystead.errors import StoreUnavailable
 from keystead.stores.backup.records import LeftOut
-from keystead.stores.backup.seen import Seen
-from keystead.stores.backup.writing import unfit
 from keystead.stores.base import Store
-from keystead.stores.copy.copying import Copying, CopyProgress, Passed
-from keystead.stores.copy.errors import SameStore
-from keystead.stores.copy.fingerprints import fingerprint
-from keystead.stores.copy.marker import PREFIX
+from keystead.stores.copy.copying import Copying, CopyProgress, Passed, refuse_pair
 from keystead.stores.copy.notes import Notes, State, progress_path
 from keystead.stores.copy.verifying import Verified, verify
 
@@ -34,7 +29,8 @@ class Copied:
 
     `keys` are at the target as they were at the source: copied by this or an earlier run (`ours`), or there before, the
     same (`equal`). Left alone there: `in_the_way`, which were there before and differ; `changed_there` and
-    `deleted_there`, which this copy wrote and somebody changed or deleted since. `left_out` does not fit the target.
+    `deleted_there`, which a copy wrote and somebody changed or deleted since. `left_out` does not fit the target.
+    `resumed`: an earlier run, interrupted or not, has copied keys.
     """
 
     resumed: bool = False
@@ -50,6 +46,8 @@ class Copied:
     left_out: LeftOut = field(default_factory=LeftOut)
     examples: dict[str, list[str]] = field(default_factory=dict)
     verified: Verified | None = None
+    copy_s: float = 0.0  # how long all passes took
+    verify_s: float = 0.0
 
     @property
     def keys(self) -> int:
@@ -67,8 +65,9 @@ class Copied:
         said["verified"] = None if self.verified is None else self.verified.as_json()
         return said
 
-    def add(self, passed: Passed) -> None:
+    def add(self, passed: Passed, took_s: float) -> None:
         self.passes += 1
+        self.copy_s += took_s
         self.written += passed.written
         self.deleted += passed.deleted
         self.expired += passed.expired
@@ -94,6 +93,8 @@ async def copy(
     progress: Path | None = None,
     match: str = "*",
     overwrite: bool = False,
+    start_over: bool = False,
+    allow_empty: bool = False,
     verified: bool = True,
     on_progress: OnProgress | None = None,
     on_verify: OnProgress | None = None,
@@ -101,17 +102,22 @@ async def copy(
     """Copy every key that matches, of every kind, with its value and its absolute deadline, into another store.
 
     A key is read and written in one atomic step each. The whole is not one moment. What was copied is noted in the file
-    `progress` (by default `progress_path` of both stores), which is removed when the copy is whole. Where it ends
-    early, by an error, by being cancelled or by a kill, the same call goes on: what is as it was copied is not written
-    again, what changed at the source since is, and what is gone there goes at the target.
+    `progress` (by default `progress_path` of both stores), which stays. The same call goes on with it, whether the
+    copy was finished or ended early, by an error, by being cancelled or by a kill: what is as it was copied is not
+    written again, what changed at the source since is, and what an earlier run copied and is gone there is deleted at
+    the target. Without the file that is not known, so it raises NoProgress, unless `start_over`: then keys that are
+    gone at the source stay at the target.
 
-    Never harms the target: a key that is there and that this copy did not write is left alone and counted, unless
-    `overwrite`; and a key that this copy wrote and that was changed or deleted there since stays as it is there.
+    Never harms the target: a key that is there and that no copy wrote is left alone and counted, unless `overwrite`;
+    it is never deleted. A key that a copy wrote and that was changed there since stays as it is there, unless
+    `overwrite`; one that was deleted there stays deleted. Where the source holds nothing of what was copied, nothing is
+    deleted at the target, and it raises SourceEmptied, unless `allow_empty`.
 
     Raises DoesNotFit where the source cannot list its keys, SameStore, NoProgress, CopyLost, and what the stores raise.
     """
-    async with _Run(source, target, progress, match, overwrite) as run:
-        run.copied.add(await run.copying.run(on_progress))
+    async with _Run(source, target, progress, match, overwrite, start_over, allow_empty) as run:
+        began = time.monotonic()
+        run.copied.add(await run.copying.run(on_progress), time.monotonic() - began)
         return await run.ended(verified, on_verify, changes_count=True)
 
 
@@ -123,6 +129,8 @@ async def follow(
     progress: Path | None = None,
     match: str = "*",
     overwrite: bool = False,
+    start_over: bool = False,
+    allow_empty: bool = False,
     verified: bool = True,
     on_progress: OnProgress | None = None,
     on_pass: OnPass | None = None,
@@ -136,10 +144,10 @@ async def follow(
     that the source had acknowledged by then is copied, if its key was not changed at the target meanwhile.
     A store that is unavailable after the first pass is waited for, and `on_trouble` is told; not in the last pass.
     """
-    async with _Run(source, target, progress, match, overwrite) as run:
+    async with _Run(source, target, progress, match, overwrite, start_over, allow_empty) as run:
         while True:
             is_last = stop.is_set()
-            began = asyncio.get_running_loop().time()
+            began = time.monotonic()
             try:
                 passed = await run.copying.run(on_progress if not run.copied.passes else None)
             except StoreUnavailable as error:
@@ -148,38 +156,44 @@ async def follow(
                 if on_trouble is not None:
                     on_trouble(error)
             else:
-                run.copied.add(passed)
+                run.copied.add(passed, time.monotonic() - began)
                 if on_pass is not None:
-                    on_pass(passed, asyncio.get_running_loop().time() - began)
+                    on_pass(passed, time.monotonic() - began)
                 if is_last:
                     return await run.ended(verified, on_verify, changes_count=False)
-            took = asyncio.get_running_loop().time() - began
+            took_s = time.monotonic() - began
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), min(max(took, _PAUSE_S[0]), _PAUSE_S[1]))
-
-
-def _refuse(source: Store, target: Store) -> None:
-    """Raises DoesNotFit or SameStore where it is known that these two do not go together, before a file is made."""
-    refuse_unlisted(source)
-    for store in (source, target):
-        Reading(store)
-    if source.url == target.url and not source.url.startswith("memory:"):  # each of these is a store of its own
-        raise SameStore(f"{source.url} is where the keys are; name another store to copy them into")
+                await asyncio.wait_for(stop.wait(), min(max(took_s, _PAUSE_S[0]), _PAUSE_S[1]))
 
 
 class _Run:
-    """The notes and the mark of one copy, from the first step to the last."""
+    """The notes and the marker of one copy, from the first step to the last."""
 
-    def __init__(self, source: Store, target: Store, progress: Path | None, match: str, overwrite: bool) -> None:
-        _refuse(source, target)
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        progress: Path | None,
+        match: str,
+        overwrite: bool,
+        start_over: bool,
+        allow_empty: bool,
+    ) -> None:
+        refuse_pair(source, target)
         self._source, self._target = source, target
-        self._notes = Notes(progress or progress_path(source.url, target.url, match), source.url, target.url, match)
+        path = progress or progress_path(source.url, target.url)
+        self._notes = Notes(path, source.url, target.url, match, start_over=start_over)
+        self._start_over = start_over
         self.copied = Copied(resumed=not self._notes.is_empty)
-        self.copying = Copying(source, target, self._notes, match=match, overwrite=overwrite)
+        self.copying = Copying(source, target, self._notes, match=match, overwrite=overwrite, allow_empty=allow_empty)
+        # A store in memory is gone with its process, and the next one has the same URL.
+        self._is_lasting = progress is not None or not any(
+            store.url.startswith("memory:") for store in (source, target)
+        )
 
     async def __aenter__(self) -> _Run:
         try:
-            await self.copying.begin()
+            await self.copying.begin(start_over=self._start_over)
         except BaseException:
             if self._notes.is_empty:
                 self._notes.remove()
@@ -193,65 +207,15 @@ class _Run:
         copied = self.copied
         copied.take(self._notes)
         if verified:
+            began = time.monotonic()
             found = await verify(self._source, self._target, self._notes, on_progress=on_verify)
             if not changes_count:
                 found.forgive()
-            copied.verified = found
-        if copied.is_whole:
-            self._notes.remove()
+            copied.verified, copied.verify_s = found, time.monotonic() - began
+        if self._notes.is_empty or (copied.is_whole and not self._is_lasting):
             await self.copying.end()
+            self._notes.remove()
         return copied
 
     async def __aexit__(self, *_: object) -> None:
         self._notes.close()
-
-
-# --- before it is begun ------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Surveyed:
-    """What a copy would meet: keys that are new to the target, there and equal, in the way, or that do not fit it."""
-
-    keys: int = 0
-    new: int = 0
-    equal: int = 0
-    in_the_way: int = 0
-    left_out: LeftOut = field(default_factory=LeftOut)
-    examples: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "left_out": self.left_out.count, "left_out_examples": self.left_out.examples}
-
-
-async def survey(source: Store, target: Store, *, match: str = "*", on_progress: OnProgress | None = None) -> Surveyed:
-    """Read every key that matches from both stores, and say what a copy that begins now would do. Writes nothing."""
-    _refuse(source, target)
-    found = Surveyed()
-    at_source, at_target = Reading(source), Reading(target)
-    at_source.left_out = found.left_out
-    total = (await source.run([("DBSIZE",)]))[0] if match == "*" else None
-    with Seen() as seen:
-
-        async def pages() -> Any:
-            async for page in source.scan(match, page=PAGE):
-                yield seen.new(key for key in page if not key.startswith(PREFIX))
-
-        async for records in at_source.ahead(pages()):
-            held = {record.key: record for record in await at_target.records([record.key for record in records])}
-            for record in records:
-                found.keys += 1
-                other = held.get(record.key)
-                if why := unfit(record, target):
-                    found.left_out.add(f"{shown(record.key)} {why}")
-                elif other is None:
-                    found.new += 1
-                elif fingerprint(other) == fingerprint(record):
-                    found.equal += 1
-                else:
-                    found.in_the_way += 1
-                    if len(found.examples) < 10:
-                        found.examples.append(shown(record.key))
-            if on_progress is not None:
-                on_progress(CopyProgress(found.keys, total, 0))
-    return found

@@ -37,6 +37,10 @@ class Script:
         self.rest = (b"%d" % len(self.keys), *self.keys, *arguments)
 
     @property
+    def blamed(self) -> Call:
+        return self.steps[0].call
+
+    @property
     def by_digest(self) -> bytes:
         return pack_command((b"EVALSHA", DIGEST, *self.rest))
 

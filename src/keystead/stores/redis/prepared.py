@@ -89,7 +89,7 @@ class Filled:
         self._template = template
         self._given = given
         self._own = Script(plan(template.make(*given)))
-        self.steps = self._own.steps
+        self.blamed = self._own.blamed
         self.reads_only = self._own.reads_only
 
     @property

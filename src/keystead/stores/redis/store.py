@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from keystead.errors import (
     StoreClosed,
@@ -15,8 +15,20 @@ from keystead.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from keystead.stores.base import Ask, Guarantees, Message, Outcome, Planned, Step, Store, filled, without_errors
+from keystead.stores.base import (
+    Ask,
+    Guarantees,
+    Message,
+    Outcome,
+    Planned,
+    Step,
+    Store,
+    WholeKey,
+    filled,
+    without_errors,
+)
 from keystead.stores.commands import TABLE, Call, Reply, read
+from keystead.stores.redis import whole
 from keystead.stores.redis.atomic import Script
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
@@ -229,6 +241,27 @@ class RedisStore(Store):
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         return await run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
 
+    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+        found: list[WholeKey] = []
+        left: list[bytes] = []
+        while keys:
+            some = keys[: whole.KEYS_AT_ONCE]
+            replies = await self._script(whole.WholeKeys.read(some))
+            whole.shaped(some, replies, found, left)
+            keys = keys[len(replies) :]
+        return found, left
+
+    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
+        done: list[bool] = []
+        for some in whole.in_steps(keys):
+            done += map(bool, await self._script(whole.WholeKeys.add(some)))
+        return done
+
+    async def _script(self, script: whole.WholeKeys) -> list[Any]:
+        if self._link is None:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        return await run_script(self._link, script, self._loop.time() + self._settings.timeout)
+
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"
         while True:
@@ -289,7 +322,29 @@ def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
 _Answer: TypeAlias = tuple[Connection, Any]
 
 
-async def run_script(link: Link, script: Script | Filled, deadline: float, answer: _Answer | None = None) -> Outcome:
+T = TypeVar("T")
+
+
+class Runnable(Protocol[T]):
+    """What `run_script` needs to know of a script. `otherwise` is to be run where this one leaves all undone."""
+
+    @property
+    def reads_only(self) -> bool: ...
+    @property
+    def otherwise(self) -> Runnable[T] | None: ...
+    @property
+    def by_digest(self) -> bytes: ...
+    @property
+    def by_text(self) -> bytes: ...
+    @property
+    def blamed(self) -> Call:
+        """The command that an error of the whole is said to be of."""
+
+    def failure(self, reply: Any) -> ReplyError | None: ...
+    def outcome(self, reply: list[Any], address: Address) -> T: ...
+
+
+async def run_script(link: Link, script: Runnable[T], deadline: float, answer: _Answer | None = None) -> T:
     """Run it where the link leads, again only if it did not run there. `answer`: of one who has sent it already."""
     loop = asyncio.get_running_loop()
     payload = b"" if answer else script.by_digest
@@ -317,7 +372,7 @@ async def run_script(link: Link, script: Script | Filled, deadline: float, answe
             script = script.otherwise
             payload = script.by_digest
         else:
-            raise error_of(script.steps[0].call, reply, connection.address)
+            raise error_of(script.blamed, reply, connection.address)
 
 
 async def _sent(link: Link, payload: bytes, deadline: float) -> _Answer:

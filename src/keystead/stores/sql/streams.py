@@ -19,11 +19,11 @@ def _bytes(entry: int) -> bytes:
     return entry.to_bytes(16, "big")
 
 
-def _pack(fields: list[bytes]) -> bytes:
+def pack_fields(fields: list[bytes]) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in fields)
 
 
-def _unpack(body: bytes) -> list[bytes]:
+def unpack_fields(body: bytes) -> list[bytes]:
     fields, at = [], 0
     while at < len(body):
         end = at + 4 + int.from_bytes(body[at : at + 4], "big")
@@ -53,7 +53,7 @@ def xadd(tables: Tables, call: Call) -> Reply:
     owner, size = (tables.create(key, STREAM), 0) if row is None else (row.id, row.size)
     tables.later(
         "INSERT INTO entries (owner, entry, body) VALUES (?, ?, ?)",
-        (owner, _bytes(entry), _pack(options.fields)),
+        (owner, _bytes(entry), pack_fields(options.fields)),
     )
     tables.set_size(key, owner, size + 1, last=_bytes(entry))
     if options.max_len is not None:
@@ -122,7 +122,7 @@ def _range(tables: Tables, call: Call, order: str) -> Reply:
         ),
     )
     ids = ((int.from_bytes(entry, "big"), body) for entry, body in found)
-    return [[b"%d-%d" % (entry >> 64, entry & UINT64_MAX), _unpack(body)] for entry, body in ids]
+    return [[b"%d-%d" % (entry >> 64, entry & UINT64_MAX), unpack_fields(body)] for entry, body in ids]
 
 
 HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {

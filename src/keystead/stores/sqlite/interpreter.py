@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from keystead.stores.base import WholeKey
 from keystead.stores.commands import PLAIN_SET, Call, Reply
 from keystead.stores.sql import Interpreter
+from keystead.stores.sqlite import whole
 from keystead.stores.sqlite.tables import SqliteTables, TooWide
 
 Change = tuple[bytes, int, bytes]  # value, id, key
@@ -37,6 +39,14 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
         no harm that the others were made already: they are made again, in the same order.
         """
         return self.tables.change_lasting(changes) == len(changes)
+
+    def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+        self.tables.now_ms = self.clock()
+        return whole.read(self.tables, keys)
+
+    def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
+        self.tables.now_ms = self.clock()
+        return whole.add(self.tables, keys)
 
     def narrow_replies(self, calls: list[Call]) -> list[Reply]:
         """As `replies`, of reads only, but raises TooWide rather than read a large collection or many keys."""

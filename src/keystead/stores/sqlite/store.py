@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from typing import Any
 
 from keystead.errors import StoreClosed, StoreUnavailable
-from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store, WholeKey
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql.tables import KIND_NUMBERS
-from keystead.stores.sqlite import sweep
+from keystead.stores.sqlite import sweep, whole
 from keystead.stores.sqlite.feed import Feed
 from keystead.stores.sqlite.files import connect, explain, is_locked, prepare
 from keystead.stores.sqlite.interpreter import SqliteInterpreter
@@ -191,6 +192,24 @@ class SqliteStore(Store):
         else:
             outcome = await self._read(lambda reading: reading.atomically(steps))
         return outcome
+
+    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+        found: list[WholeKey] = []
+        left: list[bytes] = []
+        for at in range(0, len(keys), whole.KEYS_AT_ONCE):
+            some = keys[at : at + whole.KEYS_AT_ONCE]
+            more, rest = await self._read(lambda reading: reading.whole_keys(some))  # noqa: B023
+            found += more
+            left += rest
+        return found, left
+
+    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
+        done: list[bool] = []
+        for at in range(0, len(keys), whole.KEYS_AT_ONCE):
+            some = keys[at : at + whole.KEYS_AT_ONCE]
+            self._written_bytes += sum(map(len, chain.from_iterable([key[3] for key in some])))
+            done += await self._change(lambda: self._writing.add_whole_keys(some), heavy=True)  # noqa: B023
+        return done
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         """In the order of the keys. A pattern that begins with plain text reads only the keys that begin so."""

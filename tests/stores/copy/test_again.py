@@ -1,0 +1,285 @@
+"""A second copy brings the target to the state of the source, deletions included, and deletes nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keystead import Keyspace, Store, Value, connect, never
+from keystead.schema.doctor import examine
+from keystead.stores.copy import CopyLost, NoProgress, SourceEmptied, copy, follow, survey
+from keystead.stores.copy.copying import EMPTIED, Copying
+from keystead.stores.copy.notes import Notes
+from keystead.stores.copy.verifying import verify
+from keystead.testing import servers
+from tests.stores.backup.contents import DAY_MS, contents, now_ms
+from tests.stores.copy.conftest import UrlOf, files, own
+from tests.stores.copy.interference import EVERY_KIND
+
+ONE = Path("one.progress")
+THEIRS = (b"string", -1, b"theirs")
+
+
+@pytest.fixture
+async def source() -> AsyncIterator[Store]:
+    async with connect("memory://") as store:
+        yield store
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Store]:
+    async with connect("memory://") as store:
+        yield store
+
+
+def move(path: Path, to: Path) -> Path:
+    return path.rename(to)
+
+
+@asynccontextmanager
+async def pair(one: str, other: str, url_of: UrlOf) -> AsyncIterator[tuple[Store, Store]]:
+    """Two stores; Redis to Redis are two servers."""
+    if one != other:
+        async with connect(url_of(one)) as source, connect(url_of(other)) as target:
+            yield source, target
+        return
+    with servers.redis() as second:
+        async with connect(url_of(one)) as source, connect(second.url) as target:
+            yield source, target
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["", "overwrite"])
+@pytest.mark.parametrize(("one", "other"), [("redis", "sqlite"), ("sqlite", "postgres"), ("redis", "redis")])
+async def test_a_second_copy_deletes_what_an_earlier_one_copied_and_nothing_else(
+    one: str, other: str, overwrite: bool, url_of: UrlOf
+) -> None:
+    async with pair(one, other, url_of) as (source, target):
+        ends_ms = await now_ms(source) + DAY_MS
+        await source.run([("SET", f"sess:{n}", n, "PXAT", ends_ms + n) for n in range(300)])
+        await source.run(
+            [("HSET", "hash", "a", "1"), ("SADD", "set", "a"), ("SET", "same", "1"), ("SET", "stays", "1")]
+        )
+        await target.run([("SET", "before", "theirs"), ("SET", "same", "1")])
+        assert (await copy(source, target)).is_whole
+
+        await target.run([("SET", "after", "theirs"), ("SET", "sess:3", "theirs")])  # by the application, there
+        deleted = ("sess:1", "sess:2", "sess:3", "hash", "set", "same")
+        await source.run([*(("DEL", key) for key in deleted), ("SET", "stays", "changed"), ("SET", "new", "1")])
+        found = await survey(source, target)
+        assert (found.new, found.changed, found.gone, found.in_the_way) == (1, 1, 4, 0)
+
+        copied = await copy(source, target, overwrite=overwrite)
+        assert (copied.written, copied.deleted, copied.is_whole) == (2, 4, True)
+        assert copied.verified is not None
+        assert copied.verified.compared.differences == 0
+        untouched = {b"before": THEIRS, b"after": THEIRS, b"sess:3": THEIRS, b"same": (b"string", -1, b"1")}
+        assert await own(target) == {**await contents(source), **untouched}
+
+        again = await copy(source, target, overwrite=overwrite)
+        assert (again.written, again.deleted, again.is_whole) == (0, 0, True)
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+async def test_a_key_that_the_application_made_again_at_the_target_is_not_deleted(
+    kind: str, source: Store, target: Store
+) -> None:
+    made, changed, _ = EVERY_KIND[kind]
+    await source.run([made, ("SET", "other", "1")])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", "key")])
+    await target.run([("DEL", "key"), made, changed])
+    theirs = await own(target)
+    for _ in range(2):
+        copied = await copy(source, target, progress=ONE)
+        assert (copied.deleted, copied.written, copied.is_whole) == (0, 0, True)
+        assert await own(target) == theirs
+
+
+async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(source: Store, target: Store) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(5)])
+    await target.run([("SET", "sess:4", "4")])  # there before, the same
+    await copy(source, target, progress=ONE)
+    await target.run([("SET", "sess:1", "theirs"), ("DEL", "sess:2"), ("SET", "sess:4", "theirs")])
+    theirs = await own(target)
+    copied = await copy(source, target, progress=ONE)
+    assert (copied.written, copied.changed_there, copied.deleted_there, copied.is_whole) == (0, 2, 1, True)
+    assert await own(target) == theirs
+
+    copied = await copy(source, target, progress=ONE, overwrite=True)
+    assert (copied.written, copied.changed_there, copied.deleted_there, copied.is_whole) == (2, 0, 1, True)
+    expected = await contents(source)
+    del expected[b"sess:2"]
+    assert await own(target) == expected
+
+    await source.run([("DEL", "sess:1")])  # which is a copy's own by now
+    assert (await copy(source, target, progress=ONE)).deleted == 1
+
+
+async def test_what_expired_is_not_counted_as_deleted_by_anybody(source: Store, target: Store) -> None:
+    soon_ms = await now_ms(source) + 300
+    await source.run([("SET", "gone", "1", "PXAT", soon_ms), ("SET", "stays", "1")])
+    await copy(source, target, progress=ONE)
+    while await source.run([("EXISTS", "gone")]) != [0] or await target.run([("EXISTS", "gone")]) != [0]:
+        await target.run([("TIME",)])
+    copied = await copy(source, target, progress=ONE)
+    assert (copied.deleted, copied.deleted_there, copied.keys, copied.is_whole) == (0, 0, 1, True)
+
+
+async def test_a_kill_while_deletions_propagate_leaves_none_undone(
+    source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(600)])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", f"sess:{n}") for n in range(500)])
+    forget = Notes.forget
+    for moment in ("before", "after"):
+        left = 1
+
+        def killed(self: Notes, ids: Any, moment: str = moment) -> None:
+            nonlocal left
+            if moment == "after":
+                forget(self, ids)
+                self.flush()
+            if not left:
+                raise RuntimeError("killed")
+            left -= 1
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Notes, "forget", killed)
+            with pytest.raises(RuntimeError, match="killed"):
+                await copy(source, target, progress=ONE)
+    assert (await copy(source, target, progress=ONE)).is_whole
+    assert await own(target) == await contents(source)
+
+
+async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the_source(
+    source: Store, target: Store
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(10)])
+    with Notes(ONE, source.url, target.url) as notes:
+        copying = Copying(source, target, notes)
+        await copying.begin()
+        await copying.run()
+        await source.run([("DEL", "sess:1"), ("DEL", "sess:2")])  # after they were copied
+        verified = await verify(source, target, notes)
+    assert (verified.compared.equal, verified.compared.differences, verified.deleted_since) == (8, 0, 2)
+    copied = await copy(source, target, progress=ONE)
+    assert copied.deleted == 2
+    assert copied.verified is not None
+    assert copied.verified.deleted_since == 0
+
+
+# --- where it is not known what was copied ------------------------------------------------------------------
+
+
+async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_they_are(
+    source: Store, target: Store, here: Path
+) -> None:
+    await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", "sess:1")])
+    before = await contents(target)
+    other = Path("other.progress")
+    for refused in (copy(source, target, progress=other, overwrite=True), survey(source, target, progress=other)):
+        with pytest.raises(NoProgress, match=r"one\.progress on .* knows which keys. Name it with --progress"):
+            await refused
+    assert await contents(target) == before
+    assert files() == ["one.progress"]
+
+    moved = move(ONE, here / "moved.progress")
+    copied = await copy(source, target, progress=moved)
+    assert (copied.deleted, copied.is_whole) == (1, True)
+
+
+async def test_starting_over_leaves_what_was_deleted_since_and_knows_its_own_keys_again(
+    source: Store, target: Store
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(5)])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", "sess:1"), ("SET", "new", "1")])
+    await target.run([("DEL", "sess:2")])
+    copied = await copy(source, target, progress=ONE, start_over=True)
+    assert (copied.written, copied.equal, copied.deleted, copied.is_whole) == (2, 3, 0, True)
+    assert (await own(target)).keys() == {*(await contents(source)), b"sess:1"}
+    await source.run([("DEL", "new"), ("DEL", "sess:3")])
+    assert (await copy(source, target, progress=ONE)).deleted == 1  # not sess:3, which was there before
+
+
+async def test_each_pattern_knows_what_all_of_them_copied(source: Store, target: Store) -> None:
+    await source.run([("SET", f"{kind}:{n}", n) for kind in ("sess", "user") for n in range(5)])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", "sess:1"), ("DEL", "user:1")])
+    copied = await copy(source, target, progress=ONE, match="sess:*", overwrite=True)
+    assert (copied.keys, copied.deleted, copied.is_whole) == (4, 1, True)
+    assert (await own(target)).keys() == {*(await contents(source)), b"user:1"}
+    assert (await copy(source, target, progress=ONE)).deleted == 1
+
+
+async def test_a_source_that_lost_its_data_empties_no_target(source: Store, target: Store) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(EMPTIED)])
+    await copy(source, target, progress=ONE)
+    before = await own(target)
+    async with connect("memory://") as emptied:
+        with pytest.raises(SourceEmptied, match="holds none of the 100 keys that were copied from it"):
+            await copy(emptied, target, progress=ONE)
+        assert await own(target) == before
+        assert (await copy(emptied, target, progress=ONE, allow_empty=True)).deleted == EMPTIED
+    assert await contents(target) == {}
+    assert files() == []
+
+
+async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted_everything(
+    source: Store, target: Store
+) -> None:
+    await source.run([("SET", "sess:1", "1")])
+    assert (await copy(source, target, progress=ONE)).is_whole
+    async with connect("memory://") as emptied:
+        with pytest.raises(CopyLost, match="add --start-over to begin anew"):
+            await copy(source, emptied, progress=ONE)
+        assert (await copy(source, emptied, progress=ONE, start_over=True)).written == 1
+
+
+async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_looked_at(
+    source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A logout at the target stays one, also of a key that was being written when the first run was killed."""
+    await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
+
+    def killed(self: Notes, *_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, "end", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            await copy(source, target, progress=ONE)
+    assert (await copy(source, target, progress=ONE)).is_whole
+    await target.run([("DEL", "sess:1")])
+    copied = await copy(source, target, progress=ONE)
+    assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 1, True)
+
+
+async def test_a_move_that_is_taken_up_again_deletes_what_was_deleted_meanwhile(source: Store, target: Store) -> None:
+    await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
+    stop = asyncio.Event()
+    stop.set()
+    assert (await follow(source, target, stop, progress=ONE)).is_whole
+    await source.run([("DEL", "sess:1")])
+    copied = await follow(source, target, stop, progress=ONE, overwrite=True)
+    assert (copied.deleted, copied.is_whole) == (1, True)
+    assert await own(target) == await contents(source)
+
+
+async def test_the_doctor_knows_the_key_that_a_copy_leaves(source: Store, target: Store) -> None:
+    class Others(Keyspace):
+        """Whatever there is besides."""
+
+        other = Value("other:{id}", str, lifetime=never("it is only a test"), doc="another key")
+
+    await source.run([("SET", "sess:1", "1")])
+    await copy(source, target, progress=ONE)
+    await target.run([("DEL", "sess:1")])
+    report = await examine([Others(target)])
+    assert report.findings == 0
