@@ -172,7 +172,13 @@ async def test_a_sealed_link_that_knows_no_short_token_does_not_count_under_one(
 
 @pytest.mark.parametrize(
     ("held", "answer"),
-    [(b"rubbish", FORMAT), (b"", FORMAT), (b"\xff\xfe", FORMAT), (b"TESTKEY123", FORMAT), (b"v1.AA.AA", BYTES)],
+    [
+        (b"rubbish", FORMAT),
+        (b"", FORMAT),
+        (b"\xff\xfe", (404, "TOKEN_NOT_FOUND")),
+        (b"TESTKEY123", FORMAT),
+        (b"v1.AA.AA", BYTES),
+    ],
 )
 async def test_a_short_token_that_leads_to_rubbish_has_its_answer(
     site: Running, visitor: Visitor, held: bytes, answer: tuple[int, str]
