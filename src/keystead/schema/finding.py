@@ -346,8 +346,8 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "error",
         "An index entry that is sorted by another number than its record says",
-        "The index takes its score from the record, or from its deadline, and the two differ: listings show the record "
-        "in the wrong place, and what goes by the score, such as a clean-up, takes it too early or never.",
+        "The index takes its score from a field of the record, and the two differ: listings show the record in the "
+        "wrong place, and what goes by the score, such as a clean-up, takes it too early or never.",
         "`keystead doctor --fix` writes the score that the record says, if neither has changed meanwhile.",
         "the member `c1` of counters:index has the score 0, and counter:c1 was created in 2026",
     ),

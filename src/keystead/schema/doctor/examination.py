@@ -33,7 +33,6 @@ from keystead.schema.doctor.relations import (
     WrongScore,
     has_expired,
     is_missing,
-    is_off,
     score_of,
 )
 from keystead.schema.doctor.report import FEW, Progress, Report, tally
@@ -448,7 +447,7 @@ class _Walk:
                 await self._follow([[WrongKind(Look(entry.index, entry.key, {}, look.now_ms))]])
             if is_missing(reply) or is_no_index:
                 found.append((look, NotListed(look, entry)))
-            elif has_score and is_off(entry, reply, score_of(look, entry)):
+            elif has_score and (wanted := score_of(look, entry)) is not None and reply != wanted:
                 found.append((look, WrongScore(look, entry, reply)))
         await self._pace.turn()
         return found

@@ -11,8 +11,8 @@ from keystead.schema.doctor.deadlines import CLOCKS_MS, wrong_deadline
 from keystead.schema.doctor.look import Look, is_model
 from keystead.schema.doctor.relations import Named, named_by
 from keystead.schema.family import Bound
-from keystead.schema.kinds import Counter, Value
-from keystead.schema.lifetime import After, Sliding, Spread, Until
+from keystead.schema.kinds import Counter
+from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.schema.listing import Entry
 from keystead.schema.reading import UNKNOWN
 from keystead.schema.relation import Origin, Relation, taken
@@ -21,8 +21,6 @@ from keystead.stores.commands import integer
 
 # Lifetimes of which a deadline is right where it is no later than their longest from now on.
 _PLAIN: Final = (After, Spread, Sliding)
-# Lifetimes that say exactly when a record dies, so that an index which is sorted by deadlines can be held to it.
-_EXACT: Final = (After, Until)
 
 
 class Owner(NamedTuple):
@@ -195,7 +193,5 @@ def _listed(bound: Bound[Any], relation: Relation) -> Listed:
     index = bound.related(relation.target)
     # An index needs all its placeholders, so every origin is known.
     origins = tuple(origin for name in index.family.pattern.names if (origin := relation.origins[name]) is not None)
-    exact = relation.score is not None or (
-        isinstance(bound.family, Value) and isinstance(bound.family.lifetime, _EXACT)
-    )
-    return Listed(relation, index, origins, index.family.kind == "zset" and exact)
+    # A score that is a deadline was told by the clock of the writer, and the deadline itself by that of the store.
+    return Listed(relation, index, origins, index.family.kind == "zset" and relation.score is not None)

@@ -101,23 +101,13 @@ def asks(entry: listing.Entry) -> Command:
 
 
 def score_of(look: Look, entry: listing.Entry) -> float | None:
-    """The score that an entry should have; None: it cannot be told."""
+    """The score that an entry should have; None: the record does not tell."""
     value = None if look.value is UNKNOWN else look.value
-    dies_ms = look.now_ms + look.left_ms if look.left_ms >= 0 else None
-    if entry.relation.score is None and dies_ms is None:
-        return None
     try:
-        put = listing.put(entry, look.values, value, look.now_ms, dies_ms)[0]
+        put = listing.put(entry, look.values, value, look.now_ms, look.now_ms)[0]
     except (BadValue, AttributeError):
         return None
     return float(put[-2])
-
-
-def is_off(entry: listing.Entry, score: float, wanted: float | None) -> bool:
-    """Whether a score is another than it should be. A deadline is what two clocks say of it."""
-    if wanted is None:
-        return False
-    return abs(score - wanted) > CLOCKS_MS if entry.relation.score is None else score != wanted
 
 
 class WrongScore(Suspicion):
@@ -142,7 +132,7 @@ class WrongScore(Suspicion):
 
     async def confirm(self) -> bool:
         replies = await guarded.holds_now(self.look.store, self._guards, asks(self._entry))
-        if not replies or replies[0] is None or not is_off(self._entry, replies[0], score_of(self.look, self._entry)):
+        if not replies or replies[0] is None or replies[0] == score_of(self.look, self._entry):
             return False
         self._score = replies[0]
         return True
