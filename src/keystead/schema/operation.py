@@ -211,13 +211,13 @@ class IfReadable(Compound[R]):
     __slots__ = ("_finish",)
 
     def __init__(self, inner: Operation[R]) -> None:
-        self._finish, verb = inner.finish, inner.pending
+        self._finish, self.pending = inner.finish, ""
         names = [_command_name(step) for step in inner.steps]
         if not all(name in _OF_NOTHING for name in names):
             raise BadCall("if_readable is for reads; a write that meets what cannot be read has to fail")
         super().__init__(
             inner.bound,
-            verb,
+            inner.pending,
             inner.in_batch(),
             self._finish_readable,
             atomic=inner.atomic,

@@ -544,6 +544,12 @@ class S3Server(Server):
 
         return {one["path"] for page in obstore.list(self._client()) for one in page} - {self._ready}
 
+    def empty(self) -> None:
+        """Delete all objects that somebody put into the bucket."""
+        import obstore
+
+        obstore.delete(self._client(), sorted(self.names()))
+
     def unfinished(self) -> int:
         """How many uploads in parts were begun, and neither finished nor taken back."""
         address = f"http://127.0.0.1:{self.filer_port}/buckets/{self.bucket}/.uploads/"

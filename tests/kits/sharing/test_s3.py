@@ -16,6 +16,7 @@ LARGE = bytes(range(256)) * 24_000  # in more than one part
 
 @pytest.fixture
 async def site(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+    s3_server.empty()
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     async with running("memory://", tmp_path, files=f"{s3_server.url}&timeout=2s") as opened:
