@@ -17,7 +17,7 @@ WORKERS ?= 4
 define pytest
 	@scripts/servers.sh redis-server mariadbd memcached chromium
 	@scripts/node.sh $(DEV)/bin/python
-	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m '$(1)' $(ARGS)
+	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '$(1)' $(ARGS)
 endef
 
 .PHONY: help serve test test-matrix check format bench lock clean

@@ -57,10 +57,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# The stores on which `make test` runs schema, parts and kits. `make test-matrix` runs them on all the others.
-EVERYDAY = {"memory", "redis", "cluster"}
+# The stores on which `make test` runs each layer. `make test-matrix` runs it on all the others.
+EVERYDAY = {
+    "schema": {"memory", "redis"},
+    "parts": {"memory", "redis", "cluster"},
+    "kits": {"memory", "redis", "cluster"},
+}
 STORE_FIXTURES = ("stores", "urls", "store_url", "database_url", "ordered")
-LAYERS = ("schema", "parts", "kits")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,14 +71,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A test that runs on none of the everyday stores runs on the first one that it names.
     """
-    tests: dict[str, dict[pytest.Item, str]] = {}
+    tests: dict[tuple[str, str], dict[pytest.Item, str]] = {}
     for item in items:
         given = getattr(item, "callspec", None)
         stores = [given.params[name] for name in STORE_FIXTURES if name in given.params] if given else []
-        if stores and item.path.is_relative_to(HERE) and item.path.relative_to(HERE).parts[0] in LAYERS:
-            tests.setdefault(item.nodeid.partition("[")[0], {})[item] = stores[0]
-    for named in tests.values():
-        chosen = EVERYDAY.intersection(named.values()) or {next(iter(named.values()))}
+        layer = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+        if stores and layer in EVERYDAY:
+            tests.setdefault((layer, item.nodeid.partition("[")[0]), {})[item] = stores[0]
+    for (layer, _), named in tests.items():
+        chosen = EVERYDAY[layer].intersection(named.values()) or {next(iter(named.values()))}
         for item, store in named.items():
             if store not in chosen:
                 item.add_marker("matrix")

@@ -64,6 +64,13 @@ def router() -> APIRouter:
         await notes.slow.wait()
         return {"ok": True}
 
+    @routes.get("/until-there")
+    async def until_there(file: str) -> dict[str, bool]:
+        """Waits until there is a file of this name where the server runs."""
+        while not os.path.exists(file):  # noqa: ASYNC110, ASYNC240 - a file of a test
+            await asyncio.sleep(0.01)
+        return {"ok": True}
+
     @routes.post("/release")
     async def release(notes: Service) -> dict[str, bool]:
         notes.slow.set()

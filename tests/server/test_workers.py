@@ -11,7 +11,7 @@ import httpx2
 from keystead.testing import servers
 from tests.server.conftest import notes_serving
 from tests.server.test_serve import assert_one_sentence, run_keystead
-from tests.serving import Keystead, free_port, listens, wait_until
+from tests.serving import STOP_SECONDS, Keystead, free_port, listens, wait_until
 
 
 def workers(server: Keystead) -> set[int]:
@@ -70,19 +70,16 @@ def test_a_request_under_way_ends_before_the_server_does(tmp_path: Path) -> None
     with notes_serving(tmp_path) as server:
         answers: list[httpx2.Response] = []
         client = httpx2.Client(timeout=20)
-        releasing = httpx2.Client(timeout=20)
-        releasing.get(f"{server.url}/healthz")
-        asking = threading.Thread(target=lambda: answers.append(client.get(f"{server.url}/api/notes/slow")))
+        slow = f"{server.url}/api/notes/until-there?file=released"
+        asking = threading.Thread(target=lambda: answers.append(client.get(slow)))
         asking.start()
-        wait_until(lambda: "in_flight 2.0" in releasing.get(f"{server.url}/metrics").text, "the request is under way")
-        pending = threading.Thread(target=lambda: releasing.post(f"{server.url}/api/notes/release"))
-        pending.start()
-        assert server.stop() == 0
-        asking.join(20)
-        pending.join(20)
+        wait_until(lambda: "in_flight 2.0" in httpx2.get(f"{server.url}/metrics").text, "the request is under way")
+        server.process.send_signal(signal.SIGTERM)
+        (server.folder / "released").touch()
+        assert server.process.wait(STOP_SECONDS) == 0
+        asking.join(STOP_SECONDS)
         assert [answer.json() for answer in answers] == [{"ok": True}]
         client.close()
-        releasing.close()
 
 
 def test_a_request_that_does_not_end_is_not_waited_for_beyond_the_limit(tmp_path: Path) -> None:

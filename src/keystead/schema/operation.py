@@ -211,14 +211,14 @@ class IfReadable(Compound[R]):
     __slots__ = ("_finish",)
 
     def __init__(self, inner: Operation[R]) -> None:
-        self._finish, self.pending = inner.finish, ""
-        names = [_command_name(step) for step in inner.steps]
+        self._finish, self.pending, verb = inner.finish, "", inner.pending
+        names = [_command_name(step) for step in inner.in_batch()]
         if not all(name in _OF_NOTHING for name in names):
             raise BadCall("if_readable is for reads; a write that meets what cannot be read has to fail")
         super().__init__(
             inner.bound,
-            inner.pending,
-            inner.in_batch(),
+            verb,
+            inner.steps,
             self._finish_readable,
             atomic=inner.atomic,
             stopped=inner.stopped,

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -620,7 +621,7 @@ def seaweedfs(*arguments: str) -> Iterator[S3Server]:
                 server.start()
                 break
             except NotReady:
-                if attempt == 4 or "is not available" not in server.said:
+                if attempt == 4 or not re.search("is not available|address already in use", server.said):
                     raise
         try:
             yield server
