@@ -63,6 +63,9 @@ EVERYDAY = {
     "parts": {"memory", "redis", "cluster"},
     "kits": {"memory", "redis", "cluster"},
 }
+# Files that wait for pages, servers and time limits run first, so that no worker begins one when all others are
+# done.
+LONG = ("tests/browser/", "tests/stores/redis/", "tests/integrations/", "tests/cli/", "tests/server/")
 STORE_FIXTURES = ("stores", "urls", "store_url", "database_url", "ordered")
 
 
@@ -83,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item, store in named.items():
             if store not in chosen:
                 item.add_marker("matrix")
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -53,7 +53,7 @@ async def test_the_pages_render_whole_and_load_nothing_from_elsewhere(
         async with opened(browser, server, size, scheme, path) as (page, wrong):
             assert await page.get_by_role("heading", level=1).inner_text() == heading
             assert await page.evaluate("getComputedStyle(document.body).margin") == "0px", "its style is applied"
-            await page.wait_for_load_state("networkidle")
+            await page.wait_for_load_state("load")
             assert wrong == []
 
 

@@ -247,7 +247,7 @@ class Junkyard:
         self.wrong += [f"{name}, {sort}: a traceback in the log: {one[:200]}" for one in raised]
 
 
-@pytest.mark.parametrize("where", ["memory", "redis"])
+@pytest.mark.parametrize("where", ["memory", pytest.param("redis", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("kit", KITS)
 async def test_no_route_and_no_job_fails_because_of_what_cannot_be_read(
     kit: str,

@@ -19,6 +19,7 @@ def bus() -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.matrix
 async def test_through_five_kills_and_an_outage_each_notice_comes_once_and_in_order(
     bus: Server, tmp_path: Path
 ) -> None:

@@ -73,7 +73,7 @@ async def numbers(opened: Stream, count: int) -> list[int]:
     return found
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["redis", pytest.param("sqlite", marks=pytest.mark.matrix)])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Keystead]:
     bus = f"sqlite:///{tmp_path}/office.db"
     if request.param == "redis":

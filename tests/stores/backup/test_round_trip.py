@@ -34,8 +34,15 @@ async def carried(source: Store, target: Store, path: Path) -> Saved:
     return saved
 
 
-@pytest.mark.parametrize("target", STORES)
-@pytest.mark.parametrize("source", STORES)
+# `make test` has each store once as a source and once as a target.
+PAIRS = [
+    pytest.param(one, other, marks=[] if (at - place) % len(STORES) == 1 else [pytest.mark.matrix])
+    for place, one in enumerate(STORES)
+    for at, other in enumerate(STORES)
+]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 async def test_every_kind_goes_from_every_store_into_every_other_with_its_deadline_to_the_millisecond(
     source: str, target: str, url_of: UrlOf, tmp_path: Path
 ) -> None:

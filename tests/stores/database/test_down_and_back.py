@@ -30,6 +30,7 @@ async def recovered(store: Store) -> None:
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.matrix
 async def test_a_crash_under_load_is_said_and_what_was_acknowledged_is_there_afterwards(
     server: DatabaseServer,
 ) -> None:

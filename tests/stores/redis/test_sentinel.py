@@ -145,6 +145,7 @@ async def killed_under_load(watched: Sentinels) -> None:
         assert await store.atomically([("SET", "script", "known anew")])
 
 
+@pytest.mark.matrix
 async def test_a_master_that_hangs_and_comes_back_gets_no_write_after_it_was_replaced() -> None:
     """Woken up, it believes to be the master still, for the ten seconds until the sentinels tell it otherwise."""
     with servers.sentinel(replicas=1) as watched:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 TIMES = 20
 
 
+@pytest.mark.matrix
 async def test_every_acknowledged_write_survives_kill_9_twenty_times_on_one_growing_file(path: str) -> None:
     singles: list[str] = []
     pairs: list[str] = []
