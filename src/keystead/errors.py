@@ -79,7 +79,7 @@ class BadCall(BadKey, BadValue):
 
 class Unreadable(KeysteadError):
     """What the store holds under a key is not what its family says: other bytes, another version, another seal, another
-    kind (`WrongKind`), no number (`NotANumber`).
+    kind (`WrongKind`), no number (`StoredNotANumber`).
 
     A read leaves the data as it is: `keystead doctor` finds such keys, and `keystead doctor --fix` sets them aside. A
     consume or a pop has taken it out by then; `taken` holds the whole reply as it was stored, so that nothing is lost.
@@ -241,10 +241,14 @@ class BadArgument(CommandError):
     code = "bad-argument"
 
 
-class NotANumber(CommandError, Unreadable):
+class NotANumber(CommandError):
     """An argument or a stored value is not the number it has to be, or the result would not be one."""
 
     code = "not-a-number"
+
+
+class StoredNotANumber(NotANumber, Unreadable):
+    """What is stored there is not the number it has to be."""
 
 
 class BadLifetime(CommandError):

@@ -8,6 +8,8 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, Unreadable, is_refusing
@@ -185,20 +187,28 @@ def _warn_dropped(operation: Operation[Any]) -> None:
     """
     if sys.is_finalizing() or is_refusing():
         return
+    # The task's own frame is gone by now, so that the first one is asyncio's, as where a program forgets one.
     frame, level = sys._getframe(2), 3  # past this function and `__del__`
     while (module := frame.f_globals.get("__name__", "")).startswith(_OWN_MODULES) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    if not module.startswith("asyncio."):
+    if not (module == "asyncio.events" and _wraps_one(frame)):
         keyspace, family = type(operation.bound.keyspace).__name__, operation.bound.family.name
         sentence = f"operation {keyspace}.{family}.{operation.pending} was never awaited"
         warnings.warn(sentence, RuntimeWarning, stacklevel=level, source=operation)
+
+
+def _wraps_one(frame: FrameType) -> bool:
+    """Whether this frame runs a task that asyncio made of an operation, as in `asyncio.gather(keys.a(1).get())`."""
+    step = getattr(frame.f_locals.get("self"), "_callback", None)
+    task = getattr(step, "__self__", None)
+    return isinstance(task, asyncio.Task) and getattr(task.get_coro(), "__name__", "") == "_wrap_awaitable"
 
 
 # The replies of reads to a key that is not there; that of all other reads is nil.
 _OF_NOTHING: dict[str, Any] = {
     **dict.fromkeys(("SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"), ()),
     **dict.fromkeys(("EXISTS", "SCARD", "HLEN", "LLEN", "XLEN", "ZCARD", "ZCOUNT", "SISMEMBER", "HEXISTS"), 0),
-    **dict.fromkeys(("GET", "GETDEL", "HGET", "LINDEX", "ZSCORE", "ZRANK", "ZREVRANK", "HMGET"), None),
+    **dict.fromkeys(("GET", "HGET", "LINDEX", "ZSCORE", "ZRANK", "ZREVRANK", "HMGET"), None),
     "HGETALL": {},
     "PTTL": -2,
 }
@@ -208,18 +218,19 @@ _ENTRIES = frozenset({"SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"})
 class IfReadable(Compound[R]):
     """A read for which what cannot be read is not there."""
 
-    __slots__ = ("_finish",)
+    __slots__ = ("_inner_finish",)
 
     def __init__(self, inner: Operation[R]) -> None:
-        self._finish, self.pending, verb = inner.finish, "", inner.pending
-        names = [_command_name(step) for step in inner.in_batch()]
-        if not all(name in _OF_NOTHING for name in names):
+        self.pending, verb, steps = "", inner.pending, inner.in_batch()
+        if not all(_command_name(step) in _OF_NOTHING for step in steps):
             raise BadCall("if_readable is for reads; a write that meets what cannot be read has to fail")
+        self._inner_finish = inner.finish
         super().__init__(
             inner.bound,
             verb,
-            inner.steps,
-            self._finish_readable,
+            steps,
+            # Not a method: an operation that refers to itself is freed by the garbage collector only.
+            partial(_finish_readable, inner.store, steps, inner.finish),
             atomic=inner.atomic,
             stopped=inner.stopped,
             follow=inner.follow,
@@ -235,35 +246,38 @@ class IfReadable(Compound[R]):
     def without(self, error: Unreadable) -> R:
         """The result where the key is of another kind."""
         log_unreadable(self.store, error)
-        return self._finish([self._nothing(step) for step in self.steps])
+        return self._inner_finish([_nothing(step) for step in self.steps])
 
-    def _finish_readable(self, replies: list[Reply]) -> R:
-        try:
-            return self._finish(replies)
-        except Unreadable as error:
-            log_unreadable(self.store, error)
-        name = _command_name(self.steps[0])
-        if name in _ENTRIES:
-            return self._finish([[one for one in replies[0] if self._is_readable([one])], *replies[1:]])
-        if name == "HMGET":
-            missing = [None] * len(replies[0])
-            alone = ([*missing[:at], one, *missing[at + 1 :]] for at, one in enumerate(replies[0]))
-            return self._finish(
-                [[one[at] if self._is_readable(one) else None for at, one in enumerate(alone)], *replies[1:]]
-            )
-        return self._finish([self._nothing(step) for step in self.steps])
 
-    def _is_readable(self, reply: Reply) -> bool:
-        try:
-            self._finish([reply])
-        except Unreadable:
-            return False
-        return True
+def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:
+    """The result of what can be read among these replies."""
+    try:
+        return finish(replies)
+    except Unreadable as error:
+        log_unreadable(store, error)
+    name = _command_name(steps[0])
+    if name in _ENTRIES:
+        return finish([[one for one in replies[0] if _is_readable(finish, [one])], *replies[1:]])
+    if name == "HMGET":
+        missing = [None] * len(replies[0])
+        alone = ([*missing[:at], one, *missing[at + 1 :]] for at, one in enumerate(replies[0]))
+        return finish([[one[at] if _is_readable(finish, one) else None for at, one in enumerate(alone)], *replies[1:]])
+    return finish([_nothing(step) for step in steps])
 
-    def _nothing(self, step: Any) -> Reply:
-        if _command_name(step) == "HMGET":
-            return [None] * (len(step) - 2)
-        return _OF_NOTHING[str(_command_name(step))]
+
+def _is_readable(finish: Callable[[list[Reply]], Any], reply: Reply) -> bool:
+    try:
+        finish([reply])
+    except Unreadable:
+        return False
+    return True
+
+
+def _nothing(step: Any) -> Reply:
+    """What a read of a key that is not there replies."""
+    if _command_name(step) == "HMGET":
+        return [None] * (len(step) - 2)
+    return _OF_NOTHING[str(_command_name(step))]
 
 
 def _command_name(step: Any) -> str | None:

@@ -36,7 +36,10 @@ def log_unreadable(store: Store | None, error: Unreadable) -> None:
     """
     if error.family:
         return
-    error.family = _family_of(store, error.key)
+    try:
+        error.family = _family_of(store, error.key)
+    except RuntimeError:  # a keyspace was made in another thread at this moment
+        error.family = NO_FAMILY
     _log.warning(
         "%s holds what cannot be read (%s); `keystead doctor` says what it is",
         error.family,

@@ -15,7 +15,7 @@ import weakref
 from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
@@ -292,8 +292,12 @@ class Store(ABC):
         """Warn that nobody closed it, and let go of what it holds."""
         is_own, self._opened_in, self._opened_thread = bool(self._opened_thread), None, 0
         if is_own:
-            warnings.warn(f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=2)
-            self._abandon()
+            try:
+                warnings.warn(
+                    f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=2
+                )
+            finally:  # where warnings are errors, too
+                self._abandon()
 
     def _check_loop(self) -> None:
         """Raises WrongEventLoop where this is not the event loop that the store was opened in."""
@@ -516,7 +520,8 @@ def _leave_open_stores() -> None:
     """Before modules and threads go, when nothing could be said or closed in order any more."""
     left = [store for store in _open_stores if store._opened_in is not None]
     for store in left:
-        store._leave()
+        with suppress(ResourceWarning):  # where warnings are errors: the exit goes on
+            store._leave()
     if left:
         # asyncio would say the same again of each connection that they had.
         warnings.filterwarnings("ignore", "unclosed transport", ResourceWarning)

@@ -19,6 +19,7 @@ from keystead.errors import (
     BadOption,
     CommandError,
     NotANumber,
+    StoredNotANumber,
     UnknownCommand,
     WrongArity,
 )
@@ -328,7 +329,7 @@ def amount_of(reply: Reply) -> int | float:
             return reading(reply)
         except NotANumber:
             continue
-    raise NotANumber("the stored value is not a number")  # which is not shown: it may be a secret
+    raise StoredNotANumber("the stored value is not a number")  # which is not shown: it may be a secret
 
 
 def _quoted(text: bytes) -> str:

@@ -139,7 +139,10 @@ class Turn:
         """Move what is no message into quarantine, from where `keystead doctor --restore` brings it back."""
         log_unreadable(self._all.store, Unreadable("an item is no message", self._key, raw))
         why_not = await set_entries_aside(self._all.store, self._key, "list", [raw], self._now_ms(), _NO_DEADLINE)
-        _log.error("%s: what stands in its queue is no message, and was %s", self._queue, why_not or "set aside")
+        if why_not:
+            _log.error("%s: what stands in its queue is no message and is dropped: %s", self._queue, why_not)
+        else:
+            _log.error("%s: what stands in its queue is no message, and was set aside", self._queue)
 
     # --- sending ---------------------------------------------------------------------------------------------
 

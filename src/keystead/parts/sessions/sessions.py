@@ -270,7 +270,7 @@ class Sessions(Generic[S]):
                 ]
             )
             if outcome:
-                others = [one for one in self._names(live.user, outcome.replies[1])[0] if one != live.id]
+                others = [one for one in self._names(self._list(live.user), outcome.replies[1])[0] if one != live.id]
                 await self._discard(others, "revoked")
                 return len(others)
             # It was rotated or ended since it was read: the next look says which.
@@ -281,7 +281,7 @@ class Sessions(Generic[S]):
 
         A login at the same moment is either before it, and ended, or after it, and alive.
         """
-        return await self._emptied(user)
+        return await self._emptied(self._list(user))
 
     async def revoke_everyone(self) -> AsyncIterator[tuple[str, int]]:
         """End every session there is: yields each user and how many they had, as they end. So go through all of it.
@@ -289,8 +289,8 @@ class Sessions(Generic[S]):
         A login that comes while this goes through the users may or may not be ended.
         """
         async for key in self._index.scan():
-            user = str(next(iter(key.values.values())))
-            yield user, await self._emptied(user)
+            # The key as it was found: of a user whose id is long it holds a digest, which makes no key again.
+            yield str(next(iter(key.values.values()))), await self._emptied(key.key)
 
     async def list_for(self, user: str) -> list[Live[S]]:
         """The sessions of a user that are alive, the latest login first; what has ended is taken off the list."""
@@ -441,10 +441,11 @@ class Sessions(Generic[S]):
     # --- the list of a user --------------------------------------------------------------------------------
 
     async def _listed(self, user: str) -> tuple[list[str], list[bytes]]:
-        return self._names(user, (await self._store.run([("SMEMBERS", self._list(user))]))[0])
+        name = self._list(user)
+        return self._names(name, (await self._store.run([("SMEMBERS", name)]))[0])
 
-    def _names(self, user: str, members: Iterable[bytes]) -> tuple[list[str], list[bytes]]:
-        """The ids on the list of a user, and the entries that are none."""
+    def _names(self, name: str, members: Iterable[bytes]) -> tuple[list[str], list[bytes]]:
+        """The ids on the list of this key, and the entries that are none."""
         ids, strange = [], []
         for member in members:
             try:
@@ -454,7 +455,7 @@ class Sessions(Generic[S]):
             except (UnicodeDecodeError, BadKey):
                 strange.append(member)
         if strange:
-            log_unreadable(self._store, Unreadable("an entry is no id of a session", self._list(user)))
+            log_unreadable(self._store, Unreadable("an entry is no id of a session", name))
         return ids, strange
 
     async def _in_the_way(self, user: str) -> tuple[list[str], list[str]]:
@@ -532,10 +533,9 @@ class Sessions(Generic[S]):
             with suppress(KeysteadError):  # the login took place
                 await self.list_for(user)
 
-    async def _emptied(self, user: str) -> int:
-        name = self._list(user)
+    async def _emptied(self, name: str) -> int:
         outcome = await self._store.atomically([("SMEMBERS", name), ("DEL", name)])
-        ended, _strange = self._names(user, outcome.replies[0])
+        ended, _strange = self._names(name, outcome.replies[0])
         await self._discard(ended, "revoked")
         return len(ended)
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keystead.errors import BadArgument, CommandError, CrossSlot, NotANumber, StoreError, StoreFull, WrongKind
+from keystead.errors import (
+    BadArgument,
+    CommandError,
+    CrossSlot,
+    NotANumber,
+    StoredNotANumber,
+    StoreError,
+    StoreFull,
+    WrongKind,
+)
 from keystead.stores.commands import Call, Reply
 from keystead.stores.redis.connection import ReplyError
 from keystead.stores.redis.link import refusal
@@ -59,8 +68,8 @@ SHAPES: dict[str, Callable[[Call, Any], Reply]] = {
 
 _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
     ("CROSSSLOT", lambda text: CrossSlot("its keys live in different slots of the cluster")),
-    ("not an integer", lambda text: NotANumber("the stored value is not an integer of 64 bits")),
-    ("not a number to compare", lambda text: NotANumber("the stored value is not a number")),
+    ("not an integer", lambda text: StoredNotANumber("the stored value is not an integer of 64 bits")),
+    ("not a number to compare", lambda text: StoredNotANumber("the stored value is not a number")),
     ("would overflow", lambda text: NotANumber("the result would not fit 64 bits")),
     ("not a number (NaN)", lambda text: NotANumber("the resulting score is not a number")),
     ("no such key", lambda text: BadArgument("there is no such list")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from keystead.errors import NotANumber, WrongKind
+from keystead.errors import NotANumber, StoredNotANumber, WrongKind
 from keystead.stores.commands import INT64_MAX, INT64_MIN, PLAIN_SET, Call, Reply, integer
 from keystead.stores.sql.tables import STRING, Keys, wrong_kind
 
@@ -80,7 +80,7 @@ def added(held: bytes | None, amount: int) -> int:
     try:
         total = integer(b"0" if held is None else held) + amount
     except NotANumber:
-        raise NotANumber("the stored value is not an integer of 64 bits") from None
+        raise StoredNotANumber("the stored value is not an integer of 64 bits") from None
     if not INT64_MIN <= total <= INT64_MAX:
         raise NotANumber("the result would not fit 64 bits")
     return total
