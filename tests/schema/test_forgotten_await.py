@@ -195,6 +195,32 @@ async def test_what_is_cancelled_before_it_begins_was_not_forgotten(keys: AppKey
     assert said == []
 
 
+async def test_what_a_task_or_a_callback_drops_is_noticed(keys: AppKeys) -> None:
+    async def job() -> None:
+        forgotten = keys.name(1).get()
+        assert forgotten.steps
+
+    with warned() as said:
+        await asyncio.ensure_future(job())
+        asyncio.get_running_loop().call_soon(keys.hits(1).get)
+        await asyncio.sleep(0)
+    assert [line.partition("operation ")[2] for line in said] == [
+        "AppKeys.name.get was never awaited",
+        "AppKeys.hits.get was never awaited",
+    ]
+
+
+async def test_a_dropped_read_of_what_is_readable_is_noticed_at_once(keys: AppKeys) -> None:
+    gc.disable()
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            keys.name(1).get().if_readable()
+            assert ["AppKeys.name.get" in str(one.message) for one in caught] == [True]
+    finally:
+        gc.enable()
+
+
 async def test_where_warnings_are_errors_a_dropped_operation_fails_the_test(
     keys: AppKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import Counter, Hash, Keyspace, List, Log, Set, SortedSet, Store, Unreadable, Value, never
-from keystead.errors import BadCall, CommandError, WrongKind
+from keystead.errors import BadCall, CommandError, NotANumber, WrongKind
 from tests.schema.conftest import redis_server, store, store_url, valkey_cluster, valkey_server
 
 __all__ = ["redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]
@@ -97,6 +97,16 @@ async def test_a_key_of_another_kind_is_not_there_for_a_read_if_readable(keys: A
     assert found == (None, None, None, set(), [], [], 0, [], False)
     with pytest.raises(BadCall, match="for reads"):
         keys.members(1).add(1).if_readable()
+    with pytest.raises(BadCall, match="for reads"):
+        keys.value(1).consume().if_readable()
+
+
+async def test_a_sum_that_does_not_fit_is_no_unreadable_value(memory: Store) -> None:
+    keys = AppKeys(memory)
+    await keys.counter(1).increment(2**63 - 1)
+    with pytest.raises(NotANumber) as overflow:
+        await keys.counter(1).increment()
+    assert not isinstance(overflow.value, Unreadable)
 
 
 async def test_one_line_in_the_log_names_the_family_and_the_code(caplog: pytest.LogCaptureFixture) -> None:

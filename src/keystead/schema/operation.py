@@ -187,11 +187,11 @@ def _warn_dropped(operation: Operation[Any]) -> None:
     """
     if sys.is_finalizing() or is_refusing():
         return
-    # The task's own frame is gone by now, so that the first one is asyncio's, as where a program forgets one.
+    # What a task or a callback forgets is dropped in `asyncio.events`, when the program's own frame is gone.
     frame, level = sys._getframe(2), 3  # past this function and `__del__`
     while (module := frame.f_globals.get("__name__", "")).startswith(_OWN_MODULES) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    if not (module == "asyncio.events" and _wraps_one(frame)):
+    if not module.startswith("asyncio.") or (module == "asyncio.events" and not _wraps_one(frame)):
         keyspace, family = type(operation.bound.keyspace).__name__, operation.bound.family.name
         sentence = f"operation {keyspace}.{family}.{operation.pending} was never awaited"
         warnings.warn(sentence, RuntimeWarning, stacklevel=level, source=operation)

@@ -9,6 +9,7 @@ import pytest
 from keystead import Keyspace, Set, Store, StoreUnavailable, Value, connect, link, sliding
 from keystead.parts.sessions import Gone, New, Policy, SessionRecord, Sessions
 from tests.parts.sessions.conftest import (
+    RING,
     AppKeys,
     AppSession,
     Clock,
@@ -155,6 +156,23 @@ async def test_an_operator_ends_the_sessions_of_everybody(store: Store, sessions
     assert {user: count async for user, count in sessions.revoke_everyone() if count} == users
     assert not any(await alive(sessions, made))
     assert all(key.startswith("end:") for key in await keys_of(store))
+
+
+@pytest.mark.parametrize("store_url", ["memory"], indirect=True)
+async def test_an_operator_ends_the_sessions_of_a_user_whose_id_is_stored_as_a_digest(store: Store) -> None:
+    class BoundedKeys(Keyspace):
+        session = Value(
+            "sess:{sid:token}",
+            AppSession,
+            lifetime=sliding("30d", touch_every="1m"),
+            listed_in=link("user_sessions", admits=True),
+        )
+        user_sessions = Set("user:{uid:text<=50}:sessions", str, lifetime=sliding("30d", touch_every="1m"))
+
+    sessions = Sessions(BoundedKeys(store, seal=RING).session)
+    made = await sessions.create(AppSession(uid="long" * 20))
+    assert [count async for _, count in sessions.revoke_everyone()] == [1]
+    assert not await sessions.read(made.token)
 
 
 # --- the list ------------------------------------------------------------------------------------------------
