@@ -261,6 +261,42 @@ async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_l
     assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 1, True)
 
 
+@pytest.mark.parametrize("nth", [0, 1], ids=["new", "replaced"])
+@pytest.mark.parametrize("moment", ["begin", "end"])
+async def test_a_kill_makes_no_key_a_copys_own_that_was_there_before(
+    moment: str, nth: int, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed right after an intent is noted, or right before its end is: of keys that are new, or to be replaced."""
+    await source.run([("SET", "same", "1"), ("SET", "differs", "1"), ("SET", "stays", "1")])
+    await target.run([("SET", "same", "1"), ("SET", "differs", "theirs"), ("SET", "stays", "theirs")])
+    theirs = await own(target)
+    noted, left = getattr(Notes, moment), nth
+
+    def killed(self: Notes, *args: Any) -> Any:
+        nonlocal left
+        done = noted(self, *args) if left or moment == "begin" else None
+        if not left:
+            raise RuntimeError("killed")
+        left -= 1
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, moment, killed)
+        patch.setattr(Copying, "_replace", replaces_nothing)
+        with pytest.raises(RuntimeError, match="killed"):
+            await copy(source, target, progress=ONE, overwrite=True)
+    assert await own(target) == theirs
+    await source.run([("DEL", "same"), ("DEL", "differs")])
+    assert (await survey(source, target, progress=ONE)).gone == 0
+    copied = await copy(source, target, progress=ONE)
+    assert (copied.written, copied.deleted, copied.in_the_way) == (0, 0, 1)
+    assert await own(target) == theirs
+
+
+async def replaces_nothing(*_: object) -> bool:
+    return True  # as if the step was on its way when the process was killed
+
+
 async def test_a_move_that_is_taken_up_again_deletes_what_was_deleted_meanwhile(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
     stop = asyncio.Event()

@@ -156,7 +156,7 @@ async def test_a_store_that_is_away_in_the_first_pass_ends_it_and_it_goes_on_lat
     async with connect("memory://") as source, connect("memory://") as target:
         await source.run([("SET", f"sess:{n}", n) for n in range(900)])
         run = target.run
-        left = 5
+        left = 10
 
         async def away(commands: Any) -> Any:
             nonlocal left

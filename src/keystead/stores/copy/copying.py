@@ -66,9 +66,12 @@ class _Item:
     id: int | None = None
 
     def intent(self, held: Record | None = None, state: State = State.OURS) -> Intent:
-        before, before_ends_at_ms = (None, None) if held is None else (fingerprint(held), held.expires_at_ms)
         key, _, ends_at_ms, _ = self.record
-        return Intent(self.id, key, self.written, ends_at_ms, before, before_ends_at_ms, state)
+        if held is None:
+            return Intent(self.id, key, self.written, ends_at_ms, state=state)
+        before = fingerprint(held)
+        is_ours = self.note is not None and self.note.is_ours(before)
+        return Intent(self.id, key, self.written, ends_at_ms, before, held.expires_at_ms, is_ours, state)
 
 
 class Copying:
@@ -194,15 +197,23 @@ class Copying:
         return over
 
     async def _add(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
-        """Keys of which nothing is noted: written where there are none of their names."""
+        """Keys of which nothing is noted: written where there are none of their names.
+
+        What is there already is looked for first, and not only met while writing: after a kill in between, a key that
+        was there all the time, the same, could not be told from one that this copy wrote.
+        """
         if not items:
             return
-        batch, ids = self._notes.begin(item.intent() for item in items)
+        met = await self._there([item.record.key for item in items])
+        batch, ids = self._notes.begin(
+            item.intent(state=State.IN_THE_WAY if item.record.key in met else State.OURS) for item in items
+        )
         for item, number in zip(items, ids, strict=True):
             item.id = number
             one.seen.add(number)
             one.new.discard(item.record.key)
-        met = {record.key for record in await self._writing.add([item.record for item in items])}
+        absent_ones = [item.record for item in items if item.record.key not in met]
+        met |= {record.key for record in await self._writing.add(absent_ones)}
         there = [item for item in items if item.record.key in met]
         one.passed.written += len(items) - len(there)
         # While they are looked at they are nobody's work: were this killed now, they would be looked at again.
@@ -210,6 +221,13 @@ class Copying:
         await self._settle(there, one, now_ms)
 
     # --- what is at the target -----------------------------------------------------------------------------
+
+    async def _there(self, keys: list[bytes]) -> set[bytes]:
+        """Those of the keys that the target holds. Mostly it holds none of them, and one command says so."""
+        if await self._target.run([("EXISTS", *keys)]) == [0]:
+            return set()
+        found = await self._target.run([("EXISTS", key) for key in keys])
+        return {key for key, is_there in zip(keys, found, strict=True) if is_there}
 
     async def _settle(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
         """Look what is at the target, judge whose it is, and write what may be written: again, where it changed since.
@@ -309,7 +327,7 @@ class Copying:
             for note in notes:
                 if (found := held.get(note.key)) is None:
                     continue
-                if fingerprint(found) in ((note.written, note.before) if note.uncertain else (note.written,)):
+                if note.is_ours(fingerprint(found)):
                     ours.append((note, found))
                 else:
                     one.passed.kept += 1

@@ -26,7 +26,7 @@ from keystead.errors import shown
 from keystead.stores.copy.errors import CopyError, NoProgress
 from keystead.stores.globs import compile_glob
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 CERTAIN: Final = 0  # the batch of notes that are not in doubt
 _CACHE_KIB: Final = 16_384
 _CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: each checkpoint waits for the disk, and so does the copy
@@ -43,13 +43,16 @@ CREATE TABLE notes (
     ends_at_ms INTEGER,
     before BLOB,
     before_ends_at_ms INTEGER,
+    before_is_ours INTEGER NOT NULL,
     batch INTEGER NOT NULL
 );
 """
 
 
 _UPDATE: Final = """
-UPDATE notes SET state = ?, written = ?, ends_at_ms = ?, before = ?, before_ends_at_ms = ?, batch = ? WHERE id = ?
+UPDATE notes
+SET state = ?, written = ?, ends_at_ms = ?, before = ?, before_ends_at_ms = ?, before_is_ours = ?, batch = ?
+WHERE id = ?
 """
 
 
@@ -69,7 +72,8 @@ _STATES: Final = tuple(State)  # by their numbers
 
 class Note(NamedTuple):
     """What is known of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
-    write, and of what was there until then.
+    write, and of what was there until then; that was either a copy's own work (`before_is_ours`) or somebody else's.
+    An `uncertain` note without `before` is of a key that was looked for, and was not there.
     """
 
     id: int
@@ -79,7 +83,14 @@ class Note(NamedTuple):
     ends_at_ms: int | None
     before: bytes | None
     before_ends_at_ms: int | None
+    before_is_ours: bool
     uncertain: bool
+
+    def is_ours(self, held: bytes) -> bool:
+        """Whether what the target holds now is what a copy wrote there: `held` is its fingerprint."""
+        if self.state is not State.OURS:
+            return False
+        return held == self.written or (self.uncertain and self.before_is_ours and held == self.before)
 
 
 class Intent(NamedTuple):
@@ -91,6 +102,7 @@ class Intent(NamedTuple):
     ends_at_ms: int | None
     before: bytes | None = None
     before_ends_at_ms: int | None = None
+    before_is_ours: bool = False
     state: State = State.OURS
 
 
@@ -219,9 +231,11 @@ class Notes:
             yield found
 
     def _note(self, row: Sequence[Any]) -> Note:
-        number, key, state, written, ends_at_ms, before, before_ends_at_ms, batch = row
+        number, key, state, written, ends_at_ms, before, before_ends_at_ms, is_ours, batch = row
         uncertain = batch in self._begun
-        return Note(number, key, _STATES[state], written, ends_at_ms, before, before_ends_at_ms, uncertain)
+        return Note(
+            number, key, _STATES[state], written, ends_at_ms, before, before_ends_at_ms, bool(is_ours), uncertain
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -257,14 +271,14 @@ class Notes:
             number = intent.id
             if number is None:
                 number = self._id = self._id + 1
-                new.append((number, intent.key, intent.state, *intent[2:6], batch))
+                new.append((number, intent.key, intent.state, *intent[2:7], batch))
             else:
-                known.append((intent.state, *intent[2:6], batch, number))
+                known.append((intent.state, *intent[2:7], batch, number))
             ids.append(number)
         self._begun.add(batch)
         self._pending += (
             ("INSERT INTO begun VALUES (?)", [(batch,)]),
-            ("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new),
+            ("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", new),
             (_UPDATE, known),
         )
         self.flush()
@@ -283,7 +297,7 @@ class Notes:
 
     def settle(self, intents: Iterable[Intent]) -> None:
         """Note that the target was found to hold exactly this. On disk with the next `flush`."""
-        known = [(intent.state, *intent[2:4], None, None, CERTAIN, intent.id) for intent in intents]
+        known = [(intent.state, *intent[2:4], None, None, False, CERTAIN, intent.id) for intent in intents]
         self._pending.append((_UPDATE, known))
 
     def forget(self, ids: Iterable[int]) -> None:
