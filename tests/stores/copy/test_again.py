@@ -11,7 +11,7 @@ import pytest
 from keystead import Keyspace, Store, Value, connect, never
 from keystead.schema.doctor import examine
 from keystead.stores.copy import CopyLost, NoProgress, SourceEmptied, copy, follow, survey
-from keystead.stores.copy.copying import EMPTIED, Copying
+from keystead.stores.copy.copying import LOST_KEYS, Copying, Passed
 from keystead.stores.copy.notes import Notes
 from keystead.stores.copy.verifying import verify
 from keystead.testing import servers
@@ -150,8 +150,8 @@ async def test_a_kill_while_deletions_propagate_leaves_none_undone(
         with monkeypatch.context() as patch:
             patch.setattr(Notes, "forget", killed)
             with pytest.raises(RuntimeError, match="killed"):
-                await copy(source, target, progress=ONE)
-    assert (await copy(source, target, progress=ONE)).is_whole
+                await copy(source, target, progress=ONE, allow_empty=True)
+    assert (await copy(source, target, progress=ONE, allow_empty=True)).is_whole
     assert await own(target) == await contents(source)
 
 
@@ -218,17 +218,51 @@ async def test_each_pattern_knows_what_all_of_them_copied(source: Store, target:
     assert (await copy(source, target, progress=ONE)).deleted == 1
 
 
-async def test_a_source_that_lost_its_data_empties_no_target(source: Store, target: Store) -> None:
-    await source.run([("SET", f"sess:{n}", n) for n in range(EMPTIED)])
+@pytest.mark.parametrize("left", [0, 1, 899], ids=["all", "all but one", "a part"])
+async def test_a_source_that_lost_its_data_empties_no_target(left: int, source: Store, target: Store) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(1_000)])
     await copy(source, target, progress=ONE)
     before = await own(target)
+    gone = 1_000 - left
     async with connect("memory://") as emptied:
-        with pytest.raises(SourceEmptied, match="holds none of the 100 keys that were copied from it"):
-            await copy(emptied, target, progress=ONE)
-        assert await own(target) == before
-        assert (await copy(emptied, target, progress=ONE, allow_empty=True)).deleted == EMPTIED
-    assert await contents(target) == {}
-    assert files() == []
+        await emptied.run([("TIME",), *(("SET", f"sess:{n}", n) for n in range(left))])
+        for _ in range(2):
+            with pytest.raises(SourceEmptied, match=f"^{gone:,} of the 1,000 keys that were copied .*--allow-empty$"):
+                await copy(emptied, target, progress=ONE)
+            assert await own(target) == before
+        assert (await copy(emptied, target, progress=ONE, allow_empty=True)).deleted == gone
+        assert await own(target) == await contents(emptied)
+    assert files() == ([str(ONE)] if left else [])
+
+
+async def test_a_tenth_of_all_keys_is_deleted_and_what_expired_does_not_count(source: Store, target: Store) -> None:
+    soon_ms = await now_ms(source) + 300
+    await source.run([("SET", f"gone:{n}", n, "PXAT", soon_ms) for n in range(500)])
+    await source.run([("SET", f"sess:{n}", n) for n in range(10 * LOST_KEYS)])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", f"sess:{n}") for n in range(LOST_KEYS)])
+    while await source.run([("EXISTS", "gone:1")]) != [0] or await target.run([("EXISTS", "gone:1")]) != [0]:
+        await target.run([("TIME",)])
+    assert (await copy(source, target, progress=ONE)).deleted == LOST_KEYS
+    await source.run([("DEL", f"sess:{n}") for n in range(LOST_KEYS, 2 * LOST_KEYS)])
+    with pytest.raises(SourceEmptied, match=r"^100 of the 900 keys"):
+        await copy(source, target, progress=ONE)
+
+
+async def test_a_source_that_loses_its_data_while_it_is_followed_empties_no_target(
+    source: Store, target: Store
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(300)])
+    before = await contents(source)
+    lost: list[asyncio.Task[Any]] = []
+
+    def loses(passed: Passed, took_s: float) -> None:
+        lost.append(asyncio.ensure_future(source.run([("DEL", *(f"sess:{n}" for n in range(1, 300)))])))
+
+    with pytest.raises(SourceEmptied, match=r"^299 of the 300 keys"):
+        await asyncio.wait_for(follow(source, target, asyncio.Event(), progress=ONE, on_pass=loses), 20)
+    await asyncio.gather(*lost)
+    assert await own(target) == before
 
 
 async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted_everything(

@@ -25,7 +25,8 @@ from keystead.stores.copy.marker import PREFIX, Marker
 from keystead.stores.copy.notes import Intent, Note, Notes, SeenIds, State
 
 _TRIES: Final = 10
-EMPTIED: Final = 100  # so many keys are not all deleted one by one
+LOST_KEYS: Final = 100  # so many keys at once,
+LOST_SHARE: Final = 10  # and more than one of so many: they were rather lost with a store than deleted one by one
 
 
 class CopyProgress(NamedTuple):
@@ -123,7 +124,7 @@ class Copying:
         """Every key that matches, once. Whatever ends it early, the notes say what was done."""
         await self._marker.check()
         total = (await self._source.run([("DBSIZE",)]))[0] if self._match == "*" else None
-        one = _Pass(Passed(left_out=LeftOut()), SeenIds())
+        one = _Pass(Passed(left_out=LeftOut()), SeenIds(), self._notes.last_id)
         self._at_source.left_out = one.passed.left_out
         try:
             async with (
@@ -287,7 +288,7 @@ class Copying:
         Raises SourceEmptied, before anything is deleted.
         """
         if not self._allow_empty:
-            await self._refuse_empty(one)
+            await self._refuse_loss(one)
         for notes in self._notes.unseen(one.seen, PAGE):
             unseen = {note.key: note for note in notes}
             # A scan need not tell a key that was deleted and made again meanwhile.
@@ -299,21 +300,24 @@ class Copying:
             self._notes.forget(note.id for note in gone)
             self._notes.flush()
 
-    async def _refuse_empty(self, one: _Pass) -> None:
-        """A source without any key that was copied from it may have lost its data, and what is at the target is all
-        that is left. Raises SourceEmptied.
+    async def _refuse_loss(self, one: _Pass) -> None:
+        """A source without many of the keys that were copied from it may have lost its data, or a part, and what is at
+        the target is all that is left. Raises SourceEmptied.
         """
+        self._notes.flush()
         now_ms, gone = await clock_ms(self._target), 0
-        for notes in self._notes.pages(PAGE):
-            for note in notes:
-                if note.id in one.seen:
-                    return
-                gone += note.state is State.OURS and not may_be_missing(note, now_ms)
-        if gone >= EMPTIED:
+        for notes in self._notes.unseen(one.seen, PAGE):
+            keys = [note.key for note in notes if note.state is State.OURS and not may_be_missing(note, now_ms)]
+            if keys:
+                gone += len(keys) - (await self._source.run([("EXISTS", *keys)]))[0]
+        if gone < LOST_KEYS:
+            return
+        copied = self._notes.count_lasting(one.earlier_id, now_ms)
+        if gone * LOST_SHARE > copied:
             raise SourceEmptied(
-                f"{self._source.url} holds none of the {gone:,} keys that were copied from it: it was emptied, or "
-                f"restarted without its data. Nothing was deleted at {self._target.url}; if it was emptied on purpose, "
-                "add --allow-empty"
+                f"{gone:,} of the {copied:,} keys that were copied from {self._source.url} are gone there, and had not "
+                f"expired: it may have lost its data. Nothing was deleted at {self._target.url}; if they were deleted "
+                "on purpose, add --allow-empty"
             )
 
     async def _delete(self, notes: list[Note], one: _Pass) -> None:
@@ -358,6 +362,7 @@ async def pages_of(source: Store, match: str) -> AsyncIterator[list[bytes]]:
 class _Pass:
     passed: Passed
     seen: SeenIds
+    earlier_id: int  # the last note of all passes before this one
     new: set[bytes] = field(default_factory=set)  # that are being written, and have no note yet
 
 

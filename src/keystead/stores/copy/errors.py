@@ -34,7 +34,7 @@ class CopyLost(CopyError):
 
 
 class SourceEmptied(CopyError):
-    """The store that is read holds nothing of what was copied from it: it was emptied, or lost its data.
+    """The store that is read has lost many of the keys that were copied from it: all at once, and before they expired.
 
     What was deleted there cannot be told from what was lost, so nothing is deleted at the other one.
     """

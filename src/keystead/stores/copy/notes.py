@@ -243,6 +243,21 @@ class Notes:
         with self._told():
             return not self._connection.execute("SELECT EXISTS (SELECT 1 FROM notes)").fetchone()[0]
 
+    @property
+    def last_id(self) -> int:
+        return self._id
+
+    def count_lasting(self, last_id: int, now_ms: int) -> int:
+        """How many keys, up to this note, a copy brought that have not expired by now."""
+        with self._told():
+            return int(
+                self._connection.execute(
+                    f"SELECT count(*) FROM notes WHERE id <= ? AND state = ? AND {self._matching} "  # noqa: S608
+                    "AND (ends_at_ms IS NULL OR ends_at_ms > ?)",
+                    (last_id, State.OURS, now_ms),
+                ).fetchone()[0]
+            )
+
     def counts(self) -> dict[State, int]:
         with self._told():
             rows = self._connection.execute(
