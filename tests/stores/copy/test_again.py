@@ -155,6 +155,26 @@ async def test_a_kill_while_deletions_propagate_leaves_none_undone(
     assert await own(target) == await contents(source)
 
 
+async def test_a_second_copy_keeps_few_notes_in_memory_and_notes_nothing_twice(
+    source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(10_000)])
+    await copy(source, target, progress=ONE, verified=False)
+    flush, noted = Notes.flush, list[int]()
+
+    def counted(self: Notes) -> None:
+        noted.append(sum(len(rows) for _, rows in self._pending))
+        flush(self)
+
+    monkeypatch.setattr(Notes, "flush", counted)
+    await copy(source, target, progress=ONE, verified=False)
+    assert sum(noted) == 0
+    await target.run([("SET", f"sess:{n}", "theirs") for n in range(10_000)])
+    assert (await copy(source, target, progress=ONE, verified=False)).changed_there == 10_000
+    assert sum(noted) == 10_000
+    assert max(noted) < 5_000
+
+
 async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the_source(
     source: Store, target: Store
 ) -> None:

@@ -59,12 +59,21 @@ class Passed:
 
 @dataclass(slots=True)
 class _Item:
-    """A key that is to be written. `id` is that of its note, once it has one."""
+    """A key that is to be written. `id` is that of its note, once it has one. `note` is what that said when it was
+    read; once the write was `begun`, it says something else.
+    """
 
     record: Record
     written: bytes
     note: Note | None = None
     id: int | None = None
+    begun: bool = False
+
+    def is_noted(self, state: State) -> bool:
+        """Whether the note says already that the key is as at the source, and whose it is."""
+        if self.note is None or self.begun or self.note.uncertain:
+            return False
+        return self.note.state is state and self.note.written == self.written
 
     def intent(self, held: Record | None = None, state: State = State.OURS) -> Intent:
         key, _, ends_at_ms, _ = self.record
@@ -246,6 +255,8 @@ class Copying:
             if writes:
                 batch, _ = self._notes.begin(item.intent(held.get(item.record.key)) for item in writes)
                 begun.append(batch)
+                for item in writes:
+                    item.begun = True
             items = await self._write(writes, held, one)
         raise Contended(f"{shown(items[0].record.key)} changed each of the {_TRIES} times that it was to be written")
 
@@ -261,7 +272,8 @@ class Copying:
             if state is None:
                 writes.append(item)
             elif state is State.OURS or state is State.EQUAL:
-                settled.append(item.intent(state=state))
+                if not item.is_noted(state):
+                    settled.append(item.intent(state=state))
             else:
                 others.append((_id(item), state))
         if any(state is State.DELETED for _, state in others):

@@ -27,6 +27,7 @@ from keystead.stores.copy.errors import CopyError, NoProgress
 from keystead.stores.globs import compile_glob
 
 FORMAT: Final = 3
+_PENDING_ROWS: Final = 4_000  # more are not kept in memory
 CERTAIN: Final = 0  # the batch of notes that are not in doubt
 _CACHE_KIB: Final = 16_384
 _CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: each checkpoint waits for the disk, and so does the copy
@@ -119,6 +120,7 @@ class Notes:
         """
         self.path = path
         self._pending: list[tuple[str, list[tuple[Any, ...]]]] = []
+        self._pending_rows = 0
         known = _made(path)
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
@@ -308,20 +310,27 @@ class Notes:
     def mark(self, states: Iterable[tuple[int, State]]) -> None:
         """Note whose these keys are. On disk with the next `flush`."""
         changed = [(state, CERTAIN, number) for number, state in states]
-        self._pending.append(("UPDATE notes SET state = ?, batch = ? WHERE id = ?", changed))
+        self._add_pending("UPDATE notes SET state = ?, batch = ? WHERE id = ?", changed)
 
     def settle(self, intents: Iterable[Intent]) -> None:
         """Note that the target was found to hold exactly this. On disk with the next `flush`."""
         known = [(intent.state, *intent[2:4], None, None, False, CERTAIN, intent.id) for intent in intents]
-        self._pending.append((_UPDATE, known))
+        self._add_pending(_UPDATE, known)
 
     def forget(self, ids: Iterable[int]) -> None:
         """No longer know these keys. On disk with the next `flush`."""
-        self._pending.append(("DELETE FROM notes WHERE id = ?", [(number,) for number in ids]))
+        self._add_pending("DELETE FROM notes WHERE id = ?", [(number,) for number in ids])
+
+    def _add_pending(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self._pending.append((statement, rows))
+            self._pending_rows += len(rows)
+        if self._pending_rows > _PENDING_ROWS:
+            self.flush()
 
     def flush(self) -> None:
         """All that was noted goes to the file, in one transaction."""
-        pending, self._pending = self._pending, []
+        pending, self._pending, self._pending_rows = self._pending, [], 0
         with self._told():
             self._connection.execute("BEGIN")
             try:
