@@ -146,7 +146,8 @@ class Copying:
             await self._delete_gone(one)
         finally:
             self._notes.flush()
-        self._judge = self._judge._replace(earlier_id=0)  # all of those were looked at
+        # All earlier keys were looked at; and from here on the target has the last word.
+        self._judge = Judge(overwrite=False, earlier_id=0)
         return one.passed
 
     async def _copies(self, read: AsyncIterator[list[Record]], one: _Pass) -> AsyncIterator[Coroutine[Any, Any, None]]:
@@ -160,8 +161,8 @@ class Copying:
             now_ms = await clock_ms(self._target)
             new = [item for item in new if not self._is_over(item, now_ms, one)]
             known = [item for item in known if not self._is_over(item, now_ms, one)]
-            await self._add(new, one, now_ms)
-            await self._settle(known, one, now_ms)
+            await self._add(new, one)
+            await self._settle(known, one)
         one.passed.keys += met
 
     def _due(self, records: list[Record], one: _Pass) -> tuple[list[_Item], list[_Item], int]:
@@ -206,7 +207,7 @@ class Copying:
                 one.seen.discard(item.id)
         return over
 
-    async def _add(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
+    async def _add(self, items: list[_Item], one: _Pass) -> None:
         """Keys of which nothing is noted: written where there are none of their names.
 
         What is there already is looked for first, and not only met while writing: after a kill in between, a key that
@@ -228,7 +229,7 @@ class Copying:
         one.passed.written += len(items) - len(there)
         # While they are looked at they are nobody's work: were this killed now, they would be looked at again.
         self._notes.end(batch, [(item.id, State.IN_THE_WAY) for item in there if item.id is not None])
-        await self._settle(there, one, now_ms)
+        await self._settle(there, one)
 
     # --- what is at the target -----------------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ class Copying:
         found = await self._target.run([("EXISTS", key) for key in keys])
         return {key for key, is_there in zip(keys, found, strict=True) if is_there}
 
-    async def _settle(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
+    async def _settle(self, items: list[_Item], one: _Pass) -> None:
         """Look what is at the target, judge whose it is, and write what may be written: again, where it changed since.
 
         Raises Contended where a key changed each time between the look and the step.
@@ -251,6 +252,8 @@ class Copying:
                     self._notes.end(batch)
                 return
             held = {record.key: record for record in await self._at_target.records([item.record.key for item in items])}
+            # Only now, or what expired since the clock was read would look as if it were deleted.
+            now_ms = await clock_ms(self._target) if len(held) < len(items) else 0
             writes = await self._judged(items, held, now_ms)
             if writes:
                 batch, _ = self._notes.begin(item.intent(held.get(item.record.key)) for item in writes)

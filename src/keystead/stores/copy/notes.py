@@ -121,7 +121,7 @@ class Notes:
         self.path = path
         self._pending: list[tuple[str, list[tuple[Any, ...]]]] = []
         self._pending_rows = 0
-        known = _made(path)
+        self.is_new = not (known := _made(path))
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         except sqlite3.Error as error:

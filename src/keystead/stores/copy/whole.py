@@ -196,7 +196,7 @@ class _Run:
         try:
             await self.copying.begin(start_over=self._start_over)
         except BaseException:
-            if self._notes.is_empty:
+            if self._notes.is_new:
                 self._notes.remove()
             else:
                 self._notes.close()
