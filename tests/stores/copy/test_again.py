@@ -296,6 +296,26 @@ async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted
         assert (await copy(source, emptied, progress=ONE, start_over=True)).written == 1
 
 
+async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(source: Store, target: Store) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(1_000)])
+    await copy(source, target, progress=ONE)
+    await target.run([("DEL", f"sess:{n}") for n in range(101)])
+    for _ in range(2):
+        with pytest.raises(CopyLost, match=r"more than a tenth of the 1,000 keys .* --start-over .* --allow-empty"):
+            await copy(source, target, progress=ONE)
+    copied = await copy(source, target, progress=ONE, start_over=True)
+    assert (copied.written, copied.is_whole) == (101, True)
+
+    await source.run([("SET", f"more:{n}", n) for n in range(1_000)])
+    await copy(source, target, progress=ONE)
+    await target.run([("DEL", f"more:{n}") for n in range(101, 301)])
+    copied = await copy(source, target, progress=ONE, allow_empty=True)
+    assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 200, True)
+    await target.run([("DEL", f"sess:{n}") for n in range(300, 400)])  # no more than a tenth, which were there before
+    copied = await copy(source, target, progress=ONE, overwrite=True)
+    assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 300, True)
+
+
 async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_looked_at(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ found to be this copy's own work.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unl
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
 from keystead.stores.base import Step, Store, absent
-from keystead.stores.copy.errors import SameStore, SourceEmptied
+from keystead.stores.copy.errors import CopyLost, SameStore, SourceEmptied
 from keystead.stores.copy.fingerprints import as_read, fingerprint
 from keystead.stores.copy.judging import Judge, may_be_missing
 from keystead.stores.copy.marker import PREFIX, Marker
@@ -144,6 +145,7 @@ class Copying:
                     if on_progress is not None:
                         on_progress(CopyProgress(one.passed.keys, total, one.passed.written))
             await self._delete_gone(one)
+            self._notes.mark((number, State.DELETED) for number in one.missing)
         finally:
             self._notes.flush()
         # All earlier keys were looked at; and from here on the target has the last word.
@@ -254,7 +256,7 @@ class Copying:
             held = {record.key: record for record in await self._at_target.records([item.record.key for item in items])}
             # Only now, or what expired since the clock was read would look as if it were deleted.
             now_ms = await clock_ms(self._target) if len(held) < len(items) else 0
-            writes = await self._judged(items, held, now_ms)
+            writes = await self._judged(items, held, now_ms, one)
             if writes:
                 batch, _ = self._notes.begin(item.intent(held.get(item.record.key)) for item in writes)
                 begun.append(batch)
@@ -263,11 +265,12 @@ class Copying:
             items = await self._write(writes, held, one)
         raise Contended(f"{shown(items[0].record.key)} changed each of the {_TRIES} times that it was to be written")
 
-    async def _judged(self, items: list[_Item], held: dict[bytes, Record], now_ms: int) -> list[_Item]:
+    async def _judged(self, items: list[_Item], held: dict[bytes, Record], now_ms: int, one: _Pass) -> list[_Item]:
         """Note whose the keys at the target are; returns those that may be written, if they are still as was read."""
         writes: list[_Item] = []
         settled: list[Intent] = []
         others: list[tuple[int, State]] = []
+        missing: list[int] = []
         for item in items:
             found = held.get(item.record.key)
             there = None if found is None else fingerprint(found)
@@ -277,13 +280,34 @@ class Copying:
             elif state is State.OURS or state is State.EQUAL:
                 if not item.is_noted(state):
                     settled.append(item.intent(state=state))
+            elif state is State.DELETED and item.note is not None and item.note.state is not State.DELETED:
+                missing.append(_id(item))
             else:
                 others.append((_id(item), state))
-        if any(state is State.DELETED for _, state in others):
+        if missing:
             await self._marker.check()  # or all that was lost with it would look as if it were deleted
+            one.missing.extend(missing)
+            self._refuse_loss_there(one, now_ms)
         self._notes.settle(settled)
         self._notes.mark(others)
         return writes
+
+    def _refuse_loss_there(self, one: _Pass, now_ms: int) -> None:
+        """A target without many of the keys that were copied may be an older state of itself. Raises CopyLost.
+
+        None of them is noted as deleted before the pass is over, so that the next run finds as many.
+        """
+        missing = len(one.missing)
+        if self._allow_empty or self._target.guarantees.evicts or missing < LOST_KEYS:
+            return
+        if one.copied is None:
+            one.copied = self._notes.count_lasting(one.earlier_id, now_ms, State.OURS, State.EQUAL)
+        if missing * LOST_SHARE > one.copied:
+            raise CopyLost(
+                f"more than a tenth of the {one.copied:,} keys that were copied into {self._target.url} are missing "
+                "there, and had not expired: it may have lost them, or be restored from an older backup. Add "
+                "--start-over to copy them again, or --allow-empty if they were deleted there on purpose"
+            )
 
     async def _write(self, items: list[_Item], held: dict[bytes, Record], one: _Pass) -> list[_Item]:
         """Write each where the target is still as it was read; returns those where it is not."""
@@ -327,7 +351,7 @@ class Copying:
                 gone += len(keys) - (await self._source.run([("EXISTS", *keys)]))[0]
         if gone < LOST_KEYS:
             return
-        copied = self._notes.count_lasting(one.earlier_id, now_ms)
+        copied = self._notes.count_lasting(one.earlier_id, now_ms, State.OURS)
         if gone * LOST_SHARE > copied:
             raise SourceEmptied(
                 f"{gone:,} of the {copied:,} keys that were copied from {self._source.url} are gone there, and had not "
@@ -378,6 +402,8 @@ class _Pass:
     passed: Passed
     seen: SeenIds
     earlier_id: int  # the last note of all passes before this one
+    missing: array[int] = field(default_factory=lambda: array("q"))  # notes of keys that were deleted at the target
+    copied: int | None = None  # how many keys earlier passes brought, once it was counted
     new: set[bytes] = field(default_factory=set)  # that are being written, and have no note yet
 
 

@@ -249,16 +249,14 @@ class Notes:
     def last_id(self) -> int:
         return self._id
 
-    def count_lasting(self, last_id: int, now_ms: int) -> int:
-        """How many keys, up to this note, a copy brought that have not expired by now."""
+    def count_lasting(self, last_id: int, now_ms: int, *states: State) -> int:
+        """How many keys, up to this note, are of these states and have not expired by now."""
+        asked = (
+            f"SELECT count(*) FROM notes WHERE id <= ? AND state IN ({','.join('?' * len(states))}) "  # noqa: S608
+            f"AND (ends_at_ms IS NULL OR ends_at_ms > ?) AND {self._matching}"
+        )
         with self._told():
-            return int(
-                self._connection.execute(
-                    f"SELECT count(*) FROM notes WHERE id <= ? AND state = ? AND {self._matching} "  # noqa: S608
-                    "AND (ends_at_ms IS NULL OR ends_at_ms > ?)",
-                    (last_id, State.OURS, now_ms),
-                ).fetchone()[0]
-            )
+            return int(self._connection.execute(asked, (last_id, *states, now_ms)).fetchone()[0])
 
     def counts(self) -> dict[State, int]:
         with self._told():

@@ -112,7 +112,7 @@ async def copy(
     it is never deleted. A key that a copy wrote and that was changed there since stays as it is there, unless
     `overwrite`; one that was deleted there stays deleted. Where more than a tenth of the keys that were copied, and 100
     or more, are gone at the source at once, nothing is deleted at the target, and it raises SourceEmptied, unless
-    `allow_empty`.
+    `allow_empty`; where so many are missing at the target, it raises CopyLost, unless `allow_empty`.
 
     Raises DoesNotFit where the source cannot list its keys, SameStore, NoProgress, CopyLost, and what the stores raise.
     """
