@@ -36,7 +36,9 @@ _TO_HELP = "The store to copy into, alike."
 _FOLLOW_HELP = "Go on with what changes at FROM, until Ctrl-C: then one last pass, a comparison, and the end."
 _OVERWRITE_HELP = "Replace keys that are at TO already and differ, also those that were changed there since."
 _START_OVER_HELP = "Forget what earlier runs copied: keys that were deleted at FROM since then stay at TO."
-_ALLOW_EMPTY_HELP = "FROM was emptied on purpose: delete at TO all that was copied from it."
+_ALLOW_EMPTY_HELP = (
+    "Keys were deleted on purpose, at FROM or at TO: go on, even if they are more than 10 % of what was copied."
+)
 _NO_VERIFY_HELP = "Do not compare both stores in the end."
 _DRY_RUN_HELP = "Say what would be copied and what is in the way, and write nothing."
 _PROGRESS_HELP = """The file that notes what was copied, for the next run with the same FROM and TO.

@@ -11,7 +11,7 @@ import pytest
 from keystead import Keyspace, Store, Value, connect, never
 from keystead.schema.doctor import examine
 from keystead.stores.copy import CopyLost, NoProgress, SourceEmptied, copy, follow, survey
-from keystead.stores.copy.copying import EMPTIED, Copying
+from keystead.stores.copy.copying import LOST_KEYS, Copying, Passed
 from keystead.stores.copy.notes import Notes
 from keystead.stores.copy.verifying import verify
 from keystead.testing import servers
@@ -150,9 +150,29 @@ async def test_a_kill_while_deletions_propagate_leaves_none_undone(
         with monkeypatch.context() as patch:
             patch.setattr(Notes, "forget", killed)
             with pytest.raises(RuntimeError, match="killed"):
-                await copy(source, target, progress=ONE)
-    assert (await copy(source, target, progress=ONE)).is_whole
+                await copy(source, target, progress=ONE, allow_empty=True)
+    assert (await copy(source, target, progress=ONE, allow_empty=True)).is_whole
     assert await own(target) == await contents(source)
+
+
+async def test_a_second_copy_keeps_few_notes_in_memory_and_notes_nothing_twice(
+    source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(10_000)])
+    await copy(source, target, progress=ONE, verified=False)
+    flush, noted = Notes.flush, list[int]()
+
+    def counted(self: Notes) -> None:
+        noted.append(sum(len(rows) for _, rows in self._pending))
+        flush(self)
+
+    monkeypatch.setattr(Notes, "flush", counted)
+    await copy(source, target, progress=ONE, verified=False)
+    assert sum(noted) == 0
+    await target.run([("SET", f"sess:{n}", "theirs") for n in range(10_000)])
+    assert (await copy(source, target, progress=ONE, verified=False)).changed_there == 10_000
+    assert sum(noted) == 10_000
+    assert max(noted) < 5_000
 
 
 async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the_source(
@@ -218,17 +238,51 @@ async def test_each_pattern_knows_what_all_of_them_copied(source: Store, target:
     assert (await copy(source, target, progress=ONE)).deleted == 1
 
 
-async def test_a_source_that_lost_its_data_empties_no_target(source: Store, target: Store) -> None:
-    await source.run([("SET", f"sess:{n}", n) for n in range(EMPTIED)])
+@pytest.mark.parametrize("left", [0, 1, 899], ids=["all", "all but one", "a part"])
+async def test_a_source_that_lost_its_data_empties_no_target(left: int, source: Store, target: Store) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(1_000)])
     await copy(source, target, progress=ONE)
     before = await own(target)
+    gone = 1_000 - left
     async with connect("memory://") as emptied:
-        with pytest.raises(SourceEmptied, match="holds none of the 100 keys that were copied from it"):
-            await copy(emptied, target, progress=ONE)
-        assert await own(target) == before
-        assert (await copy(emptied, target, progress=ONE, allow_empty=True)).deleted == EMPTIED
-    assert await contents(target) == {}
-    assert files() == []
+        await emptied.run([("TIME",), *(("SET", f"sess:{n}", n) for n in range(left))])
+        for _ in range(2):
+            with pytest.raises(SourceEmptied, match=f"^{gone:,} of the 1,000 keys that were copied .*--allow-empty$"):
+                await copy(emptied, target, progress=ONE)
+            assert await own(target) == before
+        assert (await copy(emptied, target, progress=ONE, allow_empty=True)).deleted == gone
+        assert await own(target) == await contents(emptied)
+    assert files() == ([str(ONE)] if left else [])
+
+
+async def test_a_tenth_of_all_keys_is_deleted_and_what_expired_does_not_count(source: Store, target: Store) -> None:
+    soon_ms = await now_ms(source) + 300
+    await source.run([("SET", f"gone:{n}", n, "PXAT", soon_ms) for n in range(500)])
+    await source.run([("SET", f"sess:{n}", n) for n in range(10 * LOST_KEYS)])
+    await copy(source, target, progress=ONE)
+    await source.run([("DEL", f"sess:{n}") for n in range(LOST_KEYS)])
+    while await source.run([("EXISTS", "gone:1")]) != [0] or await target.run([("EXISTS", "gone:1")]) != [0]:
+        await target.run([("TIME",)])
+    assert (await copy(source, target, progress=ONE)).deleted == LOST_KEYS
+    await source.run([("DEL", f"sess:{n}") for n in range(LOST_KEYS, 2 * LOST_KEYS)])
+    with pytest.raises(SourceEmptied, match=r"^100 of the 900 keys"):
+        await copy(source, target, progress=ONE)
+
+
+async def test_a_source_that_loses_its_data_while_it_is_followed_empties_no_target(
+    source: Store, target: Store
+) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(300)])
+    before = await contents(source)
+    lost: list[asyncio.Task[Any]] = []
+
+    def loses(passed: Passed, took_s: float) -> None:
+        lost.append(asyncio.ensure_future(source.run([("DEL", *(f"sess:{n}" for n in range(1, 300)))])))
+
+    with pytest.raises(SourceEmptied, match=r"^299 of the 300 keys"):
+        await asyncio.wait_for(follow(source, target, asyncio.Event(), progress=ONE, on_pass=loses), 20)
+    await asyncio.gather(*lost)
+    assert await own(target) == before
 
 
 async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted_everything(
@@ -240,6 +294,26 @@ async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted
         with pytest.raises(CopyLost, match="add --start-over to begin anew"):
             await copy(source, emptied, progress=ONE)
         assert (await copy(source, emptied, progress=ONE, start_over=True)).written == 1
+
+
+async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(source: Store, target: Store) -> None:
+    await source.run([("SET", f"sess:{n}", n) for n in range(1_000)])
+    await copy(source, target, progress=ONE)
+    await target.run([("DEL", f"sess:{n}") for n in range(101)])
+    for _ in range(2):
+        with pytest.raises(CopyLost, match=r"more than a tenth of the 1,000 keys .* --start-over .* --allow-empty"):
+            await copy(source, target, progress=ONE)
+    copied = await copy(source, target, progress=ONE, start_over=True)
+    assert (copied.written, copied.is_whole) == (101, True)
+
+    await source.run([("SET", f"more:{n}", n) for n in range(1_000)])
+    await copy(source, target, progress=ONE)
+    await target.run([("DEL", f"more:{n}") for n in range(101, 301)])
+    copied = await copy(source, target, progress=ONE, allow_empty=True)
+    assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 200, True)
+    await target.run([("DEL", f"sess:{n}") for n in range(300, 400)])  # no more than a tenth, which were there before
+    copied = await copy(source, target, progress=ONE, overwrite=True)
+    assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 300, True)
 
 
 async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_looked_at(
@@ -259,6 +333,42 @@ async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_l
     await target.run([("DEL", "sess:1")])
     copied = await copy(source, target, progress=ONE)
     assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 1, True)
+
+
+@pytest.mark.parametrize("nth", [0, 1], ids=["new", "replaced"])
+@pytest.mark.parametrize("moment", ["begin", "end"])
+async def test_a_kill_makes_no_key_a_copys_own_that_was_there_before(
+    moment: str, nth: int, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed right after an intent is noted, or right before its end is: of keys that are new, or to be replaced."""
+    await source.run([("SET", "same", "1"), ("SET", "differs", "1"), ("SET", "stays", "1")])
+    await target.run([("SET", "same", "1"), ("SET", "differs", "theirs"), ("SET", "stays", "theirs")])
+    theirs = await own(target)
+    noted, left = getattr(Notes, moment), nth
+
+    def killed(self: Notes, *args: Any) -> Any:
+        nonlocal left
+        done = noted(self, *args) if left or moment == "begin" else None
+        if not left:
+            raise RuntimeError("killed")
+        left -= 1
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, moment, killed)
+        patch.setattr(Copying, "_replace", replaces_nothing)
+        with pytest.raises(RuntimeError, match="killed"):
+            await copy(source, target, progress=ONE, overwrite=True)
+    assert await own(target) == theirs
+    await source.run([("DEL", "same"), ("DEL", "differs")])
+    assert (await survey(source, target, progress=ONE)).gone == 0
+    copied = await copy(source, target, progress=ONE)
+    assert (copied.written, copied.deleted, copied.in_the_way) == (0, 0, 1)
+    assert await own(target) == theirs
+
+
+async def replaces_nothing(*_: object) -> bool:
+    return True  # as if the step was on its way when the process was killed
 
 
 async def test_a_move_that_is_taken_up_again_deletes_what_was_deleted_meanwhile(source: Store, target: Store) -> None:

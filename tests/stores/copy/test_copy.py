@@ -1,7 +1,7 @@
 """A copy never harms what it writes to, goes on where it was, and says what is not as it should be."""
 
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.stores import Command
+from keystead.stores.backup.reading import Reading
 from keystead.stores.backup.records import Record, set_of
 from keystead.stores.backup.writing import Writing
 from keystead.stores.commands import Call, read
@@ -172,6 +173,28 @@ async def test_a_key_that_expired_at_the_target_and_was_prolonged_at_the_source_
         ahead_ms = 6 * DAY_MS
         copied = await copy(source, target, progress=ONE)
         assert (copied.written, copied.deleted, copied.deleted_there) == (0, 0, 0)
+
+
+async def test_a_key_that_expires_right_before_it_is_looked_at_was_not_deleted_by_anybody(
+    source: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_ms = await now_ms(source)
+    ahead_ms = 0
+    async with SqliteStore(MEMORY, clock=lambda: clock_ms + ahead_ms) as target:
+        await source.run([("SET", "key", "1", "PXAT", clock_ms + DAY_MS), ("SET", "extra", "1")])
+        await copy(source, target, progress=ONE)
+        await source.run([("PEXPIREAT", "key", clock_ms + 5 * DAY_MS)])
+        records = Reading.records
+
+        async def late(self: Reading, keys: Sequence[bytes]) -> list[Record]:
+            nonlocal ahead_ms
+            ahead_ms = 2 * DAY_MS if self._store is target else 0
+            return await records(self, keys)
+
+        monkeypatch.setattr(Reading, "records", late)
+        copied = await copy(source, target, progress=ONE, verified=False)
+        assert (copied.written, copied.deleted_there) == (1, 0)
+        assert await target.run([("PEXPIRETIME", "key")]) == [clock_ms + 5 * DAY_MS]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -371,6 +394,16 @@ async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: St
     with pytest.raises(NoProgress, match="there is no folder nowhere"):
         await copy(source, target, progress=Path("nowhere/one.progress"))
     assert await own(target) == {}
+
+
+async def test_a_run_that_is_refused_removes_only_a_progress_file_of_its_own(source: Store, target: Store) -> None:
+    await source.run([("SET", "sess:1", "1")])
+    await copy(source, target, progress=Path("first.progress"))
+    Notes(ONE, source.url, target.url).close()
+    for path in (ONE, Path("new.progress")):
+        with pytest.raises(NoProgress, match="was copied into"):
+            await copy(source, target, progress=path)
+    assert files() == ["first.progress", str(ONE)]
 
 
 async def test_a_string_is_written_by_the_very_call_that_its_command_is_read_as() -> None:

@@ -135,6 +135,21 @@ async def test_a_logout_at_the_target_is_not_undone_by_a_session_that_nobody_tou
         assert (copied.verified.changed_there, copied.verified.compared.differences) == (1, 0)
 
 
+async def test_overwrite_replaces_in_the_first_pass_only() -> None:
+    async with connect("memory://") as source, connect("memory://") as target:
+        await source.run([("SET", "before", "1")])
+        await target.run([("SET", "before", "theirs")])
+        async with following(source, target, overwrite=True) as moving:
+            await moving.in_step()
+            assert await target.run([("GET", "before")]) == [b"1"]
+            await target.run([("SET", "later", "theirs")])
+            await source.run([("SET", "later", "1")])
+            await moving.in_step()
+            copied = await moving.ended()
+        assert await target.run([("GET", "later")]) == [b"theirs"]
+        assert (copied.written, copied.in_the_way) == (1, 1)
+
+
 async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
     with servers.valkey("--appendonly", "yes") as server:
         async with connect("memory://") as source, connect(f"{server.url}?timeout=1s&connect_timeout=1s") as target:
@@ -156,7 +171,7 @@ async def test_a_store_that_is_away_in_the_first_pass_ends_it_and_it_goes_on_lat
     async with connect("memory://") as source, connect("memory://") as target:
         await source.run([("SET", f"sess:{n}", n) for n in range(900)])
         run = target.run
-        left = 5
+        left = 10
 
         async def away(commands: Any) -> Any:
             nonlocal left

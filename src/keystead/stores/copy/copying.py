@@ -8,6 +8,7 @@ found to be this copy's own work.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -18,14 +19,15 @@ from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unl
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
 from keystead.stores.base import Step, Store, absent
-from keystead.stores.copy.errors import SameStore, SourceEmptied
+from keystead.stores.copy.errors import CopyLost, SameStore, SourceEmptied
 from keystead.stores.copy.fingerprints import as_read, fingerprint
 from keystead.stores.copy.judging import Judge, may_be_missing
 from keystead.stores.copy.marker import PREFIX, Marker
 from keystead.stores.copy.notes import Intent, Note, Notes, SeenIds, State
 
 _TRIES: Final = 10
-EMPTIED: Final = 100  # so many keys are not all deleted one by one
+LOST_KEYS: Final = 100  # so many keys at once,
+LOST_SHARE: Final = 10  # and more than one of so many: they were rather lost with a store than deleted one by one
 
 
 class CopyProgress(NamedTuple):
@@ -58,17 +60,29 @@ class Passed:
 
 @dataclass(slots=True)
 class _Item:
-    """A key that is to be written. `id` is that of its note, once it has one."""
+    """A key that is to be written. `id` is that of its note, once it has one. `note` is what that said when it was
+    read; once the write was `begun`, it says something else.
+    """
 
     record: Record
     written: bytes
     note: Note | None = None
     id: int | None = None
+    begun: bool = False
+
+    def is_noted(self, state: State) -> bool:
+        """Whether the note says already that the key is as at the source, and whose it is."""
+        if self.note is None or self.begun or self.note.uncertain:
+            return False
+        return self.note.state is state and self.note.written == self.written
 
     def intent(self, held: Record | None = None, state: State = State.OURS) -> Intent:
-        before, before_ends_at_ms = (None, None) if held is None else (fingerprint(held), held.expires_at_ms)
         key, _, ends_at_ms, _ = self.record
-        return Intent(self.id, key, self.written, ends_at_ms, before, before_ends_at_ms, state)
+        if held is None:
+            return Intent(self.id, key, self.written, ends_at_ms, state=state)
+        before = fingerprint(held)
+        is_ours = self.note is not None and self.note.is_ours(before)
+        return Intent(self.id, key, self.written, ends_at_ms, before, held.expires_at_ms, is_ours, state)
 
 
 class Copying:
@@ -120,7 +134,7 @@ class Copying:
         """Every key that matches, once. Whatever ends it early, the notes say what was done."""
         await self._marker.check()
         total = (await self._source.run([("DBSIZE",)]))[0] if self._match == "*" else None
-        one = _Pass(Passed(left_out=LeftOut()), SeenIds())
+        one = _Pass(Passed(left_out=LeftOut()), SeenIds(), self._notes.last_id)
         self._at_source.left_out = one.passed.left_out
         try:
             async with (
@@ -131,9 +145,11 @@ class Copying:
                     if on_progress is not None:
                         on_progress(CopyProgress(one.passed.keys, total, one.passed.written))
             await self._delete_gone(one)
+            self._notes.mark((number, State.DELETED) for number in one.missing)
         finally:
             self._notes.flush()
-        self._judge = self._judge._replace(earlier_id=0)  # all of those were looked at
+        # All earlier keys were looked at; and from here on the target has the last word.
+        self._judge = Judge(overwrite=False, earlier_id=0)
         return one.passed
 
     async def _copies(self, read: AsyncIterator[list[Record]], one: _Pass) -> AsyncIterator[Coroutine[Any, Any, None]]:
@@ -147,8 +163,8 @@ class Copying:
             now_ms = await clock_ms(self._target)
             new = [item for item in new if not self._is_over(item, now_ms, one)]
             known = [item for item in known if not self._is_over(item, now_ms, one)]
-            await self._add(new, one, now_ms)
-            await self._settle(known, one, now_ms)
+            await self._add(new, one)
+            await self._settle(known, one)
         one.passed.keys += met
 
     def _due(self, records: list[Record], one: _Pass) -> tuple[list[_Item], list[_Item], int]:
@@ -193,25 +209,40 @@ class Copying:
                 one.seen.discard(item.id)
         return over
 
-    async def _add(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
-        """Keys of which nothing is noted: written where there are none of their names."""
+    async def _add(self, items: list[_Item], one: _Pass) -> None:
+        """Keys of which nothing is noted: written where there are none of their names.
+
+        What is there already is looked for first, and not only met while writing: after a kill in between, a key that
+        was there all the time, the same, could not be told from one that this copy wrote.
+        """
         if not items:
             return
-        batch, ids = self._notes.begin(item.intent() for item in items)
+        met = await self._there([item.record.key for item in items])
+        batch, ids = self._notes.begin(
+            item.intent(state=State.IN_THE_WAY if item.record.key in met else State.OURS) for item in items
+        )
         for item, number in zip(items, ids, strict=True):
             item.id = number
             one.seen.add(number)
             one.new.discard(item.record.key)
-        met = {record.key for record in await self._writing.add([item.record for item in items])}
+        absent_ones = [item.record for item in items if item.record.key not in met]
+        met |= {record.key for record in await self._writing.add(absent_ones)}
         there = [item for item in items if item.record.key in met]
         one.passed.written += len(items) - len(there)
         # While they are looked at they are nobody's work: were this killed now, they would be looked at again.
         self._notes.end(batch, [(item.id, State.IN_THE_WAY) for item in there if item.id is not None])
-        await self._settle(there, one, now_ms)
+        await self._settle(there, one)
 
     # --- what is at the target -----------------------------------------------------------------------------
 
-    async def _settle(self, items: list[_Item], one: _Pass, now_ms: int) -> None:
+    async def _there(self, keys: list[bytes]) -> set[bytes]:
+        """Those of the keys that the target holds. Mostly it holds none of them, and one command says so."""
+        if await self._target.run([("EXISTS", *keys)]) == [0]:
+            return set()
+        found = await self._target.run([("EXISTS", key) for key in keys])
+        return {key for key, is_there in zip(keys, found, strict=True) if is_there}
+
+    async def _settle(self, items: list[_Item], one: _Pass) -> None:
         """Look what is at the target, judge whose it is, and write what may be written: again, where it changed since.
 
         Raises Contended where a key changed each time between the look and the step.
@@ -223,18 +254,23 @@ class Copying:
                     self._notes.end(batch)
                 return
             held = {record.key: record for record in await self._at_target.records([item.record.key for item in items])}
-            writes = await self._judged(items, held, now_ms)
+            # Only now, or what expired since the clock was read would look as if it were deleted.
+            now_ms = await clock_ms(self._target) if len(held) < len(items) else 0
+            writes = await self._judged(items, held, now_ms, one)
             if writes:
                 batch, _ = self._notes.begin(item.intent(held.get(item.record.key)) for item in writes)
                 begun.append(batch)
+                for item in writes:
+                    item.begun = True
             items = await self._write(writes, held, one)
         raise Contended(f"{shown(items[0].record.key)} changed each of the {_TRIES} times that it was to be written")
 
-    async def _judged(self, items: list[_Item], held: dict[bytes, Record], now_ms: int) -> list[_Item]:
+    async def _judged(self, items: list[_Item], held: dict[bytes, Record], now_ms: int, one: _Pass) -> list[_Item]:
         """Note whose the keys at the target are; returns those that may be written, if they are still as was read."""
         writes: list[_Item] = []
         settled: list[Intent] = []
         others: list[tuple[int, State]] = []
+        missing: list[int] = []
         for item in items:
             found = held.get(item.record.key)
             there = None if found is None else fingerprint(found)
@@ -242,14 +278,36 @@ class Copying:
             if state is None:
                 writes.append(item)
             elif state is State.OURS or state is State.EQUAL:
-                settled.append(item.intent(state=state))
+                if not item.is_noted(state):
+                    settled.append(item.intent(state=state))
+            elif state is State.DELETED and item.note is not None and item.note.state is not State.DELETED:
+                missing.append(_id(item))
             else:
                 others.append((_id(item), state))
-        if any(state is State.DELETED for _, state in others):
+        if missing:
             await self._marker.check()  # or all that was lost with it would look as if it were deleted
+            one.missing.extend(missing)
+            self._refuse_loss_there(one, now_ms)
         self._notes.settle(settled)
         self._notes.mark(others)
         return writes
+
+    def _refuse_loss_there(self, one: _Pass, now_ms: int) -> None:
+        """A target without many of the keys that were copied may be an older state of itself. Raises CopyLost.
+
+        None of them is noted as deleted before the pass is over, so that the next run finds as many.
+        """
+        missing = len(one.missing)
+        if self._allow_empty or self._target.guarantees.evicts or missing < LOST_KEYS:
+            return
+        if one.copied is None:
+            one.copied = self._notes.count_lasting(one.earlier_id, now_ms, State.OURS, State.EQUAL)
+        if missing * LOST_SHARE > one.copied:
+            raise CopyLost(
+                f"more than a tenth of the {one.copied:,} keys that were copied into {self._target.url} are missing "
+                "there, and had not expired: it may have lost them, or be restored from an older backup. Add "
+                "--start-over to copy them again, or --allow-empty if they were deleted there on purpose"
+            )
 
     async def _write(self, items: list[_Item], held: dict[bytes, Record], one: _Pass) -> list[_Item]:
         """Write each where the target is still as it was read; returns those where it is not."""
@@ -269,7 +327,7 @@ class Copying:
         Raises SourceEmptied, before anything is deleted.
         """
         if not self._allow_empty:
-            await self._refuse_empty(one)
+            await self._refuse_loss(one)
         for notes in self._notes.unseen(one.seen, PAGE):
             unseen = {note.key: note for note in notes}
             # A scan need not tell a key that was deleted and made again meanwhile.
@@ -281,21 +339,24 @@ class Copying:
             self._notes.forget(note.id for note in gone)
             self._notes.flush()
 
-    async def _refuse_empty(self, one: _Pass) -> None:
-        """A source without any key that was copied from it may have lost its data, and what is at the target is all
-        that is left. Raises SourceEmptied.
+    async def _refuse_loss(self, one: _Pass) -> None:
+        """A source without many of the keys that were copied from it may have lost its data, or a part, and what is at
+        the target is all that is left. Raises SourceEmptied.
         """
+        self._notes.flush()
         now_ms, gone = await clock_ms(self._target), 0
-        for notes in self._notes.pages(PAGE):
-            for note in notes:
-                if note.id in one.seen:
-                    return
-                gone += note.state is State.OURS and not may_be_missing(note, now_ms)
-        if gone >= EMPTIED:
+        for notes in self._notes.unseen(one.seen, PAGE):
+            keys = [note.key for note in notes if note.state is State.OURS and not may_be_missing(note, now_ms)]
+            if keys:
+                gone += len(keys) - (await self._source.run([("EXISTS", *keys)]))[0]
+        if gone < LOST_KEYS:
+            return
+        copied = self._notes.count_lasting(one.earlier_id, now_ms, State.OURS)
+        if gone * LOST_SHARE > copied:
             raise SourceEmptied(
-                f"{self._source.url} holds none of the {gone:,} keys that were copied from it: it was emptied, or "
-                f"restarted without its data. Nothing was deleted at {self._target.url}; if it was emptied on purpose, "
-                "add --allow-empty"
+                f"{gone:,} of the {copied:,} keys that were copied from {self._source.url} are gone there, and had not "
+                f"expired: it may have lost its data. Nothing was deleted at {self._target.url}; if they were deleted "
+                "on purpose, add --allow-empty"
             )
 
     async def _delete(self, notes: list[Note], one: _Pass) -> None:
@@ -309,7 +370,7 @@ class Copying:
             for note in notes:
                 if (found := held.get(note.key)) is None:
                     continue
-                if fingerprint(found) in ((note.written, note.before) if note.uncertain else (note.written,)):
+                if note.is_ours(fingerprint(found)):
                     ours.append((note, found))
                 else:
                     one.passed.kept += 1
@@ -340,6 +401,9 @@ async def pages_of(source: Store, match: str) -> AsyncIterator[list[bytes]]:
 class _Pass:
     passed: Passed
     seen: SeenIds
+    earlier_id: int  # the last note of all passes before this one
+    missing: array[int] = field(default_factory=lambda: array("q"))  # notes of keys that were deleted at the target
+    copied: int | None = None  # how many keys earlier passes brought, once it was counted
     new: set[bytes] = field(default_factory=set)  # that are being written, and have no note yet
 
 

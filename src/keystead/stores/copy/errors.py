@@ -25,7 +25,8 @@ class NoProgress(CopyError):
 
 
 class CopyLost(CopyError):
-    """The store that is written to forgot what it was given: it was emptied, or restarted without its data.
+    """The store that is written to forgot what it was given, or much of it: it was emptied, restarted without its data,
+    or restored from an older backup.
 
     What was deleted there cannot be told from what was lost, so nothing more is written.
     """
@@ -34,7 +35,7 @@ class CopyLost(CopyError):
 
 
 class SourceEmptied(CopyError):
-    """The store that is read holds nothing of what was copied from it: it was emptied, or lost its data.
+    """The store that is read has lost many of the keys that were copied from it: all at once, and before they expired.
 
     What was deleted there cannot be told from what was lost, so nothing is deleted at the other one.
     """

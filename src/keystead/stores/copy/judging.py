@@ -60,9 +60,9 @@ class Judge(NamedTuple):
         """It was about to be written when an earlier run was killed."""
         if held == written:
             return State.OURS
-        if self.overwrite or held in (note.written, note.before):
+        if self.overwrite or note.is_ours(held):
             return None
-        return State.IN_THE_WAY if note.before is None else State.CHANGED
+        return State.CHANGED if note.before_is_ours else State.IN_THE_WAY
 
     def _of_equal(self, note: Note, written: bytes, held: bytes) -> State | None:
         """It was there before, the same, and no copy has written it."""

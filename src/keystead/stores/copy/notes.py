@@ -26,7 +26,8 @@ from keystead.errors import shown
 from keystead.stores.copy.errors import CopyError, NoProgress
 from keystead.stores.globs import compile_glob
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+_PENDING_ROWS: Final = 4_000  # more are not kept in memory
 CERTAIN: Final = 0  # the batch of notes that are not in doubt
 _CACHE_KIB: Final = 16_384
 _CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: each checkpoint waits for the disk, and so does the copy
@@ -43,13 +44,16 @@ CREATE TABLE notes (
     ends_at_ms INTEGER,
     before BLOB,
     before_ends_at_ms INTEGER,
+    before_is_ours INTEGER NOT NULL,
     batch INTEGER NOT NULL
 );
 """
 
 
 _UPDATE: Final = """
-UPDATE notes SET state = ?, written = ?, ends_at_ms = ?, before = ?, before_ends_at_ms = ?, batch = ? WHERE id = ?
+UPDATE notes
+SET state = ?, written = ?, ends_at_ms = ?, before = ?, before_ends_at_ms = ?, before_is_ours = ?, batch = ?
+WHERE id = ?
 """
 
 
@@ -69,7 +73,8 @@ _STATES: Final = tuple(State)  # by their numbers
 
 class Note(NamedTuple):
     """What is known of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
-    write, and of what was there until then.
+    write, and of what was there until then; that was either a copy's own work (`before_is_ours`) or somebody else's.
+    An `uncertain` note without `before` is of a key that was looked for, and was not there.
     """
 
     id: int
@@ -79,7 +84,14 @@ class Note(NamedTuple):
     ends_at_ms: int | None
     before: bytes | None
     before_ends_at_ms: int | None
+    before_is_ours: bool
     uncertain: bool
+
+    def is_ours(self, held: bytes) -> bool:
+        """Whether what the target holds now is what a copy wrote there: `held` is its fingerprint."""
+        if self.state is not State.OURS:
+            return False
+        return held == self.written or (self.uncertain and self.before_is_ours and held == self.before)
 
 
 class Intent(NamedTuple):
@@ -91,6 +103,7 @@ class Intent(NamedTuple):
     ends_at_ms: int | None
     before: bytes | None = None
     before_ends_at_ms: int | None = None
+    before_is_ours: bool = False
     state: State = State.OURS
 
 
@@ -107,7 +120,8 @@ class Notes:
         """
         self.path = path
         self._pending: list[tuple[str, list[tuple[Any, ...]]]] = []
-        known = _made(path)
+        self._pending_rows = 0
+        self.is_new = not (known := _made(path))
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         except sqlite3.Error as error:
@@ -219,15 +233,30 @@ class Notes:
             yield found
 
     def _note(self, row: Sequence[Any]) -> Note:
-        number, key, state, written, ends_at_ms, before, before_ends_at_ms, batch = row
+        number, key, state, written, ends_at_ms, before, before_ends_at_ms, is_ours, batch = row
         uncertain = batch in self._begun
-        return Note(number, key, _STATES[state], written, ends_at_ms, before, before_ends_at_ms, uncertain)
+        return Note(
+            number, key, _STATES[state], written, ends_at_ms, before, before_ends_at_ms, bool(is_ours), uncertain
+        )
 
     @property
     def is_empty(self) -> bool:
         """Whether no key is known, of any pattern."""
         with self._told():
             return not self._connection.execute("SELECT EXISTS (SELECT 1 FROM notes)").fetchone()[0]
+
+    @property
+    def last_id(self) -> int:
+        return self._id
+
+    def count_lasting(self, last_id: int, now_ms: int, *states: State) -> int:
+        """How many keys, up to this note, are of these states and have not expired by now."""
+        asked = (
+            f"SELECT count(*) FROM notes WHERE id <= ? AND state IN ({','.join('?' * len(states))}) "  # noqa: S608
+            f"AND (ends_at_ms IS NULL OR ends_at_ms > ?) AND {self._matching}"
+        )
+        with self._told():
+            return int(self._connection.execute(asked, (last_id, *states, now_ms)).fetchone()[0])
 
     def counts(self) -> dict[State, int]:
         with self._told():
@@ -257,14 +286,14 @@ class Notes:
             number = intent.id
             if number is None:
                 number = self._id = self._id + 1
-                new.append((number, intent.key, intent.state, *intent[2:6], batch))
+                new.append((number, intent.key, intent.state, *intent[2:7], batch))
             else:
-                known.append((intent.state, *intent[2:6], batch, number))
+                known.append((intent.state, *intent[2:7], batch, number))
             ids.append(number)
         self._begun.add(batch)
         self._pending += (
             ("INSERT INTO begun VALUES (?)", [(batch,)]),
-            ("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new),
+            ("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", new),
             (_UPDATE, known),
         )
         self.flush()
@@ -279,20 +308,27 @@ class Notes:
     def mark(self, states: Iterable[tuple[int, State]]) -> None:
         """Note whose these keys are. On disk with the next `flush`."""
         changed = [(state, CERTAIN, number) for number, state in states]
-        self._pending.append(("UPDATE notes SET state = ?, batch = ? WHERE id = ?", changed))
+        self._add_pending("UPDATE notes SET state = ?, batch = ? WHERE id = ?", changed)
 
     def settle(self, intents: Iterable[Intent]) -> None:
         """Note that the target was found to hold exactly this. On disk with the next `flush`."""
-        known = [(intent.state, *intent[2:4], None, None, CERTAIN, intent.id) for intent in intents]
-        self._pending.append((_UPDATE, known))
+        known = [(intent.state, *intent[2:4], None, None, False, CERTAIN, intent.id) for intent in intents]
+        self._add_pending(_UPDATE, known)
 
     def forget(self, ids: Iterable[int]) -> None:
         """No longer know these keys. On disk with the next `flush`."""
-        self._pending.append(("DELETE FROM notes WHERE id = ?", [(number,) for number in ids]))
+        self._add_pending("DELETE FROM notes WHERE id = ?", [(number,) for number in ids])
+
+    def _add_pending(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self._pending.append((statement, rows))
+            self._pending_rows += len(rows)
+        if self._pending_rows > _PENDING_ROWS:
+            self.flush()
 
     def flush(self) -> None:
         """All that was noted goes to the file, in one transaction."""
-        pending, self._pending = self._pending, []
+        pending, self._pending, self._pending_rows = self._pending, [], 0
         with self._told():
             self._connection.execute("BEGIN")
             try:

@@ -126,7 +126,7 @@ class _Surveying:
             there = {record.key for record in await self.at_source.records([note.key for note in ours])}
             gone = [note for note in ours if note.key not in there]
             held = await self._held([note.key for note in gone])
-            self.found.gone += sum(held.get(note.key) in (note.written, note.before or note.written) for note in gone)
+            self.found.gone += sum(note.key in held and note.is_ours(held[note.key]) for note in gone)
 
     async def _held(self, keys: list[bytes]) -> dict[bytes, bytes]:
         return {record.key: fingerprint(record) for record in await self._at_target.records(keys)} if keys else {}

@@ -110,8 +110,9 @@ async def copy(
 
     Never harms the target: a key that is there and that no copy wrote is left alone and counted, unless `overwrite`;
     it is never deleted. A key that a copy wrote and that was changed there since stays as it is there, unless
-    `overwrite`; one that was deleted there stays deleted. Where the source holds nothing of what was copied, nothing is
-    deleted at the target, and it raises SourceEmptied, unless `allow_empty`.
+    `overwrite`; one that was deleted there stays deleted. Where more than a tenth of the keys that were copied, and 100
+    or more, are gone at the source at once, nothing is deleted at the target, and it raises SourceEmptied, unless
+    `allow_empty`; where so many are missing at the target, it raises CopyLost, unless `allow_empty`.
 
     Raises DoesNotFit where the source cannot list its keys, SameStore, NoProgress, CopyLost, and what the stores raise.
     """
@@ -195,7 +196,7 @@ class _Run:
         try:
             await self.copying.begin(start_over=self._start_over)
         except BaseException:
-            if self._notes.is_empty:
+            if self._notes.is_new:
                 self._notes.remove()
             else:
                 self._notes.close()
