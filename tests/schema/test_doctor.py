@@ -725,6 +725,15 @@ async def test_a_set_too_large_to_be_read_at_once_is_said_and_not_read(
     assert said(report) == {("unreadable", "Keys.tags", "tags:t2")}
 
 
+@atomic_anywhere
+async def test_a_log_with_thousands_of_entries_too_many_is_shortened(keys: Keys, store: Store) -> None:
+    data = '{"full_name":"Ada"}'
+    await store.run([("XADD", "recent:r", f"{number}-1", "data", data) for number in range(1, 7_502)])
+    report = await repair([keys], families=[Keys.recent])
+    assert (report.count("too-long"), report.left) == (1, 0)
+    assert [entry for entry, _ in await raw(store, "XRANGE", "recent:r", "-", "+")] == [b"7500-1", b"7501-1"]
+
+
 async def test_a_list_longer_than_its_family_keeps_is_said_and_left_to_its_program(memory: Store) -> None:
     class Keeping(Keyspace):
         last = List("last:{id}", str, keep=2, lifetime=FOREVER)

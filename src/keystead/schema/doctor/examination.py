@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from keystead.errors import BadValue, WrongSealKey
+from keystead.errors import BadValue, CommandError, WrongSealKey
 from keystead.errors import WrongKind as WrongKindError
 from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.doctor import relations
@@ -564,7 +564,7 @@ async def _fixed(suspicion: Suspicion) -> bool | None:
         try:
             if await suspicion.fix():
                 return True
-        except BadValue as error:  # something that would have to go with it cannot be told
+        except (BadValue, CommandError) as error:  # what would have to go with it cannot be told, or it is too much
             suspicion.note = str(error)
         if suspicion.note:
             return False
