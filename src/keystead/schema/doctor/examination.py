@@ -47,8 +47,8 @@ from keystead.stores.backup.restoring import JOURNAL_PREFIX
 from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
 
 # What `keystead copy` and `keystead restore` note in a store while they need it.
-_NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
-_TOOLS_NOTES: Final = "keystead copy and restore"
+NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
+TOOLS_NOTES: Final = "keystead copy and restore"
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
@@ -403,7 +403,7 @@ class _Walk:
 
     async def _stranger(self, place: Belonging, raw: bytes) -> None:
         """A key of none of the families that are examined."""
-        other = _TOOLS_NOTES if raw.startswith(_NOTES_PREFIXES) else self._known.keyspace_of(raw)
+        other = TOOLS_NOTES if raw.startswith(NOTES_PREFIXES) else self._known.keyspace_of(raw)
         if other is not None:
             self.report.others[other] = self.report.others.get(other, 0) + 1
             return
