@@ -442,9 +442,9 @@ class _Walk:
                 await self._pace.turn()
         missing = await self._missing(asked)
         found: list[tuple[Look, Suspicion]] = []
-        for look, owners in orphans:
-            if missing and all(one in missing for one in owners):
-                found.append((look, Orphan(look, owners)))
+        for look, places in orphans:
+            if missing and all(one in missing for one in places):
+                found.append((look, Orphan(look, places)))
             else:
                 self._facts[look.bound].intact["orphan"] += 1
         for look, relation, target in leads:
