@@ -90,6 +90,11 @@ It never harms a healthy store:
 - What cannot be read is set aside for 30 days, and `keystead doctor --restore KEY` brings it back. To set aside more
   than 1 % of a family, or with `--set-aside-unknown` more than 1 % of all keys, needs `--yes`. On a terminal it asks;
   elsewhere that part is left, the rest is repaired, and the exit code is 1.
+- Orphans, mappings to nothing, and records that an admitting index does not name are deleted, and no copy is kept. To
+  delete more than 1 % of a family needs `--yes` in the same way.
+- If not one key of a family has its owner, or not one leads to a key that is there, and they are more than 10, then
+  the store or the pattern of the other family is wrong and not the keys: none of them is deleted, not even with
+  `--yes`. Correct `--store`; if the owners are gone indeed, delete the keys by hand.
 - If not one sealed value of a family opens, the key is wrong and not the values: it stops, repairs nothing, and leaves
   with exit code 2. The keys come from `KEYSTEAD_SEAL_KEYS`, or `seal_keys` in the secrets file.
 

@@ -76,10 +76,32 @@ def test_to_set_aside_more_than_one_in_a_hundred_needs_a_yes(program: Program) -
     assert "3 findings, 1 repaired, 2 left" in refused.stdout
     assert {"visits:u1:2026-02-24", "tmp:1"} <= program.held()
     told = json.loads(program.keystead("doctor", "myapp.keys", "--fix", "--json").stdout)
-    assert told["plan"]["needs_yes"] == [{"family": "AppKeys.daily", "count": 1, "total": 2, "what": "key"}]
+    assert told["plan"]["needs_yes"] == [
+        {"family": "AppKeys.daily", "count": 1, "total": 2, "what": "key", "repair": "set aside"}
+    ]
     assert told["plan"]["codes"]["unreadable"]["count"] == 1
     agreed = program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown", "--yes")
     assert (agreed.returncode, agreed.stderr) == (0, "")
+
+
+def test_to_delete_more_than_one_in_a_hundred_needs_a_yes_and_all_of_a_family_is_never_deleted(
+    program: Program,
+) -> None:
+    program.fill()
+    program.write(("SET", "lock:gone", "x", "PX", 3_600_000))
+    refused = program.keystead("doctor", "myapp.keys", "--fix")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "keystead: not deleted without --yes, because it is more than 1 % of a family: 1 of 2 keys (AppKeys.lock). The "
+        "rest is repaired\n"
+    )
+    assert "lock:gone" in program.held()
+    program.write(("DEL", "lock:u1a"), *[("SET", f"lock:{number}", "x", "PX", 3_600_000) for number in range(10)])
+    before = program.held()
+    astray = program.keystead("doctor", "myapp.keys", "--fix", "--yes")
+    assert astray.returncode == 1
+    assert "orphan, 11 findings in AppKeys.lock: leave alone: no key of this family has its owner" in astray.stdout
+    assert program.held() == before
 
 
 @pytest.mark.parametrize("fix", [(), ("--fix", "--yes")])
@@ -153,9 +175,11 @@ def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tupl
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals, code: int) -> None:
+    program.fill()
+    healthy = program.held()
     program.write(*[("SET", f"lock:{number}", "x") for number in range(MANY)])
     with subprocess.Popen(
-        keystead_command("doctor", "myapp.keys", "--fix", "--json"),
+        keystead_command("doctor", "myapp.keys", "--fix", "--yes", "--json"),
         cwd=program.folder,
         env=environment({"KEYSTEAD_STORE": program.url}),
         stdout=subprocess.PIPE,
@@ -163,7 +187,7 @@ def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals,
         text=True,
     ) as process:
         try:
-            wait_until(lambda: program.write(("DBSIZE",)) != [MANY], "the first keys are repaired", 60)
+            wait_until(lambda: program.write(("DBSIZE",)) != [MANY + len(healthy)], "the first keys are repaired", 60)
             assert process.poll() is None
             process.send_signal(signum)
             out, error = process.communicate(timeout=20)
@@ -173,9 +197,9 @@ def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals,
     assert out == ""
     assert error.startswith("keystead: stopped after ")
     assert len(error.splitlines()) == 1
-    result = program.keystead("doctor", "myapp.keys", "--fix")
+    result = program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert result.returncode == 0
-    assert program.held() == set()
+    assert program.held() == healthy
 
 
 def test_help_teaches_with_examples(program: Program) -> None:

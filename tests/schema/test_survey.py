@@ -138,3 +138,9 @@ async def test_what_the_doctor_set_aside_is_a_family_where_there_is_some(memory:
     await memory.run([("SET", "tags:t", "x")])
     await repair([keys], set_aside="all")
     assert of(await survey([keys]), "quarantine").samples[0].value["key"] == "tags:t"
+
+
+async def test_what_copy_and_restore_note_in_a_store_is_not_unknown(memory: Store) -> None:
+    await memory.run([("SET", "keystead:copy:1", "x"), ("SET", "keystead:restore:1", "x"), ("SET", "tmp:1", "x")])
+    found = await survey([Keys(memory, seal=RING)])
+    assert (found.unknown_examples, found.others) == (["tmp:1"], {"keystead copy and restore": 2})

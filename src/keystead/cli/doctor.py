@@ -34,15 +34,16 @@ from keystead.cli.targets import (
 from keystead.cli.words import counted
 from keystead.errors import WrongSealKey
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
+from keystead.schema.doctor.examination import ASTRAY
 from keystead.schema.doctor.quarantine import KEPT
 from keystead.schema.finding import CODES
 
 _FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."
 _FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application
-runs. What cannot be read is set aside for 30 days."""
+runs. What cannot be read is set aside for 30 days; orphans and mappings to nothing are deleted."""
 _UNKNOWN_HELP = """With --fix: set keys of no family aside, too. Only where no other program uses the store. Keys of any
 kit and of the server itself are never among them."""
-_YES_HELP = "With --fix: set aside more than 1 % of a family without asking."
+_YES_HELP = "With --fix: set aside or delete more than 1 % of a family without asking."
 _EXAMPLES_HELP = "How many findings of each code are shown; all are counted."
 _RESTORE_HELP = "Bring a key back that was set aside, and do nothing else."
 
@@ -70,10 +71,11 @@ def doctor(
     """Find what is wrong in a live store: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
 
     It scans while the application runs and blocks nobody. With --fix it prints what it would do, then repairs each
-    finding in one step that holds only if it is still so. It asks before it sets aside more than 1 % of a family;
-    without a terminal to ask on, that part is left unless --yes is given. KEYSTEAD_SEAL_KEYS opens sealed values; where
-    not one of a family opens, the keys are wrong, and nothing is repaired. Each finding has a code, which
-    docs/findings.md explains.
+    finding in one step that holds only if it is still so. It asks before it sets aside or deletes more than 1 %
+    of a family; without a terminal to ask on, that part is left unless --yes is given. Where not one key of a family
+    has its owner, the owners are looked for in the wrong store, and no key of it is deleted. KEYSTEAD_SEAL_KEYS opens
+    sealed values; where not one of a family opens, the keys are wrong, and nothing is repaired. Each finding has a
+    code, which docs/findings.md explains.
 
     The exit code is 0 when there are no findings or all were repaired, 1 when findings are left, and 2 when it was
     asked wrongly or the seal keys are wrong.
@@ -185,27 +187,39 @@ REPAIRS: Final = {
 }
 
 
+_DONE: Final = {"set aside": "set aside", "delete": "deleted"}
+
+
 def _print_plan(plan: Report, set_aside_unknown: bool) -> None:
+    astray = plan.astray
     typer.echo("to do:")
     for code, families in plan.counts.items():
         what = "set aside" if code == "unknown-key" and set_aside_unknown else REPAIRS[code]
         for family, count in families.items():
-            typer.echo(f"  {code}, {counted(count, 'finding')}{f' in {family}' if family else ''}: {what}")
+            todo = f"leave alone: {ASTRAY[code]}" if astray.get(family) == code else what
+            typer.echo(f"  {code}, {counted(count, 'finding')}{f' in {family}' if family else ''}: {todo}")
 
 
 def _agreed(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
-    """Whether somebody says that so much may be set aside. Where nobody can be asked, that part is left, and said."""
+    """Whether somebody says that so much may be set aside or deleted.
+
+    Where nobody can be asked, that part is left, and said.
+    """
     if yes:
         return True
-    said = ", ".join(_share(one) for one in excess)
+    said = {
+        action: ", ".join(_share(one) for one in excess if one.repair == action) for action in ("set aside", "delete")
+    }
     if sys.stdin.isatty():
-        return confirmed(f"Set aside {said}?", yes, paused, "nothing was repaired")
-    if not quiet:
-        typer.echo(
-            f"keystead: not set aside without --yes, because it is more than 1 % of a family: {said}. The rest is "
-            "repaired",
-            err=True,
-        )
+        question = ", and ".join(f"{action} {shares}" for action, shares in said.items() if shares)
+        return confirmed(f"{question[0].upper()}{question[1:]}?", yes, paused, "nothing was repaired")
+    for action, shares in said.items():
+        if shares and not quiet:
+            typer.echo(
+                f"keystead: not {_DONE[action]} without --yes, because it is more than 1 % of a family: {shares}. The "
+                "rest is repaired",
+                err=True,
+            )
     return False
 
 

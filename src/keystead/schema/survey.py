@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from keystead.errors import WrongKind, shown
 from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.codec import Codec
+from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
 from keystead.schema.doctor.quarantine import QuarantineKeys
 from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
@@ -157,7 +158,8 @@ class _Strangers:
         self._known = known
 
     def add(self, raw: bytes) -> None:
-        found, keyspace = self._found, self._known.keyspace_of(raw)
+        found = self._found
+        keyspace = TOOLS_NOTES if raw.startswith(NOTES_PREFIXES) else self._known.keyspace_of(raw)
         if keyspace is not None:
             found.others[keyspace] = found.others.get(keyspace, 0) + 1
             return

@@ -159,10 +159,10 @@ class TooLong(Suspicion):
             return False
         everything = whole("stream", look.key)
         [entries] = await look.store.run([everything])
-        oldest = [entry_id for entry_id, _ in entries[: len(entries) - self.family.keep]]
+        trim: Command = ("XTRIM", look.key, "MAXLEN", "=", self.family.keep)
         # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
         same = Guard(look.store, Still(everything, entries))
-        return bool(oldest) and await guarded.change(look.store, [same], [("XDEL", look.key, *oldest)])
+        return len(entries) > self.family.keep and await guarded.change(look.store, [same], [trim])
 
 
 # --- old forms ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from keystead.errors import BadValue, WrongSealKey
+from keystead.errors import BadValue, CommandError, WrongSealKey
 from keystead.errors import WrongKind as WrongKindError
 from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.doctor import relations
@@ -47,8 +47,8 @@ from keystead.stores.backup.restoring import JOURNAL_PREFIX
 from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
 
 # What `keystead copy` and `keystead restore` note in a store while they need it.
-_NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
-_TOOLS_NOTES: Final = "keystead copy and restore"
+NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
+TOOLS_NOTES: Final = "keystead copy and restore"
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
@@ -56,10 +56,17 @@ _PAGE: Final = 500
 _LOOKS_AT_CLOCK: Final = 8  # keys or entries, a few microseconds each, after which it is asked how long it took
 _EXISTS: Final = TABLE["EXISTS"]
 _TOO_MANY: Final = "more than 1 % of them would be set aside, which somebody must confirm"
+_TOO_MANY_DELETED: Final = "more than 1 % of them would be deleted, which somebody must confirm"
+ASTRAY: Final = {
+    "orphan": "no key of this family has its owner, so the store or the pattern of the owners is probably wrong",
+    "leads-nowhere": "no key of this family leads to one that is there, so the store or the pattern of what they lead "
+    "to is probably wrong",
+}
 
 T = TypeVar("T")
 Unknown = Literal["report", "set-aside"]
 SetAside = Literal["few", "all"]
+What = Literal["key", "entry", "deleted"]
 
 
 async def examine(
@@ -101,8 +108,10 @@ async def repair(
 
     `plan` is what `examine` said with the same arguments; without one it examines first. Where none of the sealed
     values of a family opens, the key is wrong and nothing is repaired: WrongSealKey. Of a family of which more than 1 %
-    would be set aside, nothing is (see `QuarantineKeys`), unless `set_aside` says "all". Keys of no family are only
-    reported, unless `unknown` says "set-aside"; the same bound holds for them, of all keys.
+    would be set aside, nothing is (see `QuarantineKeys`), unless `set_aside` says "all"; the same holds for keys that
+    would be deleted. Where every key of a family would be deleted because what it belongs to is gone (`Report.astray`),
+    none is, whatever `set_aside` says. Keys of no family are only reported, unless `unknown` says "set-aside"; the same
+    bound holds for them, of all keys.
     """
     if plan is None:
         plan = await examine(keyspaces, families=families, known=known, page=page, examples=examples)
@@ -116,23 +125,38 @@ async def repair(
 
 @dataclass
 class _Repairs:
-    """What may be repaired, and how much was set aside of each family."""
+    """What may be repaired, and how much was set aside or deleted of each family."""
 
     plan: Report
     unknown: bool
     all: bool
     _done: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def may_set_aside(self, family: str, count: int, what: Literal["key", "entry"]) -> bool:
-        """Whether so many more may be set aside. It counts them as done."""
+    def __post_init__(self) -> None:
+        self._astray = self.plan.astray
+
+    def refuses(self, suspicion: Suspicion) -> str:
+        """Why it may not be repaired; an empty text: it may, and what it sets aside or deletes is counted as done."""
+        family = name_of(suspicion.family)
+        if suspicion.deletes:
+            if family in self._astray:
+                return ASTRAY[self._astray[family]]
+            return "" if self.may_remove(family, 1, "deleted") else _TOO_MANY_DELETED
+        if suspicion.sets_aside and not self.may_remove(family, suspicion.size, _what(suspicion)):
+            return _TOO_MANY
+        return ""
+
+    def may_remove(self, family: str, count: int, what: What) -> bool:
+        """Whether so many more may be set aside or deleted. It counts them as done."""
         plan = self.plan
         if family:
-            planned, there = (plan.aside, plan.keys) if what == "key" else (plan.entries_aside, plan.entries)
+            planned = {"key": plan.aside, "entry": plan.entries_aside, "deleted": plan.deleted}[what]
+            there = plan.entries if what == "entry" else plan.keys
             expected, total = planned.get(family, 0), there.get(family, 0)
         else:
             expected, total = plan.count("unknown-key"), plan.examined
         done = self._done.get((family, what), 0) + count
-        # What came after the plan was made may be set aside, too, as long as all of it is little.
+        # What came after the plan was made may go, too, as long as all of it is little.
         if not self.all and (expected * FEW > total or done * FEW > max(total, FEW * expected)):
             return False
         self._done[family, what] = done
@@ -208,6 +232,9 @@ class _Walk:
             for facts in self._facts.values():
                 self.report.keys[facts.name] = self.report.keys.get(facts.name, 0) + facts.keys
                 self.report.entries[facts.name] = self.report.entries.get(facts.name, 0) + facts.entries
+                for code, count in facts.intact.items():
+                    there = self.report.intact.setdefault(code, {})
+                    there[facts.name] = there.get(facts.name, 0) + count
 
     def _pieces(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
         """As many at a time as the pace asks for, which changes on the way."""
@@ -376,7 +403,7 @@ class _Walk:
 
     async def _stranger(self, place: Belonging, raw: bytes) -> None:
         """A key of none of the families that are examined."""
-        other = _TOOLS_NOTES if raw.startswith(_NOTES_PREFIXES) else self._known.keyspace_of(raw)
+        other = TOOLS_NOTES if raw.startswith(NOTES_PREFIXES) else self._known.keyspace_of(raw)
         if other is not None:
             self.report.others[other] = self.report.others.get(other, 0) + 1
             return
@@ -384,7 +411,7 @@ class _Walk:
             return
         fixed, note = False, ""
         if self._repairs is not None and self._repairs.unknown:
-            if self._repairs.may_set_aside("", 1, "key"):
+            if self._repairs.may_remove("", 1, "key"):
                 note = await _set_stranger_aside(place.store, raw)
             else:
                 note = _TOO_MANY
@@ -415,11 +442,16 @@ class _Walk:
                 await self._pace.turn()
         missing = await self._missing(asked)
         found: list[tuple[Look, Suspicion]] = []
-        if missing:
-            found += [(look, Orphan(look, owners)) for look, owners in orphans if all(one in missing for one in owners)]
-            found += [
-                (look, LeadsNowhere(look, relation, target)) for look, relation, target in leads if target in missing
-            ]
+        for look, places in orphans:
+            if missing and all(one in missing for one in places):
+                found.append((look, Orphan(look, places)))
+            else:
+                self._facts[look.bound].intact["orphan"] += 1
+        for look, relation, target in leads:
+            if target in missing:
+                found.append((look, LeadsNowhere(look, relation, target)))
+            else:
+                self._facts[look.bound].intact["leads-nowhere"] += 1
         return found + await self._listings(listed)
 
     async def _missing(self, asked: _Asked) -> set[Place]:
@@ -479,16 +511,17 @@ class _Walk:
         if not await suspicion.confirm():
             return False
         is_new = self.report.is_new(suspicion.code, suspicion.place)
-        what: Literal["key", "entry"] = "entry" if isinstance(suspicion, UnreadableEntries) else "key"
         if is_new and suspicion.sets_aside:
-            counts = self.report.aside if what == "key" else self.report.entries_aside
+            counts = self.report.aside if _what(suspicion) == "key" else self.report.entries_aside
             tally(counts, suspicion.family, suspicion.size)
+        # A key may be found by several codes that delete it; it is deleted once.
+        if suspicion.deletes and self.report.is_new("deleted", (id(suspicion.look.store), suspicion.look.key)):
+            tally(self.report.deleted, suspicion.family)
         fixed = False
         if self._repairs is not None:
-            if suspicion.sets_aside and not self._repairs.may_set_aside(
-                name_of(suspicion.family), suspicion.size, what
-            ):
-                suspicion.note = _TOO_MANY
+            refused = self._repairs.refuses(suspicion)
+            if refused:
+                suspicion.note = refused
             else:
                 outcome = await _fixed(suspicion)
                 if outcome is None:
@@ -498,6 +531,10 @@ class _Walk:
             look = suspicion.look
             self.report.add(suspicion.code, look.key, suspicion.family, suspicion.sentence, fixed, suspicion.note)
         return fixed
+
+
+def _what(suspicion: Suspicion) -> Literal["key", "entry"]:
+    return "entry" if isinstance(suspicion, UnreadableEntries) else "key"
 
 
 class _Asked:
@@ -527,7 +564,7 @@ async def _fixed(suspicion: Suspicion) -> bool | None:
         try:
             if await suspicion.fix():
                 return True
-        except BadValue as error:  # something that would have to go with it cannot be told
+        except (BadValue, CommandError) as error:  # what would have to go with it cannot be told, or it is too much
             suspicion.note = str(error)
         if suspicion.note:
             return False

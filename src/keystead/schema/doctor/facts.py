@@ -46,6 +46,7 @@ class Facts:
         "bound",
         "decode",
         "entries",
+        "intact",
         "is_counter",
         "is_index",
         "is_record",
@@ -87,6 +88,7 @@ class Facts:
         self.decode = family.codecs["value"].decode if is_plain else None
         self.keys = 0
         self.entries = 0
+        self.intact = {"orphan": 0, "leads-nowhere": 0}  # relations that hold, by the code of those that do not
 
     def read(self, look: Look) -> None:
         """Decode the value of a record: what `look.read` does, with less to find out for each key."""

@@ -38,6 +38,7 @@ class Place(NamedTuple):
 class Orphan(Suspicion):
     code = "orphan"
     removes = True
+    deletes = True
 
     def __init__(self, look: Look, owners: list[Place]) -> None:
         super().__init__(look)
@@ -75,6 +76,7 @@ def target(look: Look, relation: Relation) -> Place | None:
 class LeadsNowhere(Suspicion):
     code = "leads-nowhere"
     removes = True
+    deletes = True
 
     def __init__(self, look: Look, relation: Relation, target: Place) -> None:
         super().__init__(look)
@@ -150,7 +152,7 @@ class NotListed(Suspicion):
     def __init__(self, look: Look, entry: listing.Entry) -> None:
         super().__init__(look)
         self._entry = entry
-        self.removes = entry.relation.admits
+        self.removes = self.deletes = entry.relation.admits
         self._guards = look.unchanged(fields_of(entry.relation)) if entry.relation.needs_value else [look.there]
 
     @property

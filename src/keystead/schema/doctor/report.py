@@ -12,7 +12,8 @@ from keystead.schema.finding import CODES, Finding
 
 # A scan of Redis may name a key twice. So many findings are remembered, by a number each, to be counted once.
 _REMEMBERED: Final = 100_000
-FEW: Final = 100  # one of so many may be set aside without anybody having been asked
+FEW: Final = 100  # one of so many may be set aside or deleted without anybody having been asked
+_NOT_BY_CHANCE: Final = 10  # keys; if what they belong to is gone of more than these, and of all, it is elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """So much would be set aside that somebody must say yes: `count` of `total` keys or entries of a family.
+    """So much would be set aside or deleted that somebody must say yes: `count` of `total` keys or entries of a family.
 
     The empty name stands for keys of no family, of all keys of the stores.
     """
@@ -48,6 +49,7 @@ class Excess:
     count: int
     total: int
     what: Literal["key", "entry"]
+    repair: Literal["set aside", "delete"] = "set aside"
 
 
 @dataclass(slots=True)
@@ -76,6 +78,10 @@ class Report:
     """How many keys a repair sets aside, or has set aside, by family; keys of no family under the empty name."""
     entries_aside: dict[str, int] = field(default_factory=dict)
     """The same of single entries."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """How many keys a repair deletes, or would delete, by family."""
+    intact: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many keys have their owner (`orphan`), or lead to a key that is there (`leads-nowhere`), by family."""
     opened: dict[str, int] = field(default_factory=dict)
     """How many sealed values were opened, by family."""
     unopened: dict[str, int] = field(default_factory=dict)
@@ -103,13 +109,32 @@ class Report:
         """The families of which no sealed value opened, and how many they have. It is the key that is wrong then."""
         return {family: count for family, count in self.unopened.items() if not self.opened.get(family)}
 
+    @property
+    def astray(self) -> dict[str, str]:
+        """The families of which not one key has its owner, or leads to a key that is there; and the code of that.
+
+        It is the store or the pattern of the other family that is wrong then. None of their keys is deleted.
+        """
+        return {
+            family: code
+            for code, there in self.intact.items()
+            for family, count in self.counts.get(code, {}).items()
+            if count > _NOT_BY_CHANCE and not there.get(family)
+        }
+
     def excess(self, *, unknown: bool) -> list[Excess]:
-        """What must be confirmed before a repair: families of which more than 1 % would be set aside.
+        """What must be confirmed before a repair: families of which more than 1 % would be set aside, or deleted.
 
         `unknown`: keys of no family are to be set aside, too; they are compared with all keys of the stores.
         """
         found = [Excess(family, count, self.keys.get(family, 0), "key") for family, count in self.aside.items()]
         found += [Excess(name, count, self.entries.get(name, 0), "entry") for name, count in self.entries_aside.items()]
+        astray = self.astray
+        found += [
+            Excess(name, count, self.keys.get(name, 0), "key", "delete")
+            for name, count in self.deleted.items()
+            if name not in astray
+        ]
         if unknown and (count := self.count("unknown-key")):
             found.append(Excess("", count, self.examined, "key"))
         return [one for one in found if one.count * FEW > one.total]

@@ -15,6 +15,7 @@ class Suspicion(ABC):
     removes = False  # whether the repair takes the whole key away, so that nothing else can be wrong with it
     note = ""  # why it was not repaired
     sets_aside = False  # whether the repair moves something into quarantine
+    deletes = False  # whether the repair deletes the key, of which no copy is kept
 
     def __init__(self, look: Look) -> None:
         self.look = look
