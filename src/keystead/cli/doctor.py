@@ -70,7 +70,7 @@ def doctor(
 ) -> None:
     """Find what is wrong in a live store: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
 
-    It scans while the application runs and blocks nobody. With --fix it prints what it would do, then repairs each
+    It scans while the application runs, without blocking it. With --fix it prints what it would do, then repairs each
     finding in one step that holds only if it is still so. It asks before it sets aside or deletes more than 1 %
     of a family; without a terminal to ask on, that part is left unless --yes is given. Where not one key of a family
     has its owner, the owners are looked for in the wrong store, and no key of it is deleted. KEYSTEAD_SEAL_KEYS opens

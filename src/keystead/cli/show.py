@@ -51,7 +51,7 @@ def show(
 ) -> None:
     """Show what is in a store by family: how many keys, how large, how long they have left, and samples.
 
-    It scans while the application runs and blocks nobody. Sizes are those of keys and values as they were written;
+    It scans while the application runs, without blocking it. Sizes are those of keys and values as they were written;
     "about" says that not all values were read. Nothing sealed is opened. With the values of its placeholders one key is
     shown, with all that belongs to it; the exit code is 1 when there is no such key.
 

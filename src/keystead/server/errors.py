@@ -30,7 +30,7 @@ CODES: Final = {
     "METHOD_NOT_ALLOWED": (405, "This address does not take that method.", "That did not work."),
     "UNREADABLE": (
         409,
-        "What is stored for this cannot be read, and was left as it is. Whoever runs this server finds it in the log.",
+        "The stored data cannot be read and was left unchanged. The server's log names its family.",
         "This cannot be read.",
     ),
     "TOO_LARGE": (413, "The body of the request is too large.", "That was too large."),
