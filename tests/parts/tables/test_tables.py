@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, insert, select, update
 
 from keystead.errors import BadUrl, BadValue, StoreClosed, StoreDamaged, StoreError, StoreRefused, StoreUnavailable
-from keystead.parts.tables import insert_new, open_tables, url_beside
+from keystead.parts.tables import insert_new, locked_row, open_tables, url_beside
 from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import TEST_TABLES, THINGS
@@ -128,6 +128,24 @@ async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) ->
         await asyncio.gather(*(tables.write(crossing(order)) for order in tries))
         assert await tables.read(numbers) == {"a": 2, "b": 2}
     assert sum(tries.values()) > 2, "nobody was in the way"
+
+
+@on_databases("postgres", "mariadb")
+async def test_of_many_who_lock_one_row_at_once_none_has_to_begin_again(database_url: str) -> None:
+    asked = select(THINGS.c.number).where(THINGS.c.name == "a")
+    runs = 0
+
+    def add(connection: Connection) -> int:
+        nonlocal runs
+        runs += 1
+        number: int = locked_row(connection, asked, THINGS, {"name": "a", "number": 0}).number
+        connection.execute(update(THINGS).values(number=number + 1))
+        return number
+
+    async with open_tables(database_url, TEST_TABLES) as tables:
+        assert await tables.write(add) == 0
+        found = await asyncio.gather(*(tables.write(add) for _ in range(60)))
+        assert (sorted(found), runs) == (list(range(1, 61)), 61)
 
 
 @on_databases("sqlite", "postgres", "mariadb")

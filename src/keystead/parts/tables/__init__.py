@@ -16,7 +16,7 @@ scripts has to be found in an installed package. The stores do the same (`stores
 from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create
 from keystead.parts.tables.columns import Name, Words, checked_name, table
 from keystead.parts.tables.engines import url_beside
-from keystead.parts.tables.statements import insert_new
+from keystead.parts.tables.statements import insert_new, locked_row
 from keystead.parts.tables.tables import Tables, open_tables
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "checked_name",
     "create",
     "insert_new",
+    "locked_row",
     "open_tables",
     "table",
     "url_beside",

@@ -110,7 +110,7 @@ class Tables:
 
         It runs in a thread, and again from the start where others were in the way (a deadlock, a serialization
         failure, a busy file) or the connection was lost before the commit: it changes nothing but the database. Raises
-        Contended after ten tries, and StoreUnavailable, whose `outcome` says whether it may have taken effect. A
+        Contended at its time limit, and StoreUnavailable, whose `outcome` says whether it may have taken effect. A
         caller who is cancelled before the commit has changed nothing.
         """
         return await self._run(work, self._place.engine, self._place.timeout)
@@ -221,7 +221,8 @@ class Tables:
     # --- in a thread ---------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[[Connection], T], turn: _Turn, engine: Engine, end: float, *, writes: bool) -> T:
-        for attempt in range(TRIES):
+        attempt = lost = 0
+        while lost < TRIES:
             if turn.is_given_up:
                 raise _GivenUp
             try:
@@ -232,21 +233,23 @@ class Tables:
                 return result
             except DBAPIError as error:
                 if is_lost(error):
+                    lost += 1
                     if writes and turn.is_committing:
                         raise StoreUnavailable(
                             f"{self.url} was lost while this was written; it may have taken effect", "unknown"
                         ) from None
                 elif not is_conflict(error):
                     raise in_words(error, self.url) from None
-                elif attempt == TRIES - 1 or time.monotonic() > end:
+                elif time.monotonic() > end:
                     raise Contended(
-                        f"{self.url}: others were in the way {attempt + 1} times; nothing was changed, try again"
+                        f"{self.url}: others were in the way {attempt + 1 - lost} times; nothing was changed, try again"
                     ) from None
             except OverflowError:
                 raise BadValue("a number is larger than the 64 bits that a column keeps") from None
             except StatementError as error:  # a value that its column has refused, wrapped in the statement
                 raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
             turn.begins_again()
+            attempt += 1
             time.sleep(0.002 * 2 ** min(attempt, 6) * random.uniform(0.5, 1.5))  # noqa: S311 - spreads them apart
         raise StoreUnavailable(f"{self.url} was lost {TRIES} times; is something ending its connections?")
 

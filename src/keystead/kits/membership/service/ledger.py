@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, insert, select, update
 
-from keystead.errors import BadValue, Contended
+from keystead.errors import BadValue
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.service.tables import (
     BONUS_TOKENS,
@@ -28,13 +28,12 @@ from keystead.kits.membership.service.tables import (
     is_user,
     rows_of_user,
 )
-from keystead.parts.tables import Tables, insert_new
+from keystead.parts.tables import Tables, insert_new, locked_row
 from keystead.schema.times import moment
 
 MONTHLY_TOKENS: Final[Mapping[Plan, int]] = MappingProxyType(
     {"Free": 0, "Pro": 10_000_000, "Premium": 20_000_000, "Ultimate": 50_000_000}
 )
-_ATTEMPTS: Final = 8
 MOST_TOKENS: Final = 10**12  # at once: a sum of millions of these still fits a column
 
 
@@ -362,15 +361,9 @@ def month_of(at_ms: int) -> str:
 
 def _locked(connection: Connection, user: str, at_ms: int) -> dict[str, Any]:
     """The profile of a user, made if there is none, and locked until the end of the transaction."""
-    found = select(PROFILES).where(PROFILES.c.patreon_user_id == user).with_for_update()
-    for _ in range(_ATTEMPTS):
-        row = connection.execute(found).mappings().first()
-        if row is not None:
-            return dict(row)
-        # Of two at once, one inserts, and the other waits for it and finds its row, unless that was erased meanwhile.
-        fresh = {"id": uuid4(), "patreon_user_id": user, "created_at_ms": at_ms, "updated_at_ms": at_ms}
-        insert_new(connection, PROFILES, fresh)
-    raise Contended("the profile of a user was erased again and again; try again")
+    asked = select(PROFILES).where(PROFILES.c.patreon_user_id == user)
+    fresh = {"id": uuid4(), "patreon_user_id": user, "created_at_ms": at_ms, "updated_at_ms": at_ms}
+    return dict(locked_row(connection, asked, PROFILES, fresh)._mapping)
 
 
 def _id_of(connection: Connection, user: str, *, lock: bool = False) -> UUID | None:

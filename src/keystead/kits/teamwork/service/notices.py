@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, sel
 
 from keystead.errors import BadValue
 from keystead.kits.teamwork.service.tables import NOTICES, PREFERENCES, READERS
-from keystead.parts.tables import Tables, insert_new
+from keystead.parts.tables import Tables, insert_new, locked_row
 
 PAGE_MOST: Final = 100
 _LARGEST: Final = 2**63 - 1
@@ -271,9 +271,9 @@ def _wants(connection: Connection, told: Told) -> bool:
 
 def _locked_place(connection: Connection, user: int) -> int:
     """The place of a reader's newest notice. Their row is locked, and made at first sight."""
-    insert_new(connection, READERS, {"user_id": user, "last_place": 0, "waiting": 0})
-    asked = select(READERS.c.last_place).where(READERS.c.user_id == user).with_for_update()
-    return int(connection.execute(asked).scalar_one())
+    asked = select(READERS.c.last_place).where(READERS.c.user_id == user)
+    row = locked_row(connection, asked, READERS, {"user_id": user, "last_place": 0, "waiting": 0})
+    return int(row.last_place)
 
 
 def _own(user: int) -> Select[Any]:
