@@ -66,7 +66,9 @@ EVERYDAY = {
 # Files that wait for pages, servers and time limits run first, so that no worker begins one when all others are
 # done.
 LONG = ("tests/browser/", "tests/stores/redis/", "tests/integrations/", "tests/cli/", "tests/server/")
+# A test that takes `ordered` goes through all orders in which the steps of two can fall.
 STORE_FIXTURES = ("stores", "urls", "store_url", "database_url", "ordered")
+ORDERED = {"memory"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,15 +76,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A test that runs on none of the everyday stores runs on the first one that it names.
     """
-    tests: dict[tuple[str, str], dict[pytest.Item, str]] = {}
+    tests: dict[tuple[str, str], dict[pytest.Function, str]] = {}
     for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
         given = getattr(item, "callspec", None)
         stores = [given.params[name] for name in STORE_FIXTURES if name in given.params] if given else []
         layer = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if stores and layer in EVERYDAY:
             tests.setdefault((layer, item.nodeid.partition("[")[0]), {})[item] = stores[0]
     for (layer, _), named in tests.items():
-        chosen = EVERYDAY[layer].intersection(named.values()) or {next(iter(named.values()))}
+        everyday = ORDERED if "ordered" in next(iter(named)).fixturenames else EVERYDAY[layer]
+        chosen = everyday.intersection(named.values()) or {next(iter(named.values()))}
         for item, store in named.items():
             if store not in chosen:
                 item.add_marker("matrix")
@@ -177,7 +182,8 @@ async def browser() -> AsyncIterator[Browser]:
     """A real Chromium, started once a file; each test has a tab of it, or a context of its own."""
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(
-            executable_path=program("chromium"), args=["--no-sandbox", f"--disable-features={','.join(SWITCHED_OFF)}"]
+            executable_path=program("chromium"),
+            args=["--no-sandbox", "--disable-gpu", f"--disable-features={','.join(SWITCHED_OFF)}"],
         )
         try:
             yield started

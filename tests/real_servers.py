@@ -38,7 +38,12 @@ def redis_server(running_servers: Running) -> servers.Server:
 
 @pytest.fixture(scope="session")
 def valkey_cluster(running_servers: Running) -> servers.Cluster:
-    return running_servers.once(servers.cluster)
+    return running_servers.once(_steady_cluster)
+
+
+def _steady_cluster() -> AbstractContextManager[servers.Cluster]:
+    """Masters alone, who take nobody for lost: no test that shares it fails over, and a busy machine is slow."""
+    return servers.cluster(replicas=0, node_timeout_ms=15_000)
 
 
 @pytest.fixture(scope="session")

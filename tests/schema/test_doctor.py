@@ -931,6 +931,32 @@ async def test_a_value_of_a_newer_program_is_never_set_aside(keys: Keys, store: 
     assert await raw(store, "GET", "profile:u1") == b'{"name":"Ada","v":3}'
 
 
+async def test_entries_under_a_key_that_is_not_there_are_never_set_aside(memory: Store) -> None:
+    class Entries(Keyspace):
+        items = List("items", Account, lifetime=FOREVER, keep=100, doc="a list")
+        log = Log("log", Account, lifetime=FOREVER, keep=100, doc="a log")
+        fields = Hash("fields", dict[str, Account], lifetime=FOREVER, doc="a hash")
+
+    account = Account(name="Ada", secret="hush")
+    for ring in (KeyRing({"2027": b"x" * 32}), RING):
+        keys = Entries(memory, seal=ring)
+        await keys.items().append(account)
+        await keys.log().append(account)
+        await keys.fields().put({ring.current: account})
+    await memory.run([("RPUSH", "items", "junk")])
+    before = await contents(memory)
+    report = await repair([keys], set_aside="all")
+    assert sorted((one.finding.key, one.fixed, one.note.partition(":")[0]) for one in report.found) == [
+        ("fields", False, "it may be good"),
+        ("items", False, "it may be good"),
+        ("items", True, ""),
+        ("log", False, "it may be good"),
+    ]
+    after_it = await contents(memory)
+    assert all(after_it[name] == before[name] for name in (b"fields", b"log"))
+    assert await raw(memory, "LLEN", "items") == 2
+
+
 async def test_a_text_that_only_looks_sealed_is_no_old_seal(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     await keys.account(uid="u1").add(Account(name=f"sealed.2025.{'A' * 16}.{'A' * 22}", secret="hush"))

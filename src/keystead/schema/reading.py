@@ -136,18 +136,27 @@ def read_entry(bound: Bound[Any], key: str, entry: Any) -> tuple[Any, str | None
     family, kind = bound.family, bound.family.kind
     if kind == "hash":
         field, data = entry
-        codecs = family.codecs
-        problem = read(codecs["field"], field, bound, key)[1]
+        problem = read(family.codecs["field"], field, bound, key)[1]
         if problem is not None:
             return UNKNOWN, problem
-        return read(codecs["value"], data, bound, key, field.decode("utf-8", "replace"))
-    if kind == "stream":
-        fields = list(entry[1])
-        if fields[::2] != [b"data"]:
-            return UNKNOWN, "an entry of this log has other fields than `data`"
-        return read(family.item, fields[1], bound, key)
-    codec = family.item if kind == "list" else family.member
-    return read(codec, entry[0] if kind == "zset" else entry, bound, key)
+        return read(family.codecs["value"], data, bound, key, field.decode("utf-8", "replace"))
+    if kind == "stream" and list(entry[1])[::2] != [b"data"]:
+        return UNKNOWN, "an entry of this log has other fields than `data`"
+    codec, data = value_of(family, entry)
+    return read(codec, data, bound, key)
+
+
+def value_of(family: Any, entry: Any) -> tuple[Codec[Any], bytes]:
+    """What an entry holds besides its place: the value of a field, the item of a list or a log, the member of a set."""
+    match family.kind:
+        case "hash":
+            return family.codecs["value"], entry[1]
+        case "stream":
+            return family.item, entry[1][1]
+        case "list":
+            return family.item, entry
+        case _:
+            return family.member, entry[0] if family.kind == "zset" else entry
 
 
 def reason(error: Unreadable, key: str) -> str:

@@ -70,7 +70,9 @@ class Process:
 
 
 @pytest.mark.parametrize(
-    ("store_url", "expired"), [("redis", 10_000), ("sqlite", 300)], indirect=["store_url"], ids=["redis", "sqlite"]
+    ("store_url", "expired"),
+    [pytest.param("redis", 10_000, marks=pytest.mark.matrix, id="redis"), pytest.param("sqlite", 300, id="sqlite")],
+    indirect=["store_url"],
 )
 async def test_at_the_end_nothing_expired_is_left_and_nothing_live_is_touched(
     store_url: str, expired: int, tmp_path: Path

@@ -230,6 +230,7 @@ class Brief(Keyspace):
     user_sessions = Set("user:{uid}:sessions", str, lifetime=sliding("2s", touch_every="100ms"))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_ten_thousand_sessions_expire_with_nobody_watching_and_leave_nothing(
     store: Store, store_url: str

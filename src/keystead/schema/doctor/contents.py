@@ -59,7 +59,11 @@ class UnreadableValue(Suspicion):
 
     @property
     def sets_aside(self) -> bool:  # type: ignore[override]
-        return not _left_alone(self.look)
+        return not self._left_alone
+
+    @property
+    def _left_alone(self) -> str:
+        return left_alone(self.look.problem or "", self.family.codecs.get("value"), self.look.raw)
 
     @property
     def sentence(self) -> str:
@@ -74,7 +78,7 @@ class UnreadableValue(Suspicion):
 
     async def fix(self) -> bool:
         look = self.look
-        self.note = _left_alone(look) or await set_aside(
+        self.note = self._left_alone or await set_aside(
             look.store, look.key.encode(), self.family.kind, self.code, look.now_ms, look.left_ms, look.raw
         )
         return not self.note
@@ -117,14 +121,26 @@ class UnreadableEntries(Suspicion):
         return True
 
 
-def _left_alone(look: Look) -> str:
-    """Why an unreadable value is not set aside: it is good, but not for a program with this schema and these keys."""
-    problem = look.problem or ""
+class ClosedEntries(UnreadableEntries):
+    """Entries that another key ring can open. They stay as they are."""
+
+    sets_aside = False
+
+    def __init__(self, look: Look, entries: list[Any], problem: str, why: str) -> None:
+        super().__init__(look, entries, problem)
+        self._why = why
+
+    async def fix(self) -> bool:
+        self.note = self._why
+        return False
+
+
+def left_alone(problem: str, codec: Codec[Any] | None, data: bytes) -> str:
+    """Why what cannot be read is not set aside: it is good, but not for a program with this schema and these keys."""
     if "not on the key ring" in problem:
         return "it may be good: add the key that it is sealed with to the key ring"
-    codec = look.bound.family.codecs.get("value")
     if codec is not None and codec.versions is not None:
-        version = codec.version_of(look.raw)
+        version = codec.version_of(data)
         if version is not None and version > codec.versions.current:
             return "it may be good: let the doctor of the newer program look at it"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -12,10 +12,12 @@ from keystead.errors import WrongKind as WrongKindError
 from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.doctor import relations
 from keystead.schema.doctor.contents import (
+    ClosedEntries,
     TooLong,
     UnreadableEntries,
     UnreadableValue,
     WrongKind,
+    left_alone,
     old_entries,
     old_form,
 )
@@ -41,7 +43,7 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.listing import Entry
 from keystead.schema.pace import Pace, replies_of
-from keystead.schema.reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry
+from keystead.schema.reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry, value_of
 from keystead.stores import TABLE, Call, Command, Store
 from keystead.stores.backup.restoring import JOURNAL_PREFIX
 from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
@@ -49,6 +51,7 @@ from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
 # What `keystead copy` and `keystead restore` note in a store while they need it.
 NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
 TOOLS_NOTES: Final = "keystead copy and restore"
+_REST_S: Final = 0.1  # of the second task before each piece, where the loop has others
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
@@ -184,7 +187,7 @@ class _Walk:
         self._led_to: set[Family[Any]] = set()
         self._again = False  # a key was deleted that mappings may lead to, and some of them were looked at before
         self._page = page
-        self._pace = Pace(page)
+        self._pace = Pace(page, tasks=2 if repairs is None else 1)
         self._on_progress = on_progress
         self._total: int | None = None
         self._facts: dict[Bound[Any], Facts] = {}
@@ -221,13 +224,19 @@ class _Walk:
         if all(glob == "*" for glob in globs.values()):
             self._total = sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
         for place in places:
-            async for keys in place.store.scan(globs[id(place)], page=self._page):
-                for some in self._pieces(keys):
-                    await self._keys(place, some, narrowed)
-                    if counts:
-                        self.report.examined += len(some)
-                    self._say()
-                    await self._pace.turn()
+            pieces, turns = self._scanned(place, globs[id(place)]), asyncio.Lock()
+            first = self._examine(place, pieces, turns, narrowed, counts)
+            if self._repairs is not None:
+                await first
+                continue
+            # While one waits for the store, the other works.
+            second = asyncio.create_task(self._examine(place, pieces, turns, narrowed, counts, rests=True))
+            try:
+                await first
+                await second
+            finally:
+                second.cancel()
+                await asyncio.wait([second])
         if counts:
             for facts in self._facts.values():
                 self.report.keys[facts.name] = self.report.keys.get(facts.name, 0) + facts.keys
@@ -235,6 +244,35 @@ class _Walk:
                 for code, count in facts.intact.items():
                     there = self.report.intact.setdefault(code, {})
                     there[facts.name] = there.get(facts.name, 0) + count
+
+    async def _scanned(self, place: Belonging, glob: str) -> AsyncIterator[Sequence[bytes]]:
+        async for keys in place.store.scan(glob, page=self._page):
+            for some in self._pieces(keys):
+                yield some
+
+    async def _examine(
+        self,
+        place: Belonging,
+        pieces: AsyncIterator[Sequence[bytes]],
+        turns: asyncio.Lock,
+        narrowed: bool,
+        counts: bool,
+        *,
+        rests: bool = False,
+    ) -> None:
+        """Examine one piece after the other until there is none. `rests`: leave them to others who do, mostly."""
+        while True:
+            if rests and not self._pace.alone:
+                await asyncio.sleep(_REST_S)
+            async with turns:
+                some = await anext(pieces, None)
+            if some is None:
+                return
+            await self._keys(place, some, narrowed)
+            if counts:
+                self.report.examined += len(some)
+            self._say()
+            await self._pace.turn()
 
     def _pieces(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
         """As many at a time as the pace asks for, which changes on the way."""
@@ -350,10 +388,14 @@ class _Walk:
         good: list[Any] = []
         bad: list[Any] = []
         first_problem = ""
+        closed: dict[str, tuple[list[Any], str]] = {}  # by why they are left alone
         for number, entry in enumerate(entries):
             member, problem = read_entry(look.bound, look.key, entry)
             if problem is not None:
                 self._count_unopened(problem, facts)
+                if why := left_alone(problem, *value_of(look.bound.family, entry)):
+                    closed.setdefault(why, ([], problem))[0].append(entry)
+                    continue
                 bad.append(entry)
                 first_problem = first_problem or problem
                 continue
@@ -366,6 +408,8 @@ class _Walk:
             if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
                 await self._pace.turn()
         removed = 0
+        if closed:
+            await self._follow([[ClosedEntries(look, some, problem, why) for why, (some, problem) in closed.items()]])
         if bad and await self._follow([[UnreadableEntries(look, bad, first_problem)]]):
             removed = len(bad)
         if facts.is_sealed and good:
