@@ -122,3 +122,16 @@ async def test_what_other_programs_wrote_and_no_store_can_be_given_is_named(
         copied = await copy(store, other)
         assert copied.left_out.examples == ["far has a deadline before 1970 or after the year 9999"]
         assert (copied.written, copied.is_whole) == (1, False)
+
+
+async def test_a_key_that_became_unfit_is_deleted_with_its_source(valkey_server: Server, url_of: UrlOf) -> None:
+    async with connect(url_of("valkey")) as store, connect(url_of("sqlite")) as other:
+        await store.run([("SET", "far", "x"), ("SET", "good", "x")])
+        assert (await copy(store, other)).written == 2
+        valkey_server.ask("SET", "far", "y", "PXAT", 300_000_000_000_000)
+        copied = await copy(store, other)
+        assert (copied.written, copied.left_out.count, copied.is_whole) == (0, 1, False)
+        assert (await own(other))[b"far"] == (b"string", -1, b"x")
+        await store.run([("DEL", "far")])
+        copied = await copy(store, other)
+        assert (copied.deleted, copied.is_whole, await own(other)) == (1, True, await contents(store))

@@ -184,6 +184,9 @@ class Copying:
             written = fingerprint(record)
             if why := unfit(record, self._target):
                 one.passed.left_out.add(f"{shown(record.key)} {why}")
+                if note is not None and note.state is State.OURS:
+                    one.seen.add(note.id)  # an earlier state of it is there, which goes when the key goes
+                    continue
                 unfits.append(Intent(note and note.id, record.key, written, record.expires_at_ms, state=State.UNFIT))
             elif note is None:
                 one.new.add(record.key)

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, Self
 from keystead.errors import shown
 from keystead.stores.copy.errors import CopyError, NoProgress
 from keystead.stores.globs import compile_glob
+from keystead.stores.sqlite.rows import insert_rows
 
 FORMAT: Final = 3
 _PENDING_ROWS: Final = 4_000  # more are not kept in memory
@@ -50,6 +51,7 @@ CREATE TABLE notes (
 """
 
 
+_INSERT: Final = "INSERT INTO notes"
 _UPDATE: Final = """
 UPDATE notes
 SET state = ?, written = ?, ends_at_ms = ?, before = ?, before_ends_at_ms = ?, before_is_ours = ?, batch = ?
@@ -293,7 +295,7 @@ class Notes:
         self._begun.add(batch)
         self._pending += (
             ("INSERT INTO begun VALUES (?)", [(batch,)]),
-            ("INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", new),
+            (_INSERT, new),
             (_UPDATE, known),
         )
         self.flush()
@@ -333,7 +335,9 @@ class Notes:
             self._connection.execute("BEGIN")
             try:
                 for statement, rows in pending:
-                    if rows:
+                    if statement is _INSERT:
+                        insert_rows(self._connection.execute, statement, rows)
+                    elif rows:
                         self._connection.executemany(statement, rows)
                 self._connection.execute("COMMIT")
             except BaseException:

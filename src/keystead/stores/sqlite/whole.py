@@ -10,13 +10,14 @@ from keystead.stores.base import WholeKey
 from keystead.stores.commands import UINT64_MAX, entry_id, score
 from keystead.stores.sql.streams import pack_fields, unpack_fields
 from keystead.stores.sql.tables import HASH, KIND_NAMES, KIND_NUMBERS, LIST, SET, STRING, ZSET
+from keystead.stores.sqlite.rows import insert_rows
 from keystead.stores.sqlite.tables import SqliteTables
 
 KEYS_AT_ONCE: Final = 900  # a statement of an old SQLite has room for 999 parameters
 ENTRIES_AT_ONCE: Final = 10_000
 BYTES_AT_ONCE: Final = 4 << 20
 
-_INSERT: Final = "INSERT INTO keys (key, kind, expires_at, size, value) VALUES (?, ?, ?, ?, ?)"
+_INSERT: Final = "INSERT INTO keys (id, key, kind, expires_at, size, value)"
 
 
 def read(tables: SqliteTables, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
@@ -68,7 +69,10 @@ def add(tables: SqliteTables, keys: Sequence[WholeKey]) -> list[bool]:
     """As `Store.add_whole_keys`. The caller opens and ends the transaction."""
     names = [key[0] for key in keys]
     held = dict(_rows(tables, "SELECT key, expires_at FROM keys WHERE key IN", names))
-    strings: list[tuple[Any, ...]] = []
+    # Nobody else inserts in this transaction. SQLite goes on after the largest number that it was given.
+    [[owner]] = tables.execute("SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'keys'")
+    rows: list[tuple[Any, ...]] = []
+    entries: dict[str, list[tuple[Any, ...]]] = {}
     done: list[bool] = []
     for key, kind, expires_at, parts in keys:
         if key in held:
@@ -78,35 +82,33 @@ def add(tables: SqliteTables, keys: Sequence[WholeKey]) -> list[bool]:
                 continue
             tables.delete(key)  # it has expired, and was not swept yet
         held[key] = None  # or a second one of this name would be written over it
+        owner += 1
         if kind == "string":
-            strings.append((key, STRING, expires_at, 0, parts[0]))
+            rows.append((owner, key, STRING, expires_at, 0, parts[0]))
         else:
-            _add_collection(tables, key, KIND_NUMBERS[kind], expires_at, parts)
+            number = KIND_NUMBERS[kind]
+            statement, own, last = _entries(number, parts)
+            rows.append((owner, key, number, expires_at, len(own), last))
+            entries.setdefault(statement, []).extend([(owner, *row) for row in own])
         done.append(True)
-    tables.executemany(_INSERT, strings)
+    insert_rows(tables.execute, _INSERT, rows)
+    for statement, some in entries.items():
+        insert_rows(tables.execute, statement, some)
     return done
 
 
-def _add_collection(
-    tables: SqliteTables, key: bytes, kind: int, expires_at: int | None, parts: Sequence[bytes]
-) -> None:
-    statement, rows, last = _entries(kind, parts)
-    owner = tables.execute(_INSERT, (key, kind, expires_at, len(rows), last)).lastrowid
-    tables.executemany(statement, [(owner, *row) for row in rows])
-
-
 def _entries(kind: int, parts: Sequence[bytes]) -> tuple[str, Sequence[tuple[Any, ...]], bytes | None]:
-    """The statement that writes an entry, the rows for it, and of a stream the last id."""
+    """What writes entries, the rows for it, and of a stream the last id."""
     if kind == HASH:
         fields = dict(zip(parts[::2], parts[1::2], strict=True))
-        return "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?)", list(fields.items()), None
+        return "INSERT INTO fields (owner, field, value)", list(fields.items()), None
     if kind == SET:
-        return "INSERT INTO fields (owner, field) VALUES (?, ?)", [(member,) for member in set(parts)], None
+        return "INSERT INTO fields (owner, field)", [(member,) for member in set(parts)], None
     if kind == ZSET:
         scores = {member: score(text) for text, member in zip(parts[::2], parts[1::2], strict=True)}
-        return "INSERT INTO scored (owner, member, score) VALUES (?, ?, ?)", list(scores.items()), None
+        return "INSERT INTO scored (owner, member, score)", list(scores.items()), None
     if kind == LIST:
-        return "INSERT INTO items (owner, place, item) VALUES (?, ?, ?)", list(enumerate(parts, 1)), None
+        return "INSERT INTO items (owner, place, item)", list(enumerate(parts, 1)), None
     rows: list[tuple[Any, ...]] = []
     at = 0
     while at < len(parts):
@@ -115,4 +117,4 @@ def _entries(kind: int, parts: Sequence[bytes]) -> tuple[str, Sequence[tuple[Any
         at = end
     # A log whose entries are all gone is still a key; its next id is greater than 0-1, as on Redis.
     last = rows[-1][0] if rows else (1).to_bytes(16, "big")
-    return "INSERT INTO entries (owner, entry, body) VALUES (?, ?, ?)", rows, last
+    return "INSERT INTO entries (owner, entry, body)", rows, last

@@ -1,0 +1,23 @@
+"""Many rows by few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+_PARAMETERS: Final = 999  # a statement of an old SQLite has room for so many
+
+
+def insert_rows(execute: Callable[[str, Sequence[Any]], Any], into: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert these rows. `into`: `INSERT INTO table (columns)`.
+
+    Not `executemany`: that takes Python's lock back after each row, for which a busy event loop lets it wait.
+    """
+    if not rows:
+        return
+    one = f"({','.join('?' * len(rows[0]))})"
+    at_once = _PARAMETERS // len(rows[0])
+    for at in range(0, len(rows), at_once):
+        some = rows[at : at + at_once]
+        execute(f"{into} VALUES {','.join([one] * len(some))}", list(chain.from_iterable(some)))
