@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import (
+    BadArgument,
     BadKey,
     BadValue,
     Channel,
@@ -337,6 +338,19 @@ async def test_a_log_is_read_on_from_where_one_was(keys: Keys) -> None:
     assert [one.item.name for one in await key.entries(after=ids[2])] == ["3"]
     assert [one.item.name for one in await key.latest(2)] == ["3", "2"]
     assert await key.remove(ids[1], ids[0]) == 1
+
+
+@everywhere
+async def test_items_that_are_appended_together_are_all_there_or_none(keys: Keys) -> None:
+    key = keys.events("1")
+    assert await key.append_all({f"{n}-0": Profile(name=str(n)) for n in range(1, 6)}) == 5
+    assert [(one.id, one.item.name) for one in await key.entries()] == [("3-0", "3"), ("4-0", "4"), ("5-0", "5")]
+    for refused in (["5-0", "6-0"], ["8-0", "7-0"]):
+        with pytest.raises(BadArgument):
+            await key.append_all({name: Profile(name="new") for name in refused})
+    assert [one.item.name for one in await key.entries()] == ["3", "4", "5"]
+    with pytest.raises(BadValue, match="at least one"):
+        key.append_all({})
 
 
 @everywhere

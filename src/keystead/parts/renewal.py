@@ -99,6 +99,8 @@ class Renewal(Generic[T]):
               for that long nobody asks a provider again that failed
     held      reads the tokens out of a record
     renewed   puts new ones into it. It may be called several times, and leaves the rest as it is
+    refused   notes in a record that the provider takes its refresh token no more, as after a renewal whose answer was
+              lost; `held` gives none then. Without it, the provider is asked again each time that a claim has ended
     before    so long before its end an access token is renewed. Meanwhile the old one is still good, and nobody waits
     within    how long the provider may take
     wait      how long others wait for the one that renews, where the old token has expired
@@ -116,6 +118,7 @@ class Renewal(Generic[T]):
         *,
         held: Callable[[T], Held],
         renewed: Callable[[T, Tokens], T],
+        refused: Callable[[T], T] | None = None,
         before: str | timedelta = "5m",
         within: str | timedelta = "10s",
         wait: str | timedelta = "1500ms",
@@ -129,6 +132,7 @@ class Renewal(Generic[T]):
         self._claims = claims
         self._held = held
         self._renewed = renewed
+        self._refused = refused
         self._pause = pause
         self._now_ms = claims.now_ms
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -184,7 +188,10 @@ class Renewal(Generic[T]):
         except ProviderRefused as error:
             if error.error == "invalid_grant":
                 again = await key.get()  # a new login may have brought others meanwhile
-                return _Failure(value, "refused") if again is None or self._held(again) == spent else Fresh(again)
+                if again is not None and self._held(again) != spent:
+                    return Fresh(again)
+                await self._note_refused(key, spent)
+                return _Failure(value, "refused")
             _log.error("renewal: %s refuses us: %s", self._client.provider.name, error.error or "no reason given")
             return _Failure(value, "misconfigured")
         except (OAuthError, TimeoutError) as error:
@@ -192,6 +199,14 @@ class Renewal(Generic[T]):
             _log.warning("renewal: %s gave no new tokens: %s", self._client.provider.name, code)
             return _Failure(value, "unavailable")
         return await self._stored(key, spent, tokens)
+
+    async def _note_refused(self, key: ValueKey[T], spent: Held) -> None:
+        """Note it in the record, unless others have put new tokens there: asked again, the provider says the same."""
+        seen = await key.see() if self._refused is not None else None
+        while seen is not None and self._refused is not None and self._held(seen.value) == spent:
+            if await key.bound.keyspace.atomically(key.holds(seen), key.replace(self._refused(seen.value))):
+                return
+            seen = await key.see()
 
     async def _stored(self, key: ValueKey[T], spent: Held, tokens: Tokens) -> Fresh[T] | Over:
         """Put new tokens into the record, whatever else is changed in it meanwhile, unless it is gone."""

@@ -1,4 +1,7 @@
-"""Erasure: everything that belongs to one subject, such as `user:42`, across all keyspaces and stores."""
+"""Erasure: everything that belongs to one subject, such as `login:42`, across all keyspaces and stores.
+
+A subject names an identity space and an id in it, so that the same number in two of them is two people.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,15 @@ class ErasurePlan:
     """What could not be looked at. While there is a note, it is not sure that nothing is left."""
     _seen: set[int] = field(default_factory=set)
 
+    def include(self, other: ErasurePlan) -> None:
+        """Add what belongs to another subject that is the same person."""
+        self.steps += other.steps
+        self.count += other.count
+        self.keys += other.keys
+        for family, count in other.families.items():
+            self.families[family] = self.families.get(family, 0) + count
+        self.notes += other.notes
+
     def __str__(self) -> str:
         more = [f"and {self.count - len(self.steps):,} more"] if self.count > len(self.steps) else []
         return "\n".join([*map(str, self.steps), *more, *self.notes])
@@ -73,9 +85,16 @@ class Erased:
     left: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, family: str) -> None:
-        self.keys += 1
-        self.families[family] = self.families.get(family, 0) + 1
+    def add(self, family: str, count: int = 1) -> None:
+        self.keys += count
+        self.families[family] = self.families.get(family, 0) + count
+
+    def include(self, other: Erased) -> None:
+        """Add what was deleted of another subject that is the same person."""
+        for family, count in other.families.items():
+            self.add(family, count)
+        self.left += other.left
+        self.notes += other.notes
 
 
 async def plan_erase(
@@ -148,11 +167,13 @@ class _Search:
     ) -> None:
         kind, colon, self._id = subject.partition(":")
         kinds = subject_kinds(keyspaces)
-        there = f"there is: {', '.join(kinds)}" if kinds else 'no family says whose it is: write member_of="user:{uid}"'
+        if not kinds:
+            raise BadArgument('no family says whose it is: write member_of="user:{uid}"')
         if not colon or not kind or not self._id:
-            raise BadArgument(f"a subject is written as user:42, not {subject!r}; {there}")
+            choices = _choices(kinds, "42")
+            raise BadArgument(f"a subject names an identity space and an id in it: {choices}, not {subject!r}")
         if kind not in kinds:
-            raise BadArgument(f"no family belongs to a {kind!r}; {there}")
+            raise BadArgument(f"{subject!r} names no identity space that is here; write {_choices(kinds, self._id)}")
         self._kind = kind
         self._places = by_store(keyspaces)
         self._pace = Pace(_PAGE)
@@ -278,6 +299,11 @@ class _Search:
     def _say(self) -> None:
         if self._on_progress is not None:
             self._on_progress(ErasureProgress(self._examined, self._found))
+
+
+def _choices(kinds: Sequence[str], id: str) -> str:
+    """All whom an id could be: the same one in two identity spaces is two people."""
+    return " or ".join(f"{kind}:{id}" for kind in kinds)
 
 
 def value_of(pattern: Pattern, name: str, text: str) -> Any:

@@ -107,6 +107,24 @@ async def test_deleting_what_is_gone_is_success(blobs: Blobs) -> None:
     assert await blobs.delete("never/there") is False
 
 
+async def test_what_is_added_is_kept_only_where_there_is_nothing(blobs: Blobs) -> None:
+    assert await blobs.add("marker", b"first") is True
+    assert await blobs.add("marker", b"second") is False
+    assert await whole(blobs, "marker") == b"first"
+    await put(blobs, "put", b"1")
+    assert await blobs.add("put", b"2") is False
+    assert await whole(blobs, "put") == b"1"
+    for path in ("../marker", "/marker"):
+        with pytest.raises(BadBlobPath):
+            await blobs.add(path, b"x")
+
+
+async def test_of_many_who_add_at_once_one_does(blobs: Blobs) -> None:
+    added = await asyncio.gather(*(blobs.add("marker", b"%d" % number) for number in range(50)))
+    assert sum(added) == 1
+    assert await whole(blobs, "marker") == b"%d" % added.index(True)
+
+
 async def test_a_second_put_takes_the_place_of_the_first(blobs: Blobs) -> None:
     await put(blobs, "a", b"first and long")
     await put(blobs, "a", b"second")

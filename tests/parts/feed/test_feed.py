@@ -43,7 +43,7 @@ async def feed(keys: FeedKeys) -> AsyncIterator[Feed[str]]:
 
 async def put(feed: Feed[str], log: LogKey[str], *places: int) -> None:
     for place in places:
-        assert await feed.put(log, place, f"message {place}")
+        assert await feed.put(log, {place: f"message {place}"})
 
 
 async def followed(feed: Feed[str], log: LogKey[str], count: int, **where: Any) -> list[Any]:
@@ -87,8 +87,8 @@ async def test_a_message_that_is_put_again_is_there_once_with_all_that_was_done_
     feed: Feed[str], keys: FeedKeys
 ) -> None:
     log = keys.log("ann")
-    done = [await feed.put(log, 1, "message 1", keys.sent("ann").increment()) for _ in range(3)]
-    at_once = await asyncio.gather(*(feed.put(log, 2, "message 2", keys.sent("ann").increment()) for _ in range(10)))
+    done = [await feed.put(log, {1: "message 1"}, keys.sent("ann").increment()) for _ in range(3)]
+    at_once = await asyncio.gather(*(feed.put(log, {2: "message 2"}, keys.sent("ann").increment()) for _ in range(10)))
     assert done == [True, False, False]
     assert sum(at_once) == 1
     assert await keys.sent("ann").get() == 2
@@ -100,7 +100,7 @@ async def test_two_who_put_the_same_places_at_once_put_each_once_and_in_order(fe
     log = keys.log("ann")
 
     async def put_all() -> list[int]:
-        return [place for place in range(1, 51) if await feed.put(log, place, f"message {place}")]
+        return [place for place in range(1, 51) if await feed.put(log, {place: f"message {place}"})]
 
     first, second = await asyncio.gather(put_all(), put_all())
     assert sorted(first + second) == list(range(1, 51))
@@ -116,14 +116,51 @@ async def test_who_was_away_longer_than_the_log_keeps_is_told_and_goes_on(feed: 
     assert await followed(feed, log, 1, after=10) == items(*range(11, 11 + PAGE))
 
 
-@here
-async def test_who_asks_for_more_than_there_ever_was_begins_anew(feed: Feed[str], keys: FeedKeys) -> None:
+@everywhere
+async def test_messages_that_are_put_together_are_all_put_or_none_and_in_order(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
-    await put(feed, log, 1, 2)
-    following = asyncio.ensure_future(followed(feed, log, 2, after=900, last=2))
+    await put(feed, log, *range(1, 2 * KEEP // 3))
+    start = 2 * KEEP // 3
+    batch = {place: f"message {place}" for place in range(start + 9, start - 1, -1)}
+    done = await asyncio.gather(*(feed.put(log, batch, keys.sent("ann").increment()) for _ in range(10)))
+    assert (sum(done), await keys.sent("ann").get()) == (1, 1)
+    # Another has come further: nothing of it is put, also of what is new.
+    assert not await feed.put(log, {start + 9: "another", start + 10: "another"}, keys.sent("ann").increment())
+    assert await keys.sent("ann").get() == 1
+    assert await followed(feed, log, 10, after=start - 1) == items(*range(start, start + 10))
+
+
+@here
+async def test_a_last_place_that_lags_behind_the_log_is_no_gap_and_repeats_nothing(
+    feed: Feed[str], keys: FeedKeys
+) -> None:
+    log = keys.log("ann")
+    await put(feed, log, 1, 2, 3, 4, 5)
+    for last in range(6):
+        assert await followed(feed, log, 1, after=4, last=last) == items(5)
+    following = asyncio.ensure_future(followed(feed, log, 1, after=5, last=2))
     await _read_by(feed, log, 1)
-    await put(feed, log, 3)
-    assert await following == [Missed(3), *items(3)]
+    await put(feed, log, 6)
+    assert await following == items(6)
+
+
+@here
+async def test_places_that_were_withdrawn_before_they_were_put_are_no_gap(feed: Feed[str], keys: FeedKeys) -> None:
+    log = keys.log("ann")
+    asked: list[tuple[int, int]] = []
+
+    async def was_lost(first: int, last: int) -> bool:
+        asked.append((first, last))
+        return first == 1
+
+    await put(feed, log, 3, 6)
+    assert await followed(feed, log, 3, after=0, was_lost=was_lost) == [Missed(3), *items(3, 6)]
+    assert await followed(feed, log, 1, after=3, was_lost=was_lost) == items(6)
+    following = asyncio.ensure_future(followed(feed, log, 1, after=6, last=8, was_lost=was_lost))
+    await _read_by(feed, log, 1)
+    await put(feed, log, 9)
+    assert await following == items(9)
+    assert asked == [(1, 2), (4, 5), (7, 8)]
 
 
 @here
@@ -143,11 +180,11 @@ async def test_a_log_that_has_expired_is_known_as_missed_by_who_knows_the_last_p
 async def test_a_place_before_the_end_is_taken_for_one_that_was_put(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     await put(feed, log, 5)
-    assert not await feed.put(log, 5, "another")
-    assert not await feed.put(log, 4, "another")
+    assert not await feed.put(log, {5: "another"})
+    assert not await feed.put(log, {4: "another", 6: "another"})
     for wrong in (0, -1):
         with pytest.raises(BadValue, match="begin with 1"):
-            await feed.put(log, wrong, "none")
+            await feed.put(log, {wrong: "none"})
     assert await followed(feed, log, 2, after=0) == [Missed(5), *items(5)]
 
 
@@ -160,15 +197,15 @@ async def test_a_log_that_begins_anew_is_told_to_all_who_follow_and_by_one_only(
     following = feed.follow(log, after=10)
     told = asyncio.ensure_future(anext(following))
     await _read_by(feed, log, 1)
-    assert await feed.begin_anew(log, 6, "message 6", keys.sent("ann").increment())
+    assert await feed.begin_anew(log, {6: "message 6"}, keys.sent("ann").increment())
     async with asyncio.timeout(60):
         assert await told == Missed(7)
         await put(feed, log, 7)
         assert await anext(following) == items(7)
     await following.aclose()  # type: ignore[attr-defined]
     assert await followed(feed, log, 3, after=0) == [Missed(6), *items(6, 7)]
-    assert (await feed.at(log, 6), await feed.at(log, 5), await feed.at(log, 8)) == ("message 6", None, None)
-    at_once = [feed.begin_anew(log, 2, "message 2", keys.sent("ann").increment()) for _ in range(5)]
+    assert await feed.messages(log, 5, 10) == {6: "message 6", 7: "message 7"}
+    at_once = [feed.begin_anew(log, {2: "message 2"}, keys.sent("ann").increment()) for _ in range(5)]
     assert sum(await asyncio.gather(*at_once)) >= 1
     assert await followed(feed, log, 2, after=0) == [Missed(2), *items(2)]
 
@@ -225,7 +262,7 @@ async def test_1000_readers_have_one_subscription_and_each_gets_all_in_order(
     for log in logs:
         await _read_by(feed, log, 10)
     for place in range(1, 11):
-        await asyncio.gather(*(feed.put(log, place, f"message {place}") for log in logs))
+        await asyncio.gather(*(feed.put(log, {place: f"message {place}"}) for log in logs))
     for found in await asyncio.gather(*following):
         assert found == items(*range(1, 11))
     if "redis" in request.node.callspec.id:

@@ -240,6 +240,11 @@ def test_a_token_of_another_type_is_refused(typ: str, clock: Clock) -> None:
         ({"sub": None}, "claims"),
         ({"sub": ""}, "claims"),
         ({"sub": 42}, "claims"),
+        ({"sub": "x" * 256}, "claims"),
+        ({"sub": "a\0b"}, "claims"),
+        ({"sub": "\ud800"}, "claims"),
+        ({"jti": "x" * 256}, "claims"),
+        ({"jti": "\ud800"}, "claims"),
         ({"jti": None}, "claims"),
         ({"jti": 1}, "claims"),
         ({"exp": None}, "claims"),
@@ -335,7 +340,7 @@ def test_claims_that_are_no_json_and_users_without_name_are_refused(clock: Clock
     for odd in (object(), float("nan"), {1, 2}):
         with pytest.raises(BadValue, match="are JSON"):
             access.issue("42", odd=odd)
-    for sub in ("", "x" * 256):
+    for sub in ("", "x" * 256, "a\0b", "\ud800"):
         with pytest.raises(BadValue, match="names a user"):
             access.issue(sub)
 

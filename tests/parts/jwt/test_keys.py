@@ -109,3 +109,19 @@ def test_a_signer_without_keys_and_a_key_without_algorithm_are_refused() -> None
         SigningKeys({})
     with pytest.raises(BadDeclaration, match="not for 'PS256'"):
         SigningKeys.new_key("PS256")  # type: ignore[arg-type]
+
+
+def test_a_secret_that_others_have_signs_as_they_check() -> None:
+    secret = "a secret of 32 bytes or many more"
+    made, again = SigningKeys.from_secret(secret), SigningKeys.from_secret(secret)
+    token = made.current.signed({"alg": "HS256", "kid": made.current.id, "typ": "at+jwt"}, b"{}")
+    assert again.current.id == made.current.id
+    assert SigningKeys({"other": ("HS256", secret.encode())}).current.opened(token) == b"{}"
+    assert SigningKeys.from_secret(secret[:-1]).current.id != made.current.id
+    assert made.jwks() == {"keys": []}
+
+
+def test_a_secret_that_could_be_guessed_is_refused_and_not_repeated() -> None:
+    with pytest.raises(BadDeclaration, match="32 bytes or more, not 31") as refused:
+        SigningKeys.from_secret("x" * 31)
+    assert "xxx" not in str(refused.value)

@@ -98,10 +98,10 @@ class StandIn:
 
 @asynccontextmanager
 async def stand_in() -> AsyncIterator[StandIn]:
-    open_writers: set[asyncio.StreamWriter] = set()
+    opened: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_writers.add(writer)
+        opened.append(writer)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             length = next(
@@ -125,7 +125,6 @@ async def stand_in() -> AsyncIterator[StandIn]:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client had enough
         finally:
-            open_writers.discard(writer)
             writer.close()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -136,6 +135,7 @@ async def stand_in() -> AsyncIterator[StandIn]:
     finally:
         listening.close()
         server.lets_go()
-        for writer in open_writers:
-            writer.transport.abort()
+        for writer in opened:
+            writer.transport.abort()  # also where somebody has not read all of an answer
+        await asyncio.gather(*(writer.wait_closed() for writer in opened), return_exceptions=True)
         await listening.wait_closed()

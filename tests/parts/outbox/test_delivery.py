@@ -362,7 +362,7 @@ async def test_a_queue_whose_lease_another_holds_is_left_to_it_and_taken_over_wh
 
 def test_a_policy_that_makes_no_sense_is_refused() -> None:
     wrongs: list[dict[str, Any]] = [
-        {"lease": "20s"},
+        {"lease": "500ms"},
         {"lease": "2d"},
         {"at_once": 0},
         {"most_waiting": True},
@@ -372,3 +372,22 @@ def test_a_policy_that_makes_no_sense_is_refused() -> None:
     for wrong in wrongs:
         with pytest.raises(Exception, match=next(iter(wrong))):
             OutboxPolicy(**wrong)
+
+
+@each_way
+async def test_two_outboxes_of_one_store_deliver_only_their_own_topics(
+    store: Store, time: Time, receiver: Receiver
+) -> None:
+    """Two kits of one server: what one cannot send, it must not take for undeliverable either."""
+    other = Receiver()
+    mine = Outbox(OutboxKeys(store, now_ms=time), receiver, topics=("counter",), policy=OutboxPolicy(at_once=3))
+    theirs = Outbox(OutboxKeys(store, now_ms=time), other, topics=("slack",), policy=OutboxPolicy(at_once=3))
+    for number in range(10):  # more than one look takes, and all before those of the first outbox
+        await theirs.announce("slack", str(number))
+        await AppKeys(store).atomically(*theirs.add("slack", str(number), {"n": number}))
+    time.pass_ms(SECOND)
+    await mine.announce("counter", "a")
+    await AppKeys(store).atomically(*mine.add("counter", "a", {"n": 1}))
+    assert await mine.deliver_due() == Counts(delivered=1)
+    assert await theirs.deliver_due() == Counts(delivered=10)
+    assert ([one.topic for one in receiver.got], {one.topic for one in other.got}) == (["counter"], {"slack"})

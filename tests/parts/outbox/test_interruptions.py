@@ -14,7 +14,7 @@ import pytest
 
 from keystead import Store, StoreUnavailable, connect
 from keystead.errors import StoreFull
-from keystead.parts.outbox import Counts, OutboxKeys, OutboxMessage
+from keystead.parts.outbox import Counts, OutboxKeys, OutboxMessage, OutboxPolicy
 from keystead.stores import Absent, Command, Outcome, Reply, Step
 from tests.parts.outbox.conftest import (
     LINGERS,
@@ -149,6 +149,89 @@ async def test_who_lost_the_lease_without_knowing_takes_nothing_out(store: Store
     other.may_answer.set()
     await second
     assert (slow.numbers(), other.numbers()) == ([1], [1, 2])
+
+
+@everywhere
+async def test_the_lease_is_renewed_while_a_message_is_being_sent_however_long_that_takes(
+    store: Store, time: Time, receiver: Receiver
+) -> None:
+    outbox = outbox_of(store, time, receiver)
+    lease = OutboxKeys(store).lease("counter", "a").key
+    await add(outbox, store, 1)
+    receiver.may_answer.clear()
+    turn = asyncio.create_task(outbox.deliver_due())
+    await until(lambda: receiver.at_once == 1)
+    for _ in range(5):
+        await time.asked_to_wait(2 * SECOND)
+        await store.run([("PEXPIRE", lease, 3 * SECOND)])  # half of it has passed
+        time.pass_ms(2 * SECOND)
+        await time.asked_to_wait(2 * SECOND)
+        assert (await store.run([("PTTL", lease)]))[0] > 3 * SECOND
+    receiver.may_answer.set()
+    assert await turn == Counts(delivered=1)
+
+
+@everywhere
+async def test_who_loses_the_lease_while_sending_stops_and_leaves_the_message_to_the_other(
+    store: Store, time: Time, receiver: Receiver
+) -> None:
+    outbox = outbox_of(store, time, receiver)
+    await add(outbox, store, 1)
+    receiver.may_answer.clear()
+    outbox_ended = asyncio.create_task(outbox.deliver_due())
+    await until(lambda: receiver.at_once == 1)
+    await time.asked_to_wait(2 * SECOND)
+    await store.run([("SET", OutboxKeys(store).lease("counter", "a").key, b'{"by":"another"}', "PX", MINUTE)])
+    time.pass_ms(2 * SECOND)
+    await outbox_ended
+    assert (receiver.at_once, receiver.got) == (0, [])
+    assert await waiting_in(store) == [1]
+
+
+class _Mortal(Relay):
+    """Passes everything on until its program is dead."""
+
+    is_dead = False
+
+    async def before(self) -> None:
+        if self.is_dead:
+            raise Killed
+
+
+class _Slowing(Receiver):
+    """Takes one message, and then no other."""
+
+    async def __call__(self, message: OutboxMessage) -> None:
+        if self.got:
+            self.may_answer.clear()
+        await super().__call__(message)
+
+
+@everywhere
+async def test_the_queue_of_a_process_that_was_killed_is_another_s_within_ten_seconds(
+    store: Store, time: Time, receiver: Receiver
+) -> None:
+    other = outbox_of(store, time, receiver)
+    await add(other, store, 1, 2)
+    killed, keys, policy = _Slowing(), OutboxKeys(store), OutboxPolicy()
+    mortal = _Mortal(store)
+    dying = asyncio.create_task(outbox_of(mortal, time, killed).deliver_due())
+    await until(lambda: killed.numbers() == [1])
+    await until(lambda: killed.at_once == 1)
+    mortal.is_dead = True  # while it sends the second
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    assert await other.deliver_due() == Counts()  # as far as anybody knows, that one is at it
+    [left_ms, looked_at] = await store.run(
+        [("PTTL", keys.lease("counter", "a").key), ("ZSCORE", keys.waiting().key, b"counter/a")]
+    )
+    resumes_ms = max(left_ms, looked_at - time.now_ms) + policy.look_every_ms
+    assert left_ms > 0
+    assert resumes_ms < 10 * SECOND
+    await let_the_lease_run_out(store)
+    time.pass_ms(policy.lease_ms)
+    assert await other.deliver_due() == Counts(delivered=1)
+    assert (killed.numbers(), receiver.numbers()) == ([1], [2])
 
 
 class Closing(Relay):
@@ -375,7 +458,7 @@ async def test_a_round_that_is_cancelled_gives_its_leases_back(store: Store, tim
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_a_process_that_is_killed_loses_nothing_and_one_that_is_asked_to_stop_exits(
+async def test_a_process_that_is_killed_loses_nothing_and_another_goes_on_within_ten_seconds_and_exits_when_asked_to(
     store: Store, store_url: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "lines.txt"
@@ -399,6 +482,12 @@ async def test_a_process_that_is_killed_loses_nothing_and_one_that_is_asked_to_s
             killed.wait()
         finally:
             killed.kill()
+        keys, policy = OutboxKeys(adding), OutboxPolicy()
+        lease, marks = keys.lease("counter", "a").key, keys.waiting().key
+        left_ms, looked_at = await adding.run([("PTTL", lease), ("ZSCORE", marks, b"counter/a")])
+        assert left_ms > 0
+        assert max(left_ms, looked_at - keys.now_ms()) + policy.look_every_ms < 10 * SECOND
+        await adding.run([("DEL", lease), ("ZADD", marks, 0, b"counter/a")])  # that time is over
         other = start()
         try:
             wait_until(lambda: any(number == "49" for _, number in lines()), "the last message was delivered")

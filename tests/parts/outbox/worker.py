@@ -11,7 +11,7 @@ import signal
 import sys
 
 from keystead import connect
-from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage, OutboxPolicy
+from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage
 
 
 async def main(url: str, file: str) -> None:
@@ -24,8 +24,7 @@ async def main(url: str, file: str) -> None:
         os.close(handle)
         await asyncio.sleep(0.005)
 
-    policy = OutboxPolicy(send_within="500ms", lease="1s", look_every="100ms")
-    async with connect(url) as store, Outbox(OutboxKeys(store), send, policy=policy):
+    async with connect(url) as store, Outbox(OutboxKeys(store), send):
         await asked.wait()
 
 

@@ -284,3 +284,24 @@ async def test_the_grace_is_as_long_as_it_is_said_to_be(store: Store, clock: Clo
     assert await retried(app.tokens.rotate(begun.token))
     clock.pass_ms(1)
     assert await app.tokens.rotate(begun.token) == Refused("reused", "late")
+
+
+@everywhere
+async def test_a_token_can_be_examined_without_using_it_up_and_a_reused_one_ends_its_chain_at_once(
+    app: App, clock: Clock
+) -> None:
+    begun = await app.begin()
+    for _ in range(3):
+        examined = await app.tokens.examine(begun.token)
+        assert not isinstance(examined, Refused)
+        assert examined.generation == 0
+    first = await rotated(app.tokens.rotate(begun.token))
+    assert not isinstance(await app.tokens.examine(begun.token), Refused)  # inside the grace
+    second = await rotated(app.tokens.rotate(first.token))
+    assert app.told == []
+    assert await app.tokens.examine(begun.token) == Refused("reused", "stale")
+    assert app.told == [RefreshEvent("refresh-reused", "stale", "ann", begun.id, None)]
+    assert await app.tokens.rotate(second.token) == Refused("reused", "ended")
+    assert await app.tokens.examine("x") == Refused("unknown")
+    assert await app.tokens.revoke_chain(begun.id)
+    assert await app.tokens.examine(second.token) == Refused("unknown")

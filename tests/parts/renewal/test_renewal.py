@@ -100,6 +100,23 @@ async def test_a_renewal_does_not_make_a_session_live_longer(app: App, clock: Cl
     assert left.total_seconds() <= 90
 
 
+@everywhere
+async def test_a_provider_that_refuses_is_not_asked_again_where_the_record_notes_it(
+    store: Store, client: Client, provider: Provider, clock: Clock
+) -> None:
+    """As after a renewal whose answer was lost: the old refresh token is spent, and stays so."""
+    app = App(store, client, clock, refused=lambda session: session.model_copy(update={"refresh_token": None}))
+    await app.log_in()
+    provider.number = 7
+    clock.pass_ms(LIFETIME_MS)
+    for _ in range(3):
+        assert await app.fresh() == Over("refused")
+        await store.run([("DEL", app.keys.renewing("s1").key)])  # the claim has ended
+    assert provider.uses == 1
+    await app.log_in()
+    assert await app.access_token() == "access-1"
+
+
 @here
 async def test_a_refresh_token_that_the_provider_refuses_is_over(app: App, provider: Provider, clock: Clock) -> None:
     before = await app.session.get()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
-from keystead.parts.sessions import AAL1, AAL2, AAL3, Gone, Live, Policy, Sessions
+from keystead.parts.sessions import AAL1, AAL2, AAL3, Gone, Live, New, Policy, Sessions
 from keystead.schema.lifetime import After, Sliding
 from tests.parts.sessions.conftest import AppKeys, AppSession, Clock, everywhere, is_new, sessions_of
 from tests.parts.sessions.relays import Relay
@@ -212,3 +212,38 @@ async def test_a_list_lives_at_least_as_long_as_each_session_that_it_names(
     rotated = is_new(await sessions.rotate(made[1].token))
     [record] = await store.run([("PTTL", keys.session(rotated.id).key)])
     assert record > Policy().idle_ms - 60_000
+
+
+@everywhere
+async def test_keys_live_as_long_as_the_policy_and_not_as_long_as_their_family_could(
+    store: Store, clock: Clock, keys: AppKeys
+) -> None:
+    """So what a session held is gone from the store when the session is, and not weeks later."""
+    sessions = sessions_of(store, clock, Policy(idle="1h", absolute="90m"))
+
+    async def left_ms(made: New[AppSession]) -> tuple[int, int]:
+        record, listed = await store.run([("PTTL", keys.session(made.id).key), ("PTTL", keys.user_sessions("ann").key)])
+        return record, listed
+
+    made = await sessions.create(AppSession(uid="ann"))
+    for left in await left_ms(made):
+        assert HOUR_MS - 60_000 < left <= HOUR_MS
+    clock.pass_ms(HOUR_MS // 2)
+    assert await sessions.update(made.token, theme="dark")  # which is no use
+    assert HOUR_MS // 2 - 60_000 < (await left_ms(made))[0] <= HOUR_MS // 2
+    assert await sessions.touch(made.token)
+    assert HOUR_MS - 60_000 < (await left_ms(made))[0] <= HOUR_MS
+    clock.pass_ms(HOUR_MS // 2)
+    rotated = is_new(await sessions.rotate(made.token))  # the absolute deadline is the nearer one by now
+    assert HOUR_MS // 2 - 60_000 < (await left_ms(rotated))[0] <= HOUR_MS // 2
+
+
+@everywhere
+async def test_a_session_whose_record_the_store_has_dropped_in_time_has_expired(
+    store: Store, clock: Clock, keys: AppKeys
+) -> None:
+    sessions = sessions_of(store, clock, POLICY)
+    made, _other = [await sessions.create(AppSession(uid="ann")) for _ in range(2)]
+    await store.run([("DEL", keys.session(made.id).key)])  # as its TTL does
+    assert await sessions.read(made.token) == Gone("expired")
+    assert len(await sessions.list_for("ann")) == 1

@@ -54,6 +54,7 @@ async def test_a_record_that_cannot_be_read_is_told_and_left_for_the_doctor(
     report = await repair([keys], set_aside="all")
     assert [(one.finding.code, one.finding.key, one.fixed) for one in report.found] == [("unreadable", key, True)]
     assert (await store.run([("EXISTS", key)]))[0] == 0
+    assert await sessions.read(made.token) == Gone("expired")  # it is listed, and its record is no more
     assert await sessions.read(made.token) == Gone("unknown")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from keystead import Store, at_most, connect
+from keystead.errors import BadArgument
 from keystead.stores import Command, Step
 from keystead.testing.servers import Server
 
@@ -94,6 +95,23 @@ async def test_a_step_on_a_large_key_is_undone_without_a_copy_of_it(
     assert (bool(outcome), outcome.stopped_at) == (False, len(steps))
     assert _state(server) == before
     assert _copies(server) == 0
+
+
+async def test_entries_whose_ids_follow_each_other_need_no_copy_of_their_stream(server: Server, store: Store) -> None:
+    last = f"{MANY}-0"
+    ids = [f"{MANY + number}-0" for number in range(1, 6)]
+    added: list[Command] = [("XADD", "stream", "MAXLEN", MANY, name, "f", "v") for name in ids]
+    assert await store.atomically([*added, ("PEXPIREAT", "stream", FAR_MS)])
+    before = _state(server)
+    for refused in ([last, f"{MANY + 9}-0"], [ids[-1], f"{MANY + 9}-0"]):
+        with pytest.raises(BadArgument):
+            await store.atomically([("XADD", "stream", name, "f", "v") for name in refused])
+    assert _state(server) == before
+    assert _copies(server) == 0
+    falling = [f"{MANY + 20}-0", f"{MANY + 19}-0"]
+    with pytest.raises(BadArgument):
+        await store.atomically([("XADD", "stream", name, "f", "v") for name in falling])
+    assert _state(server) == before  # which only a copy can bring back
 
 
 @pytest.mark.parametrize("steps", COPIED, ids=_named)

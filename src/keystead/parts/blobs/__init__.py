@@ -1,4 +1,4 @@
-"""Blobs, as a part: files in a folder, in memory, or in whatever speaks S3, behind four verbs."""
+"""Blobs, as a part: files in a folder, in memory, or in whatever speaks S3, behind five verbs."""
 
 from keystead.parts.blobs.blobs import Blobs
 from keystead.parts.blobs.errors import BadBlobPath, BlobError, BlobGone, BlobTooLarge, BlobUnavailable

@@ -8,7 +8,13 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 
 from keystead.errors import BadArgument
 from keystead.parts.blobs.errors import BlobGone, BlobTooLarge, BlobUnavailable, is_missing_bucket, reason
@@ -33,6 +39,8 @@ class Blobs:
     A path is text with slashes, such as `2026/ab12/report.pdf`. One that could lead elsewhere is a BadBlobPath, before
     anything is touched. Whatever else goes wrong with the place of the blobs is a BlobUnavailable.
     """
+
+    outlives_the_process = True  # False: what is kept is gone with the process
 
     def __init__(self, store: ObjectStore, url: str, timeout_s: float) -> None:
         self._store = store
@@ -60,6 +68,21 @@ class Blobs:
                 return await self._put_parts(name, first, parts, part_bytes)
         await self._answer(obstore.put_async(self._store, name, first, use_multipart=False))
         return len(first)
+
+    async def add(self, path: str, data: bytes) -> bool:
+        """Keep a few bytes under a path where there is no blob yet. False: there is one, and it stays as it is.
+
+        Of several at the same moment one gets True; where S3 is spoken without conditional writes, all of them may, and
+        the last one counts.
+        """
+        name = self._name(checked(path))
+        if await self.size(path) is not None:
+            return False
+        try:
+            await self._answer(obstore.put_async(self._store, name, data, use_multipart=False, mode="create"))
+        except FileExistsError:
+            return False
+        return True
 
     async def size(self, path: str) -> int | None:
         """How many bytes it has; None: there is no such blob."""
@@ -175,8 +198,16 @@ class Blobs:
             if is_missing_bucket(error):
                 raise BlobUnavailable(f"{self.url}: there is no such bucket; make it, or name another") from None
             raise FileNotFoundError from None
+        except (AlreadyExistsError, PreconditionError):
+            raise FileExistsError from None
         except (BaseError, OSError, ValueError) as error:
             raise BlobUnavailable(f"{self.url} failed: {reason(error)}") from None
+
+
+class MemoryBlobs(Blobs):
+    """Blobs in this process, and gone with it."""
+
+    outlives_the_process = False
 
 
 class _GivenUp(Exception):

@@ -48,6 +48,13 @@ class FolderBlobs(Blobs):
             await asyncio.shield(self._unpin(file, pinned))  # also where the put is cancelled
         return size
 
+    async def add(self, path: str, data: bytes) -> bool:
+        await self._look(path)
+        added = await super().add(path, data)
+        if added:
+            await asyncio.to_thread(self._sync, self._file(path))
+        return added
+
     async def delete(self, path: str) -> bool:
         deleted = await super().delete(path)
         await asyncio.to_thread(self._tidy, self._file(path))

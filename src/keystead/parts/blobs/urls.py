@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from obstore.store import MemoryStore, S3Store
 
 from keystead.errors import BadUrl
-from keystead.parts.blobs.blobs import Blobs
+from keystead.parts.blobs.blobs import Blobs, MemoryBlobs
 from keystead.parts.blobs.errors import BadBlobPath
 from keystead.parts.blobs.folder import FolderBlobs
 from keystead.parts.blobs.paths import checked
@@ -33,10 +33,12 @@ def open_blobs(
     access_key_id: str | None = None,
     secret_access_key: str | None = None,
     session_token: str | None = None,
+    make: bool = True,
 ) -> Blobs:
     """The blobs of this place. Raises BadUrl at once; nothing is asked over the network yet.
 
-    `./files` or `file:///absolute/path`: a folder, made where it is missing, for its owner alone.
+    `./files` or `file:///absolute/path`: a folder, made where it is missing, for its owner alone; without `make`, one
+    that is missing is a BadUrl.
     `memory://`: in this process, and gone with it; each call has its own.
     `s3://bucket/prefix?endpoint=https://host:port&region=name&timeout=30s`: S3, and what speaks it. Every option may be
     left out. Credentials are arguments, or in AWS_ACCESS_KEY_ID and the other variables of S3; never in the URL.
@@ -49,24 +51,26 @@ def open_blobs(
     if not text or "\0" in text:
         raise BadUrl(f"the place of blobs is a folder or a URL: {_WRITE}")
     if not separator:
-        return _folder(Path(text))
+        return _folder(Path(text), make)
     match scheme.lower():
         case "file":
             if not rest.startswith("/"):
                 raise BadUrl("a file URL of blobs has three slashes and an absolute path, as file:///var/files")
-            return _folder(Path(unquote(rest)))
+            return _folder(Path(unquote(rest)), make)
         case "memory":
             if rest.strip("/"):
                 raise BadUrl("memory:// takes no name and no options; each call has blobs of its own")
-            return Blobs(MemoryStore(), "memory://", _TIMEOUT.total_seconds())
+            return MemoryBlobs(MemoryStore(), "memory://", _TIMEOUT.total_seconds())
         case "s3":
             return _s3(text, access_key_id, secret_access_key, session_token)
     shown = scheme if re.fullmatch(r"[a-z0-9+.-]{1,20}", scheme, re.IGNORECASE) else "this"
     raise BadUrl(f"{shown}:// is no place of blobs: {_WRITE}")
 
 
-def _folder(folder: Path) -> Blobs:
+def _folder(folder: Path, make: bool) -> Blobs:
     absolute = folder.absolute()  # and not of the directory in which the process is later on
+    if not make and not absolute.is_dir():
+        raise BadUrl(f"{absolute} cannot be the folder of blobs: it is not there")
     try:
         absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

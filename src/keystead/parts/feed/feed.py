@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
@@ -39,6 +39,7 @@ class Pause(NamedTuple):
     """Nothing came for so long: a moment to show that the reader is still there."""
 
 
+WasLost: TypeAlias = Callable[[int, int], Awaitable[bool]]
 Followed: TypeAlias = "list[FeedItem[T]] | Missed | Pause"
 
 
@@ -51,7 +52,7 @@ class Feed(Generic[T]):
             wakes = Channel("notices-wakes", str, …)
 
         async with Feed(keys.log, keys.wakes()) as feed:
-            await feed.put(keys.log("ann"), 17, notice, keys.notices("ann").publish(notice))
+            await feed.put(keys.log("ann"), {17: notice}, keys.notices("ann").publish(notice))
             async for messages in feed.follow(keys.log("ann"), after=12): …
 
     logs    a log for each reader, with `keep`: what can be followed from a place in the past
@@ -87,10 +88,14 @@ class Feed(Generic[T]):
     ) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """End all who follow: their iterators stop."""
+    def stop(self) -> None:
+        """End all who follow: their iterators stop, and so do those that begin from now on."""
         self._closing = True
         self._wake_all()
+
+    async def close(self) -> None:
+        """End all who follow, and listen no more."""
+        self.stop()
         if self._listener is not None:
             self._listener.cancel()
             with suppress(asyncio.CancelledError):
@@ -113,45 +118,43 @@ class Feed(Generic[T]):
 
     # --- putting ---------------------------------------------------------------------------------------------
 
-    async def put(self, log: LogKey[T], place: int, item: T, *more: Operation[Any]) -> bool:
-        """Add a message at a place, and do `more` in the same atomic step.
+    async def put(self, log: LogKey[T], messages: Mapping[int, T], *more: Operation[Any]) -> bool:
+        """Add messages at their places, the lowest first, and do `more`, all in one atomic step.
 
-        False: the log is at this place or beyond, and nothing was done. Places grow by one from 1 on. So a message that
-        is put again, after a crash or by another process, is in the log once, and `more` takes effect once.
+        False: the log is at the first of these places or beyond, and nothing was done. Places grow by one from 1 on. So
+        a message that is put again, after a crash or by another process, is in the log once, and `more` takes effect
+        once.
         """
-        if place < 1:
-            raise BadValue(f"{log.key}: places begin with 1, not {place}")
+        appended = _appended(log, messages)
         try:
-            await self._logs.keyspace.atomically(
-                log.append(item, entry_id=f"{place}-0"), *more, self._wakes.publish(log.key)
-            )
+            await self._logs.keyspace.atomically(appended, *more, self._wakes.publish(log.key))
         except BadArgument:
-            if place <= await self.last_place(log):
+            if min(messages) <= await self.last_place(log):
                 return False
             raise
         return True
 
-    async def begin_anew(self, log: LogKey[T], place: int, item: T, *more: Operation[Any]) -> bool:
-        """Drop a log whose source has forgotten what is in it, and put a message as its first. As `put` otherwise.
+    async def begin_anew(self, log: LogKey[T], messages: Mapping[int, T], *more: Operation[Any]) -> bool:
+        """Drop a log whose source has forgotten what is in it, and put messages as its first. As `put` otherwise.
 
         Whoever follows it is told (`Missed`). False: another has done so just now, or it has gone on.
         """
         latest = await log.latest(1)
         if not latest:
-            return await self.put(log, place, item, *more)
+            return await self.put(log, messages, *more)
         done = await self._logs.keyspace.atomically(
             log.remove(latest[0].id).required(),  # of two who see the same log, one drops it
             log.delete(),
-            log.append(item, entry_id=f"{place}-0"),
+            _appended(log, messages),
             *more,
             self._wakes.publish(log.key),
         )
         return bool(done)
 
-    async def at(self, log: LogKey[T], place: int) -> T | None:
-        """The message at a place; None: it is not in the log, or not any more."""
-        found = await log.entries(after=f"{place - 1}-0", limit=1)
-        return found[0].item if found and _place(found[0]) == place else None
+    async def messages(self, log: LogKey[T], first: int, count: int) -> dict[int, T]:
+        """What is in the log from a place on, by place. Entries that cannot be read are left out."""
+        found = await log.entries(after=f"{first - 1}-0", limit=count).if_readable()
+        return {_place(one): one.item for one in found}
 
     async def last_place(self, log: LogKey[T]) -> int:
         """The place of the newest message; 0 where there is none."""
@@ -161,23 +164,23 @@ class Feed(Generic[T]):
     # --- following -------------------------------------------------------------------------------------------
 
     async def follow(
-        self, log: LogKey[T], *, after: int | None = None, last: int | None = None
+        self, log: LogKey[T], *, after: int | None = None, last: int = 0, was_lost: WasLost | None = None
     ) -> AsyncIterator[Followed[T]]:
         """Messages after a place, or from now on, until the feed is closed: in portions, each as soon as it is there.
 
-        last    the place of the newest message, where something else than the log knows it. So a reader is told of
-                what they missed also where the whole log has expired, and one whose place was never given begins anew.
+        last      a place up to which messages were put, where something else than the log knows it: it may lag behind
+                  the log. So a reader is told of what they missed also where the whole log has expired
+        was_lost  asked, of the first and the last of places that are not in the log, whether there is something to
+                  miss: messages that were withdrawn before they were put leave places that nobody misses
 
         A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too. So is an entry that cannot be
         read, once a later one comes.
         """
-        in_vain = False
         with self._reading(log.key) as wake:
-            at = await self._begin(log, after)
-            if last is not None and at > last:
-                yield Missed(last + 1)
-                at = last
+            at = max(0, after) if after is not None else await self.last_place(log)
+            looked = False
             while not self._closing:
+                # Before the look: whatever is put after it sets this again, and is looked for at once.
                 wake.clear()
                 try:
                     entries = await log.entries(after=f"{at}-0", limit=PAGE).if_readable()
@@ -186,23 +189,21 @@ class Feed(Generic[T]):
                     await self._woken(wake)
                     yield Pause()
                     continue
-                first = _place(entries[0]) if entries else (last or 0) + 1
+                first = _place(entries[0]) if entries else last + 1
                 if first > at + 1:
-                    yield Missed(first)
+                    if was_lost is None or await was_lost(at + 1, first - 1):
+                        yield Missed(first)
                     at = first - 1
-                last = None
-                if not entries and in_vain and (newest := await self._end_before(log, at)):
-                    yield Missed(newest + 1)
-                    at = newest
-                in_vain = not entries
+                last = 0
                 if entries:
                     yield [FeedItem(_place(one), one.item) for one in entries]
                     at = _place(entries[-1])
-                elif not await self._woken(wake):
+                elif looked and (newest := await self._end_before(log, at)):
+                    yield Missed(newest + 1)
+                    at = newest
+                looked = True
+                if len(entries) < PAGE and not await self._woken(wake):
                     yield Pause()
-
-    async def _begin(self, log: LogKey[T], after: int | None) -> int:
-        return max(0, after) if after is not None else await self.last_place(log)
 
     async def _end_before(self, log: LogKey[T], at: int) -> int:
         """Where a log ends that a reader is beyond; 0: it does not, or nobody can say now."""
@@ -257,6 +258,13 @@ class Feed(Generic[T]):
         for readers in self._readers.values():
             for wake in readers:
                 wake.set()
+
+
+def _appended(log: LogKey[T], messages: Mapping[int, T]) -> Operation[int]:
+    places = sorted(messages)
+    if places and places[0] < 1:
+        raise BadValue(f"{log.key}: places begin with 1, not {places[0]}")
+    return log.append_all({f"{place}-0": messages[place] for place in places})
 
 
 def _place(entry: LogEntry[Any]) -> int:

@@ -33,7 +33,7 @@ _KEPT: Final = frozenset({"iss", "aud", "sub", "jti", "iat", "exp", "nbf"})
 _HEADER: Final = frozenset({"alg", "kid", "typ"})
 _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
-_LONGEST_SUBJECT: Final = 255
+_LONGEST_SUBJECT: Final = 255  # characters, of a `sub` as of a `jti`
 _LATEST_S: Final = 253_402_300_800  # the year 10000
 
 DeniedReason: TypeAlias = Literal[
@@ -154,8 +154,8 @@ class AccessTokens:
         kept = claims.keys() & _KEPT
         if kept:
             raise BadValue(f"the claim {min(kept)!r} is set by AccessTokens; give yours another name")
-        if not 0 < len(sub) <= _LONGEST_SUBJECT:
-            raise BadValue(f"sub names a user with 1 to {_LONGEST_SUBJECT} characters")
+        if not _is_name(sub):
+            raise BadValue(f"sub names a user with 1 to {_LONGEST_SUBJECT} characters that can be printed")
         now_ms = self._now_ms()
         issued_s = now_ms // 1000
         expires_s = issued_s + self.lifetime_ms // 1000
@@ -257,7 +257,7 @@ class AccessTokens:
             return Denied("audience")
         sub, jti = claims.get("sub"), claims.get("jti")
         issued, expires, begins = claims.get("iat"), claims.get("exp"), claims.get("nbf", 0)
-        if not isinstance(sub, str) or not sub or not isinstance(jti, str) or not jti:
+        if not _is_name(sub) or not _is_name(jti):
             return Denied("claims")
         if not (_is_time(issued) and _is_time(expires) and _is_time(begins)):
             return Denied("claims")
@@ -328,6 +328,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """Whether this can name a user or a token: in a key, in a row, and in a line of a log."""
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_SUBJECT and value.isprintable()
 
 
 def _is_time(value: object) -> TypeGuard[int]:

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -35,6 +36,7 @@ _SECRET_BYTES: Final = 32
 _RSA_BITS: Final = 2048  # the least that RFC 7518 allows
 _NEW_RSA_BITS: Final = 3072
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_SECRET_IDS: Final = b"keystead: id of a secret that signs\0"  # so that the id is no plain digest of the secret
 _DERIVED, _DERIVED_IDS = "access tokens", "ids of access token keys"
 
 
@@ -94,7 +96,7 @@ class SigningKeys:
     """
 
     def __init__(self, keys: Mapping[str, tuple[Algorithm, bytes]]) -> None:
-        """Keys by their ids: 32 bytes for HS256 and EdDSA, PKCS #8 in DER for RS256. The last one signs."""
+        """Keys by their ids: 32 bytes for EdDSA, 32 or more for HS256, PKCS #8 in DER for RS256. The last one signs."""
         if not keys:
             raise _bad('a signer needs a key; write SigningKeys({"2026a": ("EdDSA", key)})')
         if len({key for _, key in keys.values()}) < len(keys):
@@ -121,6 +123,20 @@ class SigningKeys:
         """HS256 keys, one from each key of the ring that seals: nothing more to configure, and rotated with it."""
         ids = [base64url(key[:9]) for key in ring.derived(_DERIVED_IDS)]
         return cls({key_id: ("HS256", key) for key_id, key in zip(ids, ring.derived(_DERIVED), strict=True)})
+
+    @classmethod
+    def from_secret(cls, secret: str) -> SigningKeys:
+        """One HS256 key: the bytes of this text, as other programs that have it check tokens with it.
+
+        Raises BadDeclaration for fewer than 32 bytes, which RFC 7518 does not allow: they could be guessed.
+        """
+        data = secret.encode()
+        if len(data) < _SECRET_BYTES:
+            raise _bad(
+                f"a secret that signs has {_SECRET_BYTES} bytes or more, not {len(data)}; make one with "
+                "`openssl rand -base64 32`"
+            )
+        return cls({base64url(sha256(_SECRET_IDS + data).digest()[:9]): ("HS256", data)})
 
     @staticmethod
     def new_key(algorithm: Algorithm = "EdDSA") -> str:
@@ -151,9 +167,20 @@ def _made(key_id: object, algorithm: str, data: object) -> SigningKey:
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
         raise _bad("the id of a signing key is 1 to 32 letters, digits, - or _; write one such as 2026a")
     _check_algorithm(f"signing key {key_id!r}", algorithm)
-    if not isinstance(data, bytes) or (algorithm != "RS256" and len(data) != _SECRET_BYTES):
+    if not isinstance(data, bytes) or not _has_length(algorithm, len(data)):
         raise _bad(f"signing key {key_id!r} must be {_SECRET_BYTES} bytes; make one with SigningKeys.new_key()")
     return SigningKey(key_id, cast("Algorithm", algorithm), _imported(key_id, algorithm, data))
+
+
+def _has_length(algorithm: str, length: int) -> bool:
+    """An RSA key is looked at when it is read. HS256 takes a longer secret (RFC 7518, 3.2), Ed25519 has one length."""
+    match algorithm:
+        case "HS256":
+            return length >= _SECRET_BYTES
+        case "EdDSA":
+            return length == _SECRET_BYTES
+        case _:
+            return True
 
 
 def _imported(key_id: str, algorithm: str, data: bytes) -> Key:

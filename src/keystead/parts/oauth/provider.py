@@ -47,6 +47,7 @@ class Provider(BaseModel):
     userinfo_url: str | None = None
     jwks_uri: str | None = None
     revoke_url: str | None = None
+    revokes_grant: bool = False  # revoking one token ends all tokens that the user gave this client, on every device
     authorize_parameters: Mapping[str, str] = Field(default_factory=dict)
     identity: IdentityFields = IdentityFields()
     algorithms: tuple[Literal["RS256", "PS256", "ES256", "EdDSA", "Ed25519"], ...] = ALGORITHMS
@@ -94,6 +95,7 @@ DISCORD: Final = Provider(
     token_url="https://discord.com/api/oauth2/token",  # noqa: S106 - an address
     userinfo_url="https://discord.com/api/users/@me",
     revoke_url="https://discord.com/api/oauth2/token/revoke",
+    revokes_grant=True,
     authorize_parameters={"prompt": "consent"},
     identity=IdentityFields(id="id", name=("global_name", "username"), avatar="avatar"),
 )
@@ -119,6 +121,7 @@ GOOGLE: Final = Provider(
     userinfo_url="https://openidconnect.googleapis.com/v1/userinfo",
     jwks_uri="https://www.googleapis.com/oauth2/v3/certs",
     revoke_url="https://oauth2.googleapis.com/revoke",
+    revokes_grant=True,
     authorize_parameters={"access_type": "offline"},  # without it there is no refresh token
 )
 

@@ -106,7 +106,7 @@ class OutboxKeys(Keyspace):
         QueueLease,
         lifetime=until("lease_ends", at_most=LONGEST_LEASE),
         tag="name",
-        doc="Who delivers a queue now. It is renewed with each message; only its holder takes messages out.",
+        doc="Who delivers a queue now. It is renewed while that works; only its holder takes messages out.",
         used_by=_USED_BY,
     )
     trouble = Value(

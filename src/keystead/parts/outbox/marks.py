@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from keystead.errors import Unreadable, WrongKind
@@ -50,28 +50,41 @@ class Marks:
     meanwhile.
     """
 
-    def __init__(self, keys: OutboxKeys) -> None:
+    def __init__(self, keys: OutboxKeys, topics: Collection[str] | None = None) -> None:
         self._keys = keys
+        self._topics = topics
         self._store = keys.waiting.store
         self._key = keys.waiting().key
         self._codec = keys.waiting.family.member
         self.in_one_step: Final = self._store.guarantees.atomic == "any keys"
 
     async def due(self, now_ms: int, limit: int) -> Due:
-        """The marks whose time has come, the earliest first. One round trip.
+        """The marks whose time has come, the earliest first. One round trip, and more where other outboxes of the same
+        store are behind with theirs.
 
         Where they are of another kind there are none, and the log says so; nobody can add a message meanwhile.
         """
+        marks: list[Mark] = []
+        start = 0
         try:
-            found, later = await self._store.run(
-                [
-                    ("ZRANGE", self._key, "-inf", now_ms, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"),
-                    ("ZRANGE", self._key, f"({now_ms}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"),
-                ]
-            )
+            while True:
+                # Marks of other topics stay where they are, so each page begins after them.
+                found, later = await self._store.run(
+                    [
+                        ("ZRANGE", self._key, "-inf", now_ms, "BYSCORE", "LIMIT", start, limit, "WITHSCORES"),
+                        ("ZRANGE", self._key, f"({now_ms}", "+inf", "BYSCORE", "LIMIT", 0, 1, "WITHSCORES"),
+                    ]
+                )
+                marks += [mark for mark in await self._decode(found, now_ms) if self._is_ours(mark.queue)]
+                if len(found) < limit or len(marks) >= limit:
+                    break
+                start += len(found)
         except WrongKind as error:
             log_unreadable(self._store, error)
             return Due([], True, None)
+        return Due(marks[:limit], len(found) < limit, later[0][1] if later else None)
+
+    async def _decode(self, found: Sequence[tuple[bytes, float]], now_ms: int) -> list[Mark]:
         marks, strange = [], []
         for data, score in found:
             try:
@@ -83,7 +96,10 @@ class Marks:
             # They name no queue, and would stand before all others for ever. `keystead doctor` says what they are.
             later_ms = now_ms + _SET_ASIDE_MS
             await self._store.run([("ZADD", self._key, "XX", later_ms, data) for data in strange])
-        return Due(marks, len(found) < limit, later[0][1] if later else None)
+        return marks
+
+    def _is_ours(self, queue: QueueName) -> bool:
+        return self._topics is None or queue.topic in self._topics
 
     # --- in one step with others -----------------------------------------------------------------------------
 

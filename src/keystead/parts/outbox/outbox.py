@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -74,6 +74,9 @@ class Outbox(Rounds[None]):
     message is given up at once. A message is taken out after it was sent, so whatever dies, it is repeated and not
     lost; its `id` stays the same, so that a receiver can know it again.
 
+    `topics` are those that this outbox delivers; without it, all there are. Programs that share a store, and kits of
+    one server, share the marks of all queues: where each names its topics, none sends what another one added.
+
     `send` obeys cancellation. A store that is away is waited for; the outbox never ends by itself. When it is stopped
     it waits a little for what is under way, cancels it, and gives the leases back. Time is `keys.now_ms`; `wait` is for
     tests. `on_outcome` is told the topic of each attempt, and how it went. Raises DoesNotFit for a store without
@@ -85,6 +88,7 @@ class Outbox(Rounds[None]):
         keys: OutboxKeys,
         send: Send,
         *,
+        topics: Collection[str] | None = None,
         policy: OutboxPolicy | None = None,
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         on_outcome: Callable[[str, Said], None] = lambda topic, outcome: None,
@@ -100,7 +104,7 @@ class Outbox(Rounds[None]):
                 "tells of, which this store cannot make"
             )
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._marks = Marks(keys)
+        self._marks = Marks(keys, topics)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
         self._announced: dict[QueueName, int] = {}  # when, in a cluster; the earliest first
         self._complained: set[QueueName] = set()

@@ -10,6 +10,7 @@ from typing import Final
 from keystead.errors import BadDeclaration
 from keystead.schema.lifetime import duration_ms, in_words
 
+SHORTEST_LEASE: Final = "1s"  # it has to be renewed in time by a process that is busy
 LONGEST_LEASE: Final = "1d"
 _SPREAD: Final = 0.2  # of a wait, so that what failed together is not tried again together
 _MOST_DOUBLINGS: Final = 40
@@ -25,7 +26,8 @@ class OutboxPolicy:
     most_waiting   how many messages a queue holds; beyond it, the oldest tenth is given up
     at_once        how many queues one process delivers at the same time
     send_within    how long one attempt may take
-    lease          for how long a queue is nobody else's without a sign of life: longer than one attempt
+    lease          lease length: after so long without a sign of life of its process a queue is another one's. It is
+                   renewed while a message is being sent, so it may be shorter than one attempt
     look_every     how long at most until a process sees what another one has added
     stop_within    how long a stop waits for attempts under way; then they are cancelled, which may take half as long
     """
@@ -36,7 +38,7 @@ class OutboxPolicy:
     most_waiting: int = 1_000
     at_once: int = 32
     send_within: str = "20s"
-    lease: str = "1m"
+    lease: str = "6s"
     look_every: str = "2s"
     stop_within: str = "5s"
 
@@ -60,10 +62,10 @@ class OutboxPolicy:
             raise BadDeclaration(
                 f"longest_retry ({self.longest_retry}) is shorter than first_retry ({self.first_retry})"
             )
-        if not self.send_within_ms < self.lease_ms <= duration_ms(LONGEST_LEASE):
+        shortest_ms, longest_ms = duration_ms(SHORTEST_LEASE), duration_ms(LONGEST_LEASE)
+        if not shortest_ms <= self.lease_ms <= longest_ms:
             raise BadDeclaration(
-                f"a lease is longer than one attempt ({in_words(self.send_within_ms)}) and not longer than "
-                f"{in_words(duration_ms(LONGEST_LEASE))}, not {self.lease}"
+                f"a lease is between {in_words(shortest_ms)} and {in_words(longest_ms)} long, not {self.lease}"
             )
 
     @cached_property

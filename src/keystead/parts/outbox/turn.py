@@ -25,6 +25,7 @@ Send: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Said: TypeAlias = Literal["delivered", "failed", "given-up"]
 
 MOST_IN_A_TURN: Final = 100  # then others have a turn
+_RENEWALS: Final = 3  # in the time of a lease
 _NO_DEADLINE: Final = -1  # as PTTL says it
 _GIVEN_UP_TOGETHER: Final = 200
 _LONGEST_ERROR: Final = 300
@@ -160,20 +161,31 @@ class Turn:
             return None
 
     async def _attempt(self, message: OutboxMessage) -> BaseException | None:
-        """Send a message; why it was not delivered, or None. It ends in time: the lease lasts longer than this."""
+        """Send a message; why it was not delivered, or None. The lease is renewed meanwhile. Raises Lost."""
         limit_s = self._all.policy.send_within_ms / 1000
         sending = asyncio.create_task(_tried(self._all.send, message), name=f"keystead outbox {self._queue}, sending")
         limit = asyncio.ensure_future(self._all.wait(limit_s))
+        keeping = asyncio.create_task(self._keep_lease(), name=f"keystead outbox {self._queue}, lease")
         try:
-            await asyncio.wait({sending, limit}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                return DeliveryFailed(f"it took longer than {limit_s:g} seconds")
-            # Nobody here cancelled it, so the sender did that to itself.
-            return asyncio.CancelledError() if sending.cancelled() else sending.result()
+            await asyncio.wait({sending, limit, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                # Nobody here cancelled it, so the sender did that to itself.
+                return asyncio.CancelledError() if sending.cancelled() else sending.result()
+            if keeping.done():
+                raise Lost  # whoever has the queue now sends it, too
+            return DeliveryFailed(f"it took longer than {limit_s:g} seconds")
         finally:
-            sending.cancel()
-            limit.cancel()
-            await asyncio.gather(sending, limit, return_exceptions=True)
+            for task in (sending, limit, keeping):
+                task.cancel()
+            await asyncio.gather(sending, limit, keeping, return_exceptions=True)
+
+    async def _keep_lease(self) -> None:
+        """Renew the lease again and again, until it is another's."""
+        while True:
+            await self._all.wait(self._all.policy.lease_ms / 1000 / _RENEWALS)
+            with suppress(StoreError):  # it is tried again; where that is too late, the next step says so
+                if not await self._all.store.atomically([self._held, self._renewal]):
+                    return
 
     # --- steps under the lease -------------------------------------------------------------------------------
 

@@ -151,6 +151,26 @@ class RefreshTokens(Generic[R]):
             return Refused("unreadable")
         raise Contended("a chain of refresh tokens was changed by others again and again; try again")
 
+    async def examine(self, token: str, *, client: str | None = None) -> R | Refused:
+        """What the chain of a token holds, without using the token up; or why `rotate` would refuse it. One round trip.
+
+        For what has to be asked of others before a token is used up. A token that was used before ends its chain here
+        as it does there, so that whatever else is away does not put that off. Whether its session is alive is not
+        asked.
+        """
+        given = self._mint.read(token)
+        if given is None:
+            return Refused("unknown")
+        key = self._family(given.id)
+        try:
+            seen = await key.see()
+        except Unreadable:
+            return Refused("unreadable")
+        if seen is None:
+            return Refused("unknown")
+        judged = self._judged(seen.value, given, client, None, None)
+        return await self._refused(key, seen.value, judged, client) if isinstance(judged, Refused) else seen.value
+
     async def revoke(self, token: str) -> bool:
         """End the chain of a token, also of an old one. False: it was none, or had ended. One round trip."""
         given = self._mint.read(token)

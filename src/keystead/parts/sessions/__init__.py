@@ -1,7 +1,7 @@
 """Sessions, as a part: create, read, touch, rotate, revoke, list; with deadlines, a cap, and ends that stay."""
 
 from keystead.parts.sessions.policy import AAL1, AAL2, AAL3, Policy
-from keystead.parts.sessions.record import Ended, Gone, Live, New, SessionRecord, Successor
+from keystead.parts.sessions.record import Act, Ended, Gone, Live, New, SessionRecord, Successor
 from keystead.parts.sessions.sessions import Sessions
 from keystead.parts.sessions.token import id_of
 
@@ -9,6 +9,7 @@ __all__ = [
     "AAL1",
     "AAL2",
     "AAL3",
+    "Act",
     "Ended",
     "Gone",
     "Live",

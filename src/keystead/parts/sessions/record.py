@@ -79,6 +79,20 @@ class New(Generic[S_co]):
     evicted: tuple[str, ...] = ()  # the ids of the sessions that it took the place of
 
 
+@dataclass(frozen=True)
+class Act:
+    """Who signs in or ends sessions, for the audit log. Without `who` it is the user of the session.
+
+    who     `operator:root`
+    where   an address, or the name of a machine
+    why     the reason, where there is one to tell
+    """
+
+    who: str = ""
+    where: str = ""
+    why: str = ""
+
+
 class Ended(BaseModel):
     """Why a session ended, for whoever still comes with its token."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Generic, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, cast
 
 from pydantic import ValidationError
 
@@ -25,14 +25,16 @@ from keystead.errors import (
     Unreadable,
     WrongKind,
 )
+from keystead.parts.audit import Audit
 from keystead.parts.sessions.policy import Policy
-from keystead.parts.sessions.question import Questions
-from keystead.parts.sessions.record import Ended, Gone, Live, New, Reason, S, Successor
+from keystead.parts.sessions.question import Question, Questions
+from keystead.parts.sessions.record import Act, Ended, Gone, Live, New, Reason, S, Successor
 from keystead.parts.sessions.token import SECRET_BYTES, id_of, named_by, new_token
 from keystead.schema.family import Bound
 from keystead.schema.kinds.value import ValueKey
 from keystead.schema.lifetime import After, Sliding, in_words
 from keystead.schema.listing import PRUNE_FROM
+from keystead.schema.operation import Compound, Operation
 from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
 from keystead.schema.times import deadline_ms, moment
@@ -44,6 +46,9 @@ _ROTATIONS = 8  # rotations within one grace that a token from before them is fo
 _AT_ONCE = 200
 _EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
 _KEPT = frozenset({"created_at", "last_seen_at"})
+
+# What is to be done once a session has ended, by its id and its record.
+Farewell: TypeAlias = Callable[[str, Any], Awaitable[Sequence[Operation[Any]]]]
 
 
 class _Sorted(NamedTuple):
@@ -66,8 +71,13 @@ class Sessions(Generic[S]):
 
     `successors` and `ends`, two further families, are optional: with the first, requests under way may come with the
     old token for a moment after a rotation, also to log out; with the second, whoever was evicted or revoked is told
-    so. Without a policy it is the usual one, with deadlines no longer than the families live. `new_secret` is for
-    tests. Raises BadDeclaration where the families cannot keep what the policy says.
+    so. Without a policy it is the usual one, with deadlines no longer than the families live. Keys live as long as the
+    policy lets their sessions live, which may be less than the families say.
+
+    `audit` notes who signed in, signed out, revoked and was evicted, in one step with what it notes (in a cluster after
+    it). `farewell` is called with the id and the record of each session that ends before its time; the operations that
+    it returns take effect in the step that ends the session (in a cluster after it, and their keys have the hash tag
+    of the id). `new_secret` is for tests. Raises BadDeclaration where the families cannot keep what the policy says.
     """
 
     def __init__(
@@ -77,6 +87,8 @@ class Sessions(Generic[S]):
         *,
         successors: Bound[ValueKey[Successor]] | None = None,
         ends: Bound[ValueKey[Ended]] | None = None,
+        audit: Audit | None = None,
+        farewell: Farewell | None = None,
         new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
     ) -> None:
         relation = _index_relation(family)
@@ -86,6 +98,8 @@ class Sessions(Generic[S]):
         self._user_field = _user_field(family, relation)
         self._successors = successors
         self._ends = ends
+        self._audit = audit
+        self._farewell = farewell
         self._new_secret = new_secret
         self._store = family.store
         self._now_ms = family.now_ms
@@ -99,7 +113,7 @@ class Sessions(Generic[S]):
 
     # --- logins --------------------------------------------------------------------------------------------
 
-    async def create(self, session: S) -> New[S]:
+    async def create(self, session: S, act: Act | None = None) -> New[S]:
         """Make a session for the user that it names. Two round trips; where room must be made, three and cleaning up.
 
         Beyond the cap the session whose login is longest ago is evicted, or CapReached is raised, as the policy says;
@@ -116,7 +130,13 @@ class Sessions(Generic[S]):
             sid = id_of(token)
             leaving = [*dead, *evicted]
             taking_out = [required(("SREM", self._list(user), one)) for one in leaving]
-            count = await self._admit(user, sid, session, [*self._room(user, len(leaving)), *taking_out])
+            guards = [*self._room(user, len(leaving)), *taking_out]
+            more = [
+                *await self._farewells(evicted),
+                *(self._notes("session-evicted", user, act, *evicted, why="too many sessions") if evicted else ()),
+                *self._notes("signed-in", user, act, sid),
+            ]
+            count = await self._admit(user, sid, session, guards, more)
             if count:
                 await self._discard(evicted, "evicted")
                 await self._discard(dead)
@@ -170,6 +190,26 @@ class Sessions(Generic[S]):
         # Somebody changed, rotated or ended it meanwhile. If it is alive, the next request notes that it was used.
         again = await self._found(token)
         return again if isinstance(again, Gone) else again[0]
+
+    async def read_id(self, user: str, id: str) -> Live[S] | Gone:
+        """The session of a user by the id that a listing shows, which is no secret: for whatever was issued for it,
+        such as an access token, and counts as long as the session does. Otherwise as `read`."""
+        try:
+            key, listed_in = self._key(id), self._list(user)
+        except BadKey:
+            return Gone("unknown")
+        question: Question = user, id, key, (key.encode(), listed_in.encode(), id.encode())
+        for _ in range(2):
+            found = await self._asked(question)
+            if isinstance(found, Gone):
+                return found
+            live, raw = found
+            if self._now_ms() - _ms(live.session.last_seen_at) < self._touch_every_ms or live.aged:  # type: ignore[attr-defined]
+                return live
+            noted = await self._noted(live, raw)
+            if noted is not None:
+                return noted
+        return live  # it was changed twice meanwhile, and alive: the next request notes that it was used
 
     async def touch(self, token: str) -> bool:
         """Note that the session was used, now. False: it is not alive, and stays so. Two round trips."""
@@ -226,7 +266,7 @@ class Sessions(Generic[S]):
 
     # --- ends ----------------------------------------------------------------------------------------------
 
-    async def revoke(self, token: str) -> bool:
+    async def revoke(self, token: str, act: Act | None = None) -> bool:
         """Log out: end the session of a token, also of one from before a rotation. False: it was not alive.
 
         The first step takes it off the list, which ends it; the rest only cleans up.
@@ -237,7 +277,7 @@ class Sessions(Generic[S]):
         sid, user = named
         with suppress(BadKey, Unreadable):  # no user has this name, or what is stored leads nowhere
             for _ in range(_ROTATIONS):
-                if await self._end(user, [sid]):
+                if await self._end_one(user, sid, None, "signed-out", act):
                     return True
                 successor, _why = await self._traces(sid)
                 if successor is None:
@@ -245,11 +285,13 @@ class Sessions(Generic[S]):
                 sid = successor
         return False
 
-    async def revoke_id(self, user: str, id: str) -> bool:
+    async def revoke_id(self, user: str, id: str, act: Act | None = None) -> bool:
         """End one session of a user by the id that a listing shows. False: that user has no such session."""
-        return bool(await self._end(user, [id], "revoked"))
+        with suppress(BadKey):  # what is no id names no session
+            return await self._end_one(user, id, "revoked", "session-revoked", act)
+        return False
 
-    async def revoke_others(self, token: str) -> int:
+    async def revoke_others(self, token: str, act: Act | None = None) -> int:
         """End all sessions of the user but this one; how many there were. One atomic step, and cleaning up.
 
         None ends where this one is not alive itself.
@@ -260,37 +302,52 @@ class Sessions(Generic[S]):
                 return 0
             live, _raw = found
             name = self._list(live.user)
-            outcome = await self._store.atomically(
-                [
-                    required(("SISMEMBER", name, live.id)),
-                    ("SMEMBERS", name),
-                    ("DEL", name),
-                    ("SADD", name, live.id),
-                    *self._renewal(live.user),
-                ]
-            )
-            if outcome:
-                others = [one for one in self._names(self._list(live.user), outcome.replies[1])[0] if one != live.id]
-                await self._discard(others, "revoked")
-                return len(others)
+            swap: list[Step] = [
+                required(("SISMEMBER", name, live.id)),
+                ("SMEMBERS", name),
+                ("DEL", name),
+                ("SADD", name, live.id),
+                *self._renewal(live.user),
+            ]
+            others = [one for one in await self._members_to_greet(name) if one != live.id]
+            more = [
+                *await self._farewells(others),
+                *self._notes("other-sessions-revoked", live.user, act, self._subject_of(live.user)),
+            ]
+            done = await self._in_step(swap, lambda replies: replies[1], more)
+            if done is not None:
+                ended = [one for one in self._names(name, done)[0] if one != live.id]
+                await self._discard(ended, "revoked", greeted=others)
+                return len(ended)
             # It was rotated or ended since it was read: the next look says which.
         raise Contended("the session was rotated again and again; try again")
 
-    async def revoke_all(self, user: str) -> int:
+    async def revoke_all(self, user: str, act: Act | None = None) -> int:
         """End all sessions of a user; how many there were. One atomic write, which needs no list to be complete.
 
         A login at the same moment is either before it, and ended, or after it, and alive.
         """
-        return await self._emptied(self._list(user))
+        return await self._emptied(
+            self._list(user), lambda: self._notes("all-sessions-revoked", user, act, self._subject_of(user))
+        )
 
-    async def revoke_everyone(self) -> AsyncIterator[tuple[str, int]]:
+    async def revoke_everyone(self, act: Act | None = None) -> AsyncIterator[tuple[str, int]]:
         """End every session there is: yields each user and how many they had, as they end. So go through all of it.
 
-        A login that comes while this goes through the users may or may not be ended.
+        A login that comes while this goes through the users may or may not be ended. The audit log has one entry from
+        before the first and one from after the last, and none for each user, which would push out what others did.
         """
+        act = act or Act(who="operator")
+        for note in self._notes("everyone-revoked", "", act, why="begins"):
+            await note
+        users = sessions = 0
         async for key in self._index.scan():
             # The key as it was found: of a user whose id is long it holds a digest, which makes no key again.
-            yield str(next(iter(key.values.values()))), await self._emptied(key.key)
+            count = await self._emptied(key.key)
+            users, sessions = users + 1, sessions + count
+            yield str(next(iter(key.values.values()))), count
+        for note in self._notes("everyone-revoked", "", act, why=f"{sessions} sessions of {users} users have ended"):
+            await note
 
     async def list_for(self, user: str) -> list[Live[S]]:
         """The sessions of a user that are alive, the latest login first; what has ended is taken off the list."""
@@ -304,12 +361,18 @@ class Sessions(Generic[S]):
         question = self._questions.of(token)
         if question is None:
             return Gone("unknown")
+        return await self._asked(question)
+
+    async def _asked(self, question: Question) -> tuple[Live[S], bytes] | Gone:
         user, sid, key, arguments = question
         try:
             raw, listed = await self._ask(*arguments)
         except WrongKind as error:
             return self._unreadable(error)
         if raw is None or not listed:
+            if listed:  # its record has died by its TTL, which is the end that the policy gives it
+                await self._end(user, [sid])
+                return Gone("expired")
             return await self._elsewhere(user, sid)
         live = self._live(user, sid, key, raw)
         return (live, raw) if type(live) is Live else await self._ended(user, sid, cast("Gone", live))
@@ -385,9 +448,8 @@ class Sessions(Generic[S]):
     async def _replace(self, live: Live[S], raw: bytes, session: S) -> bool:
         """Write the record if nobody did since it was read, and if it is still listed."""
         key = self._key(live.id)
-        family = self._family.family
-        options = family.lifetime.on_update(self._now_ms(), None)
-        write: Command = ("SET", key, family.codec.encode(session, key, self._family.ring), *options, "XX")
+        data = self._family.family.codec.encode(session, key, self._family.ring)
+        write: Command = ("SET", key, data, "PX", self._left_ms(session), "XX")
         listed = required(("SISMEMBER", self._list(live.user), live.id))
         if self._one_step:
             return bool(await self._store.atomically([holds(key, raw), listed, write, *self._renewal(live.user)]))
@@ -441,7 +503,9 @@ class Sessions(Generic[S]):
     # --- the list of a user --------------------------------------------------------------------------------
 
     async def _listed(self, user: str) -> tuple[list[str], list[bytes]]:
-        name = self._list(user)
+        return await self._members(self._list(user))
+
+    async def _members(self, name: str) -> tuple[list[str], list[bytes]]:
         return self._names(name, (await self._store.run([("SMEMBERS", name)]))[0])
 
     def _names(self, name: str, members: Iterable[bytes]) -> tuple[list[str], list[bytes]]:
@@ -506,9 +570,11 @@ class Sessions(Generic[S]):
         """The step that writes a new record, and never over another one."""
         key, family = self._key(sid), self._family.family
         data = family.codec.encode(session, key, self._family.ring)
-        return required(("SET", key, data, *family.lifetime.on_create(self._now_ms(), None), "NX"))
+        return required(("SET", key, data, "PX", self._left_ms(session), "NX"))
 
-    async def _admit(self, user: str, sid: str, session: S, guards: list[Step]) -> int:
+    async def _admit(
+        self, user: str, sid: str, session: S, guards: list[Step], more: Sequence[Operation[Any]] = ()
+    ) -> int:
         """Write a new record and list it, if the guards hold; how many are listed then. 0: nothing was done.
 
         It is alive from the moment when it is listed.
@@ -516,14 +582,14 @@ class Sessions(Generic[S]):
         write = self._birth(sid, session)
         entry: list[Step] = [("SADD", self._list(user), sid), *self._renewal(user), ("SCARD", self._list(user))]
         if self._one_step:
-            outcome = await self._store.atomically([*guards, write, *entry])
-            return int(outcome.replies[-1]) if outcome else 0
+            return int(await self._in_step([*guards, write, *entry], _last, more) or 0)
         # In a cluster the record comes first, and counts for nothing until it is listed.
         if not await self._store.atomically([write]):
+            _close(more)
             return 0
-        outcome = await self._store.atomically([*guards, *entry])
-        if outcome:
-            return int(outcome.replies[-1])
+        count = await self._in_step([*guards, *entry], _last, more)
+        if count:
+            return int(count)
         await self._store.run([("DEL", self._key(sid))])
         return 0
 
@@ -533,29 +599,46 @@ class Sessions(Generic[S]):
             with suppress(KeysteadError):  # the login took place
                 await self.list_for(user)
 
-    async def _emptied(self, name: str) -> int:
-        outcome = await self._store.atomically([("SMEMBERS", name), ("DEL", name)])
-        ended, _strange = self._names(name, outcome.replies[0])
-        await self._discard(ended, "revoked")
+    async def _emptied(self, name: str, notes: Callable[[], Sequence[Operation[Any]]] = tuple) -> int:
+        known = await self._members_to_greet(name)
+        more = [*await self._farewells(known), *notes()]
+        was_there: list[Step] = [required(("EXISTS", name))] if more else []  # what ends nothing is not noted
+        emptying: list[Step] = [*was_there, ("SMEMBERS", name), ("DEL", name)]
+        members = await self._in_step(emptying, lambda replies: replies[-2], more)
+        ended, _strange = self._names(name, members or [])
+        await self._discard(ended, "revoked", greeted=known)
         return len(ended)
 
-    async def _end(self, user: str, ids: Sequence[str], reason: Reason | None = None) -> int:
-        """Take sessions off the list, which ends them, and delete what is left of them; how many were on it."""
+    async def _end_one(self, user: str, sid: str, reason: Reason | None, event: str, act: Act | None) -> bool:
+        """End a session that somebody wants to end. False: it was not on the list, and nothing is noted."""
+        self._family(sid)  # or raise BadKey, before anything is written
+        more = [*await self._farewells([sid]), *self._notes(event, user, act, sid)]
+        if not await self._in_step([required(("SREM", self._list(user), sid))], _last, more):
+            return False
+        await self._discard([sid], reason)
+        return True
+
+    async def _end(self, user: str, ids: Sequence[str]) -> None:
+        """Take sessions off the list whose time is over, and delete what is left of them."""
         if not ids:
-            return 0
+            return
         replies = await self._store.run([("SREM", self._list(user), sid) for sid in ids])
         # Only what was on the list: another user's record is none of theirs, whatever id is given.
-        ended = [sid for sid, was_listed in zip(ids, replies, strict=True) if was_listed]
-        await self._discard(ended, reason)
-        return len(ended)
+        await self._discard([sid for sid, was_listed in zip(ids, replies, strict=True) if was_listed])
 
-    async def _discard(self, ids: Iterable[str], reason: Reason | None = None) -> None:
-        """Delete the records of sessions that have ended, and what they own.
+    async def _discard(
+        self, ids: Iterable[str], reason: Reason | None = None, *, greeted: Sequence[str] | None = None
+    ) -> None:
+        """Delete the records of sessions that have ended, and what they own. `greeted` are those that were given their
+        farewell already, where others may be among them that came to the list in the last moment.
 
         They have ended, whether this succeeds or not. What a store that went away keeps is dead, and dies by its TTL.
         """
         waiting = list(ids)
         with suppress(StoreUnavailable):
+            late = [] if greeted is None else [sid for sid in waiting if sid not in set(greeted)]
+            for operation in await self._farewells(late):
+                await operation
             while waiting:
                 await asyncio.gather(*(self._discard_one(sid, reason) for sid in waiting[:_AT_ONCE]))
                 del waiting[:_AT_ONCE]
@@ -565,6 +648,64 @@ class Sessions(Generic[S]):
             await self._ends(sid).set(Ended(reason=reason))
         with suppress(Unreadable):
             await self._family(sid).delete()
+
+    # --- what goes with an end ------------------------------------------------------------------------------
+
+    def _notes(self, event: str, user: str, act: Act | None, *what: str, why: str = "") -> list[Operation[Any]]:
+        """What the audit log is told of this: an entry for each thing that it was done to."""
+        if self._audit is None:
+            return []
+        act = act or Act()
+        who = act.who or self._subject_of(user)
+        return [
+            self._audit.note(event, who=who, what=one, where=act.where, why=why or act.why) for one in what or ("",)
+        ]
+
+    def _subject_of(self, user: str) -> str:
+        """The user, with the identity space that the family names: `login:42`, as `keystead erase` takes it."""
+        subject = self._family.family.subject
+        return f"{'user' if subject is None else subject.kind}:{user}"
+
+    async def _members_to_greet(self, name: str) -> list[str]:
+        """The ids on a list whose sessions are about to end; none where nothing is to be done for them."""
+        return [] if self._farewell is None else (await self._members(name))[0]
+
+    async def _farewells(self, ids: Sequence[str]) -> list[Operation[Any]]:
+        """What is to be done once these have ended. Those whose record is gone, or cannot be read, have nothing."""
+        found: list[Operation[Any]] = []
+        if self._farewell is None:
+            return found
+        for at in range(0, len(ids), _AT_ONCE):
+            page = ids[at : at + _AT_ONCE]
+            replies = await replies_of(self._store, [("GET", self._key(sid)) for sid in page])
+            for sid, raw in zip(page, replies, strict=True):
+                if raw is None or isinstance(raw, WrongKind):
+                    continue
+                with suppress(Unreadable):
+                    found += await self._farewell(sid, self._decode(raw, self._key(sid), self._ring))
+        return found
+
+    async def _in_step(
+        self, steps: list[Step], reply: Callable[[list[Any]], Any], more: Sequence[Operation[Any]]
+    ) -> Any | None:
+        """Run steps of which one may be stopped, and with them, all or nothing, what goes with them. None: stopped.
+
+        In a cluster what goes with them is in other slots, and follows.
+        """
+        if not more:
+            outcome = await self._store.atomically(steps)
+            return reply(list(outcome.replies)) if outcome else None
+        if self._one_step:
+            first = Compound(self._family, "end", list(steps), reply, atomic=True)
+            done = await self._family.keyspace.atomically(first, *more)
+            return done.values[0] if done else None
+        outcome = await self._store.atomically(steps)
+        if not outcome:
+            _close(more)
+            return None
+        for operation in more:
+            await operation
+        return reply(list(outcome.replies))
 
     # --- names and times -----------------------------------------------------------------------------------
 
@@ -576,8 +717,12 @@ class Sessions(Generic[S]):
         return key
 
     def _renewal(self, user: str) -> list[Command]:
-        commands: list[Command] = self._index.family.lifetime.on_write(self._list(user), self._now_ms(), None)
-        return commands
+        """The list lives as long as a session that is used now: none of the others can live longer."""
+        return [("PEXPIRE", self._list(user), self._idle_ms)]
+
+    def _left_ms(self, session: S) -> int:
+        """How long the record of a session lives: until the first of its deadlines."""
+        return max(self._end_of(session) - self._now_ms(), 1)
 
     def _end_of(self, session: Any) -> int:
         """When the first of its two deadlines comes, in milliseconds since 1970."""
@@ -666,6 +811,16 @@ def _refuse_unfit(
         family(id_of(""))
     except BadKey as error:
         raise BadDeclaration(f"{place}: an id is 43 letters of base64url, as in {{sid:token}}; {error}") from None
+
+
+def _last(replies: list[Any]) -> Any:
+    return replies[-1]
+
+
+def _close(operations: Iterable[Operation[Any]]) -> None:
+    """Drop them unused, without a warning."""
+    for operation in operations:
+        operation.close()
 
 
 async def _apart(attempt: int) -> None:

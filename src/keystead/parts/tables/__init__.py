@@ -13,10 +13,10 @@ own; two processes that start at the same moment must take turns, which Alembic 
 scripts has to be found in an installed package. The stores do the same (`stores/database/schema.py`).
 """
 
-from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create
+from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create, extend
 from keystead.parts.tables.columns import Name, Words, checked_name, table
 from keystead.parts.tables.engines import url_beside
-from keystead.parts.tables.statements import insert_new, locked_row
+from keystead.parts.tables.statements import insert_new, locked_row, locked_rows
 from keystead.parts.tables.tables import Tables, open_tables
 
 __all__ = [
@@ -29,8 +29,10 @@ __all__ = [
     "Words",
     "checked_name",
     "create",
+    "extend",
     "insert_new",
     "locked_row",
+    "locked_rows",
     "open_tables",
     "table",
     "url_beside",

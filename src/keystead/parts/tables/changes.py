@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from keystead.errors import BadDeclaration, StoreDamaged, StoreUnavailable
 from keystead.parts.tables.columns import Name, table
@@ -67,11 +67,14 @@ class TableSet:
     member_of   what of them belongs to whom, for `keystead erase user:42`: a function from the id for each kind of
                 subject, `{"user": rows_of_user}`. The table that the others hang on comes last; nothing at all for an
                 id that nobody can have
+    known_as    whom a subject of another identity space is in this one: `teamwork:7` for `login:42`. What belongs to
+                them is erased with it
     """
 
     name: str
     changes: Sequence[Change]
     member_of: Mapping[str, Callable[[str], Belongings]] = field(default_factory=dict)
+    known_as: Callable[[Connection, str], Sequence[str]] = lambda connection, subject: ()
 
     def __post_init__(self) -> None:
         if [change.version for change in self.changes] != list(range(1, len(self.changes) + 1)) or not self.changes:
@@ -106,6 +109,23 @@ def create(*tables: Table) -> Callable[[Connection], None]:
                 # Asked, since MySQL has no IF NOT EXISTS here.
                 if not inspect(connection).has_index(one.name, str(index.name)):
                     connection.execute(CreateIndex(index))
+
+    return do
+
+
+def extend(*tables: Table) -> Callable[[Connection], None]:
+    """A step that adds to tables what they lack: columns, which may be NULL, and indexes. A table that is not there is
+    made."""
+
+    def do(connection: Connection) -> None:
+        create(*(one for one in tables if not inspect(connection).has_table(one.name)))(connection)
+        for one in tables:
+            there = {column["name"] for column in inspect(connection).get_columns(one.name)}
+            for column in one.columns:
+                if column.name not in there:
+                    added = CreateColumn(column).compile(dialect=connection.dialect)
+                    connection.execute(text(f"ALTER TABLE {one.name} ADD COLUMN {added}"))
+        create(*tables)(connection)
 
     return do
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, Table
@@ -20,17 +20,20 @@ def insert_new(connection: Connection, into: Table, row: Mapping[str, Any]) -> b
 
     It waits for another transaction that inserts the same key, and so of N at once one says True.
     """
-    statement: Insert
+    options = {"preserve_rowcount": True}
+    statement = _insert_if_new(connection, into)
+    return connection.execute(statement.values(**row), execution_options=options).rowcount == 1
+
+
+def _insert_if_new(connection: Connection, into: Table) -> Insert:
     match connection.dialect.name:
         case "postgresql":
-            statement = postgresql.insert(into).on_conflict_do_nothing()
+            return postgresql.insert(into).on_conflict_do_nothing()
         case "sqlite":
-            statement = sqlite.insert(into).on_conflict_do_nothing()
+            return sqlite.insert(into).on_conflict_do_nothing()
         case _:
             # IGNORE makes warnings of other faults, too; what a column cannot hold, its type has refused before.
-            statement = plain_insert(into).prefix_with("IGNORE")
-    options = {"preserve_rowcount": True}
-    return connection.execute(statement.values(**row), execution_options=options).rowcount == 1
+            return plain_insert(into).prefix_with("IGNORE")
 
 
 def locked_row(connection: Connection, asked: Select[Any], into: Table, fresh: Mapping[str, Any]) -> Row[Any]:
@@ -46,3 +49,23 @@ def locked_row(connection: Connection, asked: Select[Any], into: Table, fresh: M
         # Of two at once, one inserts, and the other waits for it and finds its row, unless that was erased meanwhile.
         insert_new(connection, into, fresh)
     raise Contended(f"a row of {into.name} was erased again and again; try again")
+
+
+def locked_rows(
+    connection: Connection, asked: Select[Any], into: Table, fresh: Sequence[Mapping[str, Any]]
+) -> list[Row[Any]]:
+    """The rows that are asked for, locked in the order of their keys; those of `fresh` are made where they are missing.
+
+    As `locked_row`, for many at once: transactions that lock many rows in this way do not wait for each other in turn.
+    `asked` holds the primary key, which is one column.
+    """
+    [key] = into.primary_key.columns
+    ordered = asked.order_by(key).with_for_update()
+    for _ in range(_ATTEMPTS):
+        rows = connection.execute(ordered).all()
+        there = {row._mapping[key] for row in rows}
+        missing = [row for row in fresh if row[key.name] not in there]
+        if not missing:
+            return list(rows)
+        connection.execute(_insert_if_new(connection, into), sorted(missing, key=lambda one: one[key.name]))
+    raise Contended(f"rows of {into.name} were erased again and again; try again")

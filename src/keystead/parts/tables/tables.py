@@ -133,6 +133,14 @@ class Tables:
 
         return await self.read(work)
 
+    async def known_as(self, subject: str) -> list[str]:
+        """Whom a subject is in the identity spaces of these tables, without itself."""
+
+        def work(connection: Connection) -> list[str]:
+            return [other for one in self._sets for other in one.known_as(connection, subject) if other != subject]
+
+        return await self.read(work)
+
     async def erase(self, subject: str) -> dict[str, int]:
         """Delete all rows that belong to a subject, in one transaction; how many of each table that had some."""
         belongings = self._belongings(subject)
@@ -140,12 +148,13 @@ class Tables:
         def work(connection: Connection) -> dict[str, int]:
             counts: dict[str, int] = {}
             for rows in filter(None, belongings):
-                # What the others hang on is held first: so nobody adds to them while they go. Where there is none,
-                # there are no others either, and whatever is added from now on comes after this.
+                # What others hang on is held first: so nobody adds to them while they go. Where there is none, there is
+                # nothing that hangs on it either, and whatever is added from now on comes after this.
                 last, where = rows[-1]
-                if connection.execute(select(*last.primary_key).where(where).with_for_update()).first() is None:
-                    continue
+                held = connection.execute(select(*last.primary_key).where(where).with_for_update()).first()
                 for one, where in rows:
+                    if held is None and (one is last or one.foreign_keys):
+                        continue
                     counts[one.name] = connection.execute(delete(one).where(where)).rowcount
             return {name: count for name, count in counts.items() if count}
 

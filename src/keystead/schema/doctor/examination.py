@@ -236,7 +236,7 @@ class _Walk:
                 await second
             finally:
                 second.cancel()
-                await asyncio.gather(second, return_exceptions=True)
+                await asyncio.wait([second])
         if counts:
             for facts in self._facts.values():
                 self.report.keys[facts.name] = self.report.keys.get(facts.name, 0) + facts.keys

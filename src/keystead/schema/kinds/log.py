@@ -11,7 +11,7 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number
 from keystead.schema.kinds.grown import GrownKey, refuse_wrong_keep
 from keystead.schema.operation import Operation
-from keystead.stores import Reply
+from keystead.stores import Command, Reply
 
 T = TypeVar("T")
 
@@ -36,10 +36,23 @@ class LogKey(GrownKey, Generic[T]):
         An id of your own, such as `17-0`, must be greater than all before it, also of those that were taken out again:
         BadArgument where it is not. So what is appended twice under one id is in the log once.
         """
+        return self._write("append", [self._addition(entry_id or "*", item)], _id, until)
+
+    def append_all(self, items: Mapping[str, T], **until: Moment) -> Operation[int]:
+        """Put several items at the end, each under an id of its own, in the order of the ids; returns how many. Atomic.
+
+        BadArgument where one of the ids is not greater than all before it; nothing is put then.
+        """
+        if not items:
+            raise BadValue(f"{self.key}: name at least one item")
+        additions = [self._addition(entry_id, item) for entry_id, item in items.items()]
+        return self._write("append_all", additions, lambda _: len(additions), until)
+
+    def _addition(self, entry_id: str, item: T) -> Command:
         keep = self.bound.family.keep
         data = self.bound.family.item.encode(item, self.key, self.bound.ring)
         cap = () if keep is None else ("MAXLEN", keep)
-        return self._write("append", [("XADD", self.key, *cap, entry_id or "*", _FIELD, data)], _id, until)
+        return ("XADD", self.key, *cap, entry_id, _FIELD, data)
 
     def entries(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T]]]:
         """The entries from the oldest on, or those after an id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -159,6 +159,7 @@ def last_that_may_stop(steps: Sequence[Planned]) -> int:
     last = 0
     kinds: dict[bytes, str] = {}
     written: set[bytes] = set()
+    appended: dict[bytes, tuple[int, int]] = {}  # the last id in a stream, as far as steps before have given it
     for place, step in enumerate(steps, 1):
         call = step.call
         name, kind = call.spec.name, "string" if call.spec.name == "SET" else call.spec.kind
@@ -169,11 +170,22 @@ def last_that_may_stop(steps: Sequence[Planned]) -> int:
             or mixed
             or name == "LSET"
             or (name in COUNTERS and call.args[0] in written)
-            or (name == "XADD" and call.options.entry_id != (None, None))
+            or (name == "XADD" and call.options.entry_id != (None, None) and not _follows(call, appended))
             # Only two infinities have no sum, so a finite number can be added to whatever is there.
             or (name == "ZADD" and b"INCR" in call.options.flags and math.isinf(call.options.pairs[0][1]))
         ):
             last = place
         if call.spec.writes and name not in COUNTERS:
             written.update(call.keys)
+        if name == "XADD" and None not in call.options.entry_id:
+            appended[call.keys[0]] = call.options.entry_id
+        else:
+            for key in call.keys:
+                appended.pop(key, None)
     return last
+
+
+def _follows(call: Call, appended: Mapping[bytes, tuple[int, int]]) -> bool:
+    """Whether an entry is surely taken: a step before has appended one with a lower id to the same stream."""
+    before, own = appended.get(call.keys[0]), call.options.entry_id
+    return before is not None and None not in own and before < own
