@@ -48,7 +48,7 @@ def test_nothing_to_erase_is_said(program: Program) -> None:
 
 @pytest.mark.parametrize("subject", ["u1", "team:1"])
 def test_a_subject_that_nobody_declares_is_one_sentence(program: Program, subject: str) -> None:
-    assert_one_sentence(program.keystead("erase", subject, *KEYS, "--yes"), 2, "there is: user")
+    assert_one_sentence(program.keystead("erase", subject, *KEYS, "--yes"), 2, "user:")
 
 
 def test_without_a_terminal_nobody_can_be_asked(program: Program) -> None:

@@ -36,7 +36,7 @@ def fill(url: str, *users: str) -> None:
 def counted(url: str, user: str) -> dict[str, int]:
     async def count() -> dict[str, int]:
         async with open_tables(url, MEMBERSHIP_TABLES) as tables:
-            return await tables.count_of(f"user:{user}")
+            return await tables.count_of(f"membership:{user}")
 
     return asyncio.run(count())
 
@@ -55,11 +55,11 @@ def redis_url(redis_server: Server) -> str:
 
 def test_a_dry_run_shows_the_rows_and_deletes_none(program: Program, beside: str) -> None:
     fill(beside, "123", "124")
-    result = program.keystead("erase", "user:123", *KEYS, "--dry-run")
+    result = program.keystead("erase", "membership:123", *KEYS, "--dry-run")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"delete 1 row of the table {EVENTS}\n" in result.stdout
     assert f"delete 1 row of the table {PROFILES}\n" in result.stdout
-    told = output(program.keystead("erase", "user:123", *KEYS, "--dry-run", "--json"))
+    told = output(program.keystead("erase", "membership:123", *KEYS, "--dry-run", "--json"))
     assert (told["rows"][EVENTS], told["rows"][PROFILES], told["erased_rows"]) == (1, 1, None)
     assert counted(beside, "123") == told["rows"]
 
@@ -67,27 +67,27 @@ def test_a_dry_run_shows_the_rows_and_deletes_none(program: Program, beside: str
 def test_with_yes_keys_and_rows_of_one_user_go_and_those_of_others_stay(program: Program, beside: str) -> None:
     fill(beside, "123", "124")
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000), ("SET", "usertoken:124", "{}", "PX", 60_000))
-    result = program.keystead("erase", "user:123", *KEYS, "--yes")
+    result = program.keystead("erase", "membership:123", *KEYS, "--yes")
     assert result.returncode == 0, result.stderr
     assert f"  {EVENTS}: 1 row\n" in result.stdout
-    assert result.stdout.endswith("erased user:123: 1 key and 3 rows, and what goes with them\n")
+    assert result.stdout.endswith("erased membership:123: 1 key and 3 rows, and what goes with them\n")
     assert counted(beside, "123") == {}
     assert sum(counted(beside, "124").values()) == 3
     assert program.held() == {"usertoken:124"}
-    again = program.keystead("erase", "user:123", *KEYS, "--yes")
-    assert (again.returncode, again.stdout) == (0, "nothing belongs to user:123\n")
+    again = program.keystead("erase", "membership:123", *KEYS, "--yes")
+    assert (again.returncode, again.stdout) == (0, "nothing belongs to membership:123\n")
 
 
 def test_rows_alone_are_erased_too_and_told_as_json(program: Program, beside: str) -> None:
     fill(beside, "123")
-    told = output(program.keystead("erase", "user:123", *KEYS, "--yes", "--json"))
+    told = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json"))
     assert (told["keys"], sum(told["rows"].values()), told["erased_rows"]) == (0, 3, told["rows"])
     assert counted(beside, "123") == {}
 
 
 def test_without_tables_there_are_no_rows_and_none_are_made(program: Program) -> None:
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000))
-    result = program.keystead("erase", "user:123", *KEYS, "--yes")
+    result = program.keystead("erase", "membership:123", *KEYS, "--yes")
     assert (result.returncode, result.stderr) == (0, "")
     assert "row" not in result.stdout
     assert not (program.folder / "app.tables.db").exists()
@@ -100,12 +100,12 @@ def test_a_database_that_is_named_is_looked_through_and_nothing_is_made_in_one_w
     if database_url.startswith("sqlite"):
         Path(database_url.removeprefix("sqlite:///")).touch()
     named = ("--database", database_url)
-    empty = program.keystead("erase", "user:123", *KEYS, *named, "--yes")
-    assert (empty.returncode, empty.stdout) == (0, "nothing belongs to user:123\n"), empty.stderr
+    empty = program.keystead("erase", "membership:123", *KEYS, *named, "--yes")
+    assert (empty.returncode, empty.stdout) == (0, "nothing belongs to membership:123\n"), empty.stderr
     would: Any = output(program.keystead("tables", "upgrade", *named, "--dry-run", "--json"))
     assert {one["found"] for one in would} == {0}
     fill(database_url, "123", "124")
-    done = output(program.keystead("erase", "user:123", *KEYS, "--yes", "--json", KEYSTEAD_DATABASE=database_url))
+    done = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json", KEYSTEAD_DATABASE=database_url))
     assert sum(done["erased_rows"].values()) == 3
     assert counted(database_url, "123") == {}
     assert sum(counted(database_url, "124").values()) == 3
@@ -113,10 +113,10 @@ def test_a_database_that_is_named_is_looked_through_and_nothing_is_made_in_one_w
 
 def test_a_database_that_is_not_there_or_is_away_is_one_sentence_and_nothing_is_deleted(program: Program) -> None:
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000))
-    missing = program.keystead("erase", "user:123", *KEYS, "--yes", "--database", "sqlite:///typo.db")
+    missing = program.keystead("erase", "membership:123", *KEYS, "--yes", "--database", "sqlite:///typo.db")
     assert_one_sentence(missing, 2, "there is no database typo.db", "--database URL")
     for url in ("postgresql://ann:secret@127.0.0.1:1/app", "mysql://ann:secret@127.0.0.1:1/app"):
-        away = program.keystead("erase", "user:123", *KEYS, "--yes", "--database", url)
+        away = program.keystead("erase", "membership:123", *KEYS, "--yes", "--database", url)
         assert_one_sentence(away, 1, "127.0.0.1:1")
         assert "secret" not in away.stderr
     assert program.held() == {"usertoken:123"}
@@ -129,22 +129,22 @@ def test_where_nobody_can_say_where_the_tables_are_something_may_be_left(
     settings: dict[str, Any] = {"KEYSTEAD_STORE": redis_url}
     if named:
         settings["KEYSTEAD_DATABASE"] = "sqlite:///typo.db"
-    result = program.keystead("erase", "user:123", *KEYS, "--yes", **settings)
-    assert (result.returncode, result.stdout) == (1, "nothing belongs to user:123\n")
+    result = program.keystead("erase", "membership:123", *KEYS, "--yes", **settings)
+    assert (result.returncode, result.stdout) == (1, "nothing belongs to membership:123\n")
     assert "the tables of membership are not looked through" in result.stderr
     assert not (program.folder / "typo.db").exists()
-    told = output(program.keystead("erase", "user:123", *KEYS, "--yes", "--json", **settings))
+    told = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json", **settings))
     assert len(told["notes"]) == 1
 
 
 def test_on_redis_the_file_that_development_makes_is_looked_through(program: Program, redis_url: str) -> None:
     fill(f"sqlite:///{program.folder}/keystead.tables.db", "123")
-    done = output(program.keystead("erase", "user:123", *KEYS, "--yes", "--json", KEYSTEAD_STORE=redis_url))
+    done = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json", KEYSTEAD_STORE=redis_url))
     assert sum(done["erased_rows"].values()) == 3
 
 
 def test_a_user_of_another_kind_has_no_rows_and_is_no_error(program: Program, beside: str) -> None:
     fill(beside, "123")
-    result = program.keystead("erase", f"user:{'x' * 200}", *KEYS, "--yes")
+    result = program.keystead("erase", f"membership:{'x' * 200}", *KEYS, "--yes")
     assert (result.returncode, result.stderr) == (0, "")
     assert sum(counted(beside, "123").values()) == 3

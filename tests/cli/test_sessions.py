@@ -1,11 +1,15 @@
 """`keystead sessions` as an operator meets it."""
 
+import getpass
+import json
+import socket
 from typing import Any
 
 import pytest
 
 from keystead import Store
 from keystead.kits.login import LoginKeys, Session
+from keystead.parts.outbox import OutboxKeys
 from keystead.parts.sessions import Gone, Sessions
 from keystead.schema import KeyRing
 from tests.cli.program import SEAL_KEYS, Program, assert_one_sentence, output
@@ -111,3 +115,47 @@ def test_where_there_is_nothing_to_end_the_exit_code_is_1(program: Program) -> N
 )
 def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tuple[str, ...], said: str) -> None:
     assert_one_sentence(keystead(program, *arguments), 2, said)
+
+
+def noted(program: Program) -> list[dict[str, Any]]:
+    """The entries of the audit log that operators made, as `keystead audit` shows them."""
+    found = program.keystead("audit", "login", "--json", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
+    return [one for one in map(json.loads, found.stdout.splitlines()) if one["who"].startswith("operator:")]
+
+
+def test_what_an_operator_ends_is_in_the_audit_log(program: Program) -> None:
+    logged_in(program, "ann", "ann", "bob", "cid")
+    listed: Any = output(keystead(program, "list", "ann", "--json"))
+    keystead(program, "end", "ann", "--id", listed[0]["id"], "--yes")
+    keystead(program, "end", "ann", "--yes")
+    keystead(program, "end", "--everyone", "--dry-run")  # which ends nothing
+    keystead(program, "end", "--everyone", "--yes")
+    found = noted(program)
+    assert [(one["event"], one.get("what")) for one in found] == [
+        ("session-revoked", listed[0]["id"]),
+        ("all-sessions-revoked", "login:ann"),
+        ("everyone-revoked", None),
+        ("everyone-revoked", None),
+    ]
+    assert [one.get("why") for one in found[2:]] == ["begins", "2 sessions of 2 users have ended"]
+    assert {(one["who"], one["where"]) for one in found} == {(f"operator:{getpass.getuser()}", socket.gethostname())}
+
+
+def test_what_an_operator_ends_is_revoked_at_the_provider_by_the_server(program: Program) -> None:
+    logged_in(program, "ann", "bob")
+    keystead(program, "end", "--everyone", "--yes")
+
+    async def waiting(store: Store) -> list[str]:
+        keys = LoginKeys(store, seal=RING)
+        queues = [key.key async for key in OutboxKeys(store).queue.scan()]
+        assert len(queues) == 2
+        return [record.refresh_token async for key in keys.revocation.scan() if (record := await key.get())]
+
+    assert program.store(waiting) == ["s3cret", "s3cret"]
+
+
+def test_without_the_seal_keys_sessions_still_end(program: Program) -> None:
+    tokens = logged_in(program, "ann", "bob")
+    result = program.keystead("sessions", "end", "--everyone", "--yes")
+    assert result.returncode == 0, result.stderr
+    assert ends(program, tokens) == ["revoked", "revoked"]

@@ -3,22 +3,28 @@
 from pathlib import Path
 from typing import Any
 
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
+from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from tests.cli.program import Program, assert_one_sentence, output
+
+VERSIONS = {one.name: one.version for one in (MEMBERSHIP_TABLES, TEAMWORK_TABLES)}
 
 
 def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Program) -> None:
     file = Path(program.folder) / "app.tables.db"
     shown = program.keystead("tables", "upgrade", "--dry-run")
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith(f"the tables of membership in sqlite:///{file} would go from version 0 to 1:\n")
+    assert shown.stdout.startswith(
+        f"the tables of membership in sqlite:///{file} would go from version 0 to {VERSIONS['membership']}:\n"
+    )
     assert not file.exists()
     done = program.keystead("tables", "upgrade")
-    assert "went from version 0 to 1" in done.stdout
+    for version in VERSIONS.values():
+        assert f"went from version 0 to {version}:" in done.stdout
     assert file.exists()
     listed: Any = output(program.keystead("tables", "upgrade", "--json"))
-    assert [one["tables"] for one in listed] == ["membership", "teamwork"]
-    for told in listed:
-        assert (told["found"], told["version"], told["changes"]) == (1, 1, [])
+    assert {one["tables"]: one["version"] for one in listed} == VERSIONS
+    assert [(one["found"], one["changes"]) for one in listed] == [(version, []) for version in VERSIONS.values()]
 
 
 def test_a_store_without_a_place_for_tables_needs_one_to_be_named_in_production(program: Program) -> None:

@@ -53,6 +53,22 @@ def test_a_login_is_known_to_the_next_request(browser: Browser, user: str) -> No
     assert browser.set_cookies == []  # a cookie goes out only when the token changes
 
 
+@pytest.mark.parametrize("apart", ["; ", "\r\ncookie: "], ids=["in one header", "in two headers"])
+def test_two_different_session_cookies_in_one_request_count_as_none(browser: Browser, user: str, apart: str) -> None:
+    """A browser has one `__Host-` cookie of a name: whoever sends two got past that, and chooses neither."""
+    browser.login(user)
+    own = f"__Host-sid={browser.token}"
+    assert browser.get("/me", cookie=f"{own}; {own}").json()["signed_in"]
+    with browser.copy() as other:
+        other.cookies.clear()
+        other.login(f"{user}-2")
+        tossed = f"__Host-sid={other.token}"
+        for cookies in ((own, tossed), (tossed, own), (own, "__Host-sid=rubbish"), (own, "__Host-sid=")):
+            headers = [("cookie", "; ".join(cookies))] if apart == "; " else [("cookie", one) for one in cookies]
+            assert not browser.ask("/me", headers)["signed_in"], cookies
+    assert browser.me()["signed_in"]  # neither session was ended by that
+
+
 def test_the_cookie_has_the_attributes_that_keep_it_here(browser: Browser, user: str) -> None:
     browser.login(user)
     [cookie] = browser.set_cookies

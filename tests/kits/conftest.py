@@ -46,6 +46,7 @@ class Raw:
             "set": lambda key: ("SMEMBERS", key),
             "zset": lambda key: ("ZRANGE", key, 0, -1),
             "list": lambda key: ("LRANGE", key, 0, -1),
+            "stream": lambda key: ("XRANGE", key, "-", "+"),
         }
         found = []
         for key in await self.keys():

@@ -109,3 +109,14 @@ def test_what_is_owned_by_the_same_id_is_in_the_same_slot_of_a_cluster() -> None
             if told_by_key and (tag is None or told_by_key.get(relation.target.pattern.tag or "") != tag):
                 offenders.append((family.place, relation.target.place))
     assert offenders == []
+
+
+def test_whom_a_key_of_a_kit_belongs_to_names_an_identity_space() -> None:
+    """The same number in two kits is two people, so no kit says `user`: `keystead erase login:42` erases one."""
+    offenders = [
+        (family.place, family.subject.kind)
+        for name, keyspace in zip(KITS, KEYSPACES, strict=True)
+        for family in keyspace.families.values()
+        if family.subject is not None and family.subject.kind not in (name, "login")
+    ]
+    assert offenders == []

@@ -20,13 +20,17 @@ DOCUMENT = {
     "discord:pwa-session:{state}": "Value",
     "rl:{name}:{window}:{client}": "Counter",
 }
-# What the document does not know: other providers, a login without its cookie, rotation, and why a session ended.
+# What the document does not know: other providers, a login without its cookie, programs, rotation, why a session ended,
+# the end of the provider's tokens, and who did what.
 NEW = {
     "oauth:auth:{provider}:{state}": "Value",
     "oauth:pwa-session:{provider}:{state}": "Value",
     "login:confirm:{token}": "Value",
+    "login:refresh:{token}": "Value",
     "next:sess:{sid}": "Value",
     "end:sess:{sid}": "Value",
+    "login:revoke:{sid}": "Value",
+    "audit:login": "Log",
 }
 SESSION = Session(
     uid="123456789012345678",
@@ -76,8 +80,11 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "oauth_state": "10 minutes",
         "oauth_session": "10 minutes",
         "login_confirm": "10 minutes",
+        "refresh": "30 days",
         "session_successor": "10 seconds",
         "session_end": "1 day",
+        "revocation": "2 days",
+        "audit": "90 days after the last use; touched at most once in 1 hour",
         "guesses": "1 minute 10 seconds",
     }
 

@@ -37,7 +37,8 @@ DOCUMENT = {
     "quota:{userId}:{yearMonth}": "Value",
     "auth:{sessionToken}": "Value",
 }
-# What is new: who renews and who loads, what is told while the provider is away, and what a logout has to find.
+# What is new: who renews and who loads, what is told while the provider is away, what a logout has to find, and the
+# API keys of programs.
 NEW = {
     "membership:{patreonUserId}:mark": "Value",
     "membership:{patreonUserId}:stale": "Value",
@@ -45,6 +46,8 @@ NEW = {
     "session:{sessionToken}:refresh": "Value",
     "quota:{userId}:{yearMonth}:mark": "Value",
     "auth:{sessionToken}:mark": "Value",
+    "membership-apikeys": "SortedSet",
+    "membership-apikey:{id}": "Value",
 }
 MOMENT = datetime(2026, 1, 18, 9, 30, tzinfo=UTC)  # 1768728600000
 SESSION_KEY = session_uuid("the session token")
@@ -104,6 +107,8 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "refresh_chain": "30 days",
         "quota_mark": "5 seconds while it is loaded, 2 seconds after a failure",
         "auth_mark": "20 seconds while it is loaded, 2 seconds after a failure",
+        "api_keys": "never ends: emptied as API keys are revoked",
+        "api_key": "never ends: removed when it is revoked",
     }
 
 

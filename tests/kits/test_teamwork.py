@@ -56,6 +56,7 @@ NEW = {
     "notifications:wakes:log": "Channel",
     "deadlines:item:{teamId}:{refType}:{refId}": "Hash",
     "deadlines:teams:all": "Set",
+    "deadlines:found:{teamId}": "Hash",
     "team:settings:{teamId}": "Hash",
 }
 
@@ -87,6 +88,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "notice_wakes": "never ends: messages are not kept",
         "due_item": "never ends: deleted in one step with its deadline",
         "due_teams": "never ends: as many as there are teams with a deadline",
+        "due_found": "never ends: a field is taken out when its deadline is gone",
         "team_settings": "never ends: deleted with the team",
         "requests": "1 minute 10 seconds",
     }

@@ -48,7 +48,7 @@ TEXTS: Final = {
 OF_ANY_KIND: Final = {"EXISTS", "DEL", "SET", "PTTL", "PEXPIRE", "PEXPIREAT", "MGET", "TYPE", "PUBLISH"}
 
 # What is read in the background, after the answer that made it necessary.
-READ_LATER: Final = {"TeamworkKeys.notice_log", "TeamworkKeys.dashboard_teams"}
+READ_LATER: Final = {"TeamworkKeys.notice_log", "TeamworkKeys.dashboard_teams", "LoginKeys.revocation"}
 
 
 class Spy(Store):

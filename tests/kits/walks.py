@@ -19,13 +19,15 @@ from fastapi import FastAPI
 
 from keystead.kits.kit import Kit
 from keystead.kits.login import KIT as LOGIN
+from keystead.kits.login.revocation import TOPIC as REVOCATIONS
 from keystead.kits.membership import KIT as MEMBERSHIP
 from keystead.kits.sessiondata import KIT as SESSIONDATA
 from keystead.kits.sharing import KIT as SHARING
+from keystead.kits.sharing.service import User
 from keystead.kits.teamwork import KIT as TEAMWORK
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.widgets import KIT as WIDGETS
-from keystead.kits.widgets.routes.actions import ENDPOINTS
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS
 from keystead.kits.widgets.service import LIMITS
 from keystead.server import Settings
 from tests.kits.applications import application
@@ -72,7 +74,7 @@ class Walk:
         """All that the kit answers, from its own declaration."""
         if self.kit is WIDGETS:
             pages = {"GET /widgets", "GET /components/{name}.js"}
-            return pages | {f"{one.path} {name}" for one in ENDPOINTS for name in one.actions}
+            return pages | {f"{one.path} {name}" for one in (*ENDPOINTS, ADMIN) for name in one.actions}
         found = [route for route in self.kit.router().routes if hasattr(route, "methods")]
         return {f"{method} {route.path}" for route in found for method in route.methods}  # type: ignore[attr-defined]
 
@@ -159,12 +161,20 @@ async def login(store: str, folder: Path) -> AsyncIterator[Walk]:
         tokens = {"access_token": "a", "refresh_token": "r", "token_type": "Bearer", "expires_in": 30, "scope": "x"}
         provider.answers["/token"] = answer(tokens)
         provider.answers["/me"] = answer({"id": "123", "username": "Ada", "avatar": None, "sub": "123"})
-        urls = {"authorize_url": "/authorize", "token_url": "/token", "userinfo_url": "/me"}
+        provider.answers["/revoke"] = answer({})
+        urls = {
+            "authorize_url": "/authorize",
+            "token_url": "/token",
+            "userinfo_url": "/me",
+            "revoke_url": "/revoke",
+        }
         client = {"client_id": "c", "client_secret": "s", "scope": "identify"}
         own = client | {name: f"{provider.url}{path}" for name, path in urls.items()}
         providers = {name: {**own, "redirect_uri": f"{BASE}/api/auth/{name}/callback"} for name in ("discord", "acme")}
         async with _running(LOGIN, store, {"providers": providers}) as app:
-            yield Walk(LOGIN, app, await _login_steps(app))
+            outbox = app.state.kits["login"].revocations.outbox
+            looking = {"outbox state": lambda: outbox.state(REVOCATIONS, "A" * 43)}
+            yield Walk(LOGIN, app, await _login_steps(app), looking)
 
 
 async def _login_steps(app: FastAPI) -> list[Step]:
@@ -179,13 +189,19 @@ async def _login_steps(app: FastAPI) -> list[Step]:
     listed = (await me.ask("GET", "/api/auth/sessions")).json()["sessions"]
     [elsewhere] = [one["id"] for one in listed if not one["current"]]
     own = {**OWN, **me.cookies}
+    pair = (await me.ask("POST", "/api/auth/token", headers=own)).json()
     steps = [
         Step("GET /login", "/login", {**HTML, **me.cookies}),
         Step("GET /login", "/login", {**HTML, **ended}),
+        Step("GET /account", "/account", {**HTML, **me.cookies}),
+        Step("GET /login/everywhere", "/login/everywhere", {**HTML, **me.cookies}),
         Step("GET /api/auth/providers", "/api/auth/providers", own),
         *(Step(f"GET {path}", path, own) for path in ("/api/auth/csrf", "/api/discord/csrf", "/api/auth/me")),
         Step("GET /api/discord/me", "/api/discord/me", {**JSON, **ended}),
         Step("GET /api/auth/sessions", "/api/auth/sessions", own),
+        Step("POST /api/auth/token", "/api/auth/token", own),
+        Step("GET /api/auth/me", "/api/auth/me", {**JSON, "authorization": f"Bearer {pair['accessToken']}"}),
+        Step("POST /api/auth/refresh", "/api/auth/refresh", JSON, json={"refreshToken": pair["refreshToken"]}),
     ]
     for name in ("discord", "acme"):
         begun, asked, app_browser = Browser(app), Browser(app), Browser(app)
@@ -241,7 +257,9 @@ async def _logged_in(browser: Browser) -> None:
 async def sharing(store: str, folder: Path) -> AsyncIterator[Walk]:
     table = sharing_table(folder, limits={})
     async with _running(SHARING, store, table) as app:
-        yield Walk(SHARING, app, await _sharing_steps(app))
+        own = User("42", "login:42")
+        beside = {"links of a user": lambda: app.state.kits["sharing"].links_of(own)}
+        yield Walk(SHARING, app, await _sharing_steps(app), beside)
 
 
 async def _sharing_steps(app: FastAPI) -> list[Step]:
@@ -250,7 +268,7 @@ async def _sharing_steps(app: FastAPI) -> list[Step]:
     kept = (await me.ask("POST", upload, content=b"content", headers={"x-link-password": "open"})).json()
     plain = (await me.ask("POST", upload, content=b"content")).json()
     issued = (await me.ask("POST", "/api/receive/token", json={"url": URL})).json()
-    edge = {"pathname": "prizes/demo.zip", "downloadUrl": URL, "displayName": "A prize"}
+    edge = {"pathname": "prizes/demo.zip", "downloadUrl": URL, "displayName": "A prize", "userId": "42"}
     registered = (await me.ask("POST", "/api/receive/edge-resolve", json=edge)).json()
     wrong = {"t": kept["shortToken"], "password": "wrong"}
     await me.ask("POST", "/api/receive/resolve", 403, json=wrong)
@@ -263,11 +281,16 @@ async def _sharing_steps(app: FastAPI) -> list[Step]:
     await me.ask("POST", "/api/receive/delete", json={"token": gone["token"]})
     owner = {"id": kept["id"], "ownerKey": kept["ownerKey"]}
     again = {**edge, "pathname": "prizes/other.zip"}
+    later = kept["exp"] + 60_000
     steps = [
         Step("GET /receive", f"/receive?t={plain['shortToken']}", HTML),
         Step("GET /receive", f"/receive?t={issued['token']}", HTML),
         Step("GET /receive", f"/receive?key={registered['key']}", HTML),
         Step("GET /share", "/share", HTML),
+        Step("GET /share/links", "/share/links", HTML),
+        Step("POST /share/links", "/share/links", OWN, form={"what": "end", "id": plain["id"]}),
+        Step("GET /api/receive/links", "/api/receive/links", JSON),
+        Step("POST /api/receive/extend", "/api/receive/extend", OWN, json={**owner, "validUntil": later}),
         Step("GET /api/blob/csrf", "/api/blob/csrf"),
         Step("POST /api/receive/status", "/api/receive/status", JSON, json=owner),
         Step("GET /api/receive/resolve", f"/api/receive/resolve?t={plain['shortToken']}", JSON),
@@ -302,9 +325,11 @@ async def _sharing_steps(app: FastAPI) -> list[Step]:
 async def membership(store: str, folder: Path) -> AsyncIterator[Walk]:
     async with stand_in() as server:
         patreon = FakePatreon(server)
-        table = membership_table(patreon.server.url)
+        server.answers["/translate"] = answer({"usage": {"total_tokens": 1}})
+        table = membership_table(patreon.server.url, translate_url=f"{server.url}/translate")
         async with _running(MEMBERSHIP, store, table, database="memory://") as app:
-            yield Walk(MEMBERSHIP, app, await _membership_steps(app))
+            steps, programs = await _membership_steps(app), app.state.kits["membership"].programs
+            yield Walk(MEMBERSHIP, app, steps, {"keystead membership list-keys": programs.list_keys})
 
 
 async def _membership_steps(app: FastAPI) -> list[Step]:
@@ -326,7 +351,35 @@ async def _membership_steps(app: FastAPI) -> list[Step]:
     told = {**signature(event), "x-patreon-event": "members:pledge:update", "content-type": "application/json"}
     access = {**JSON, **bearer(pair["accessToken"])}
     sign_in = {"code": "code-123", "redirect_uri": REDIRECT}
+    program = {**JSON, **bearer((await app.state.kits["membership"].programs.issue_key("walk")).token)}
+    consent = {
+        "user_id": "123",
+        "consent_type": "privacy_policy",
+        "version": "1",
+        "accepted_at": "2026-01-18T09:30:00Z",
+    }
+    use = {"user_id": "123", "event_id": "e", "tokens": 1}
+    bonus = {"user_id": "123", "bonus_id": "b", "tokens": 1}
+    reports = "/api/membership/crash-reports"
     return [
+        *(Step(f"{method} /health", "/health") for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+        Step("GET /api/sync/init", "/api/sync/init", session),
+        Step("POST /api/consent/record", "/api/consent/record", session, json=consent),
+        Step("GET /api/consent/status", "/api/consent/status", session),
+        Step("POST /api/promotion/redeem", "/api/promotion/redeem", session, json={"code": "x"}),
+        Step("GET /api/promotion/status", "/api/promotion/status", session),
+        Step("GET /api/bonus-tokens/status", "/api/bonus-tokens/status", access),
+        Step("POST /api/bonus-tokens/sync", "/api/bonus-tokens/sync", session, json={"bonuses": []}),
+        Step("POST /api/translate", "/api/translate", session, json={"text": "x"}),
+        Step("POST /api/membership/usage", "/api/membership/usage", program, json=use),
+        Step("POST /api/membership/bonus", "/api/membership/bonus", program, json=bonus),
+        Step("GET /api/membership/status", "/api/membership/status?user_id=123", program),
+        Step("GET /api/membership/plan-history", "/api/membership/plan-history?user_id=123", program),
+        Step(f"GET {reports}", reports, program),
+        Step(f"GET {reports}/{{report_id}}", f"{reports}/{crash['report_id']}", program),
+        Step("GET /api/membership", "/api/membership", {**JSON, **bearer("access-123-1")}),
+        Step("POST /oauth/token", "/oauth/token", JSON, json=sign_in),
+        Step("POST /oauth/refresh", "/oauth/refresh", JSON, json={"refresh_token": "refresh-123"}),
         Step("POST /api/session/validate", "/api/session/validate", JSON, json={"session_token": token}),
         Step("GET /api/patreon/license-status", "/api/patreon/license-status", session),
         Step("POST /api/auth/refresh", "/api/auth/refresh", JSON, json={"refreshToken": pair["refreshToken"]}),
@@ -363,6 +416,10 @@ async def _teamwork_steps(app: FastAPI) -> list[Step]:
     for user, role in people.items():
         person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", teamId=3, teamRole=role)
         await kit.people.save(user, person)
+    newcomer = await kit.people.add("New")
+    new = {**JSON, **bearer(kit.tokens.issue(str(newcomer)).token)}
+    await kit.keys.deadlines.store.run([("ZADD", kit.keys.deadlines(3).key, 4_000_000_000, "DEFECT:7")])
+    invitation = await kit.invite(3, by=42)
     ann, ben = ({**JSON, **bearer(kit.tokens.issue(str(user)).token)} for user in people)
     spent = {**JSON, **bearer(kit.tokens.issue("42").token)}
     await me.ask("POST", "/api/tokens/revoke", headers=spent)
@@ -377,7 +434,7 @@ async def _teamwork_steps(app: FastAPI) -> list[Step]:
     for headers in (ann, ben):
         await me.ask("GET", "/api/dashboard/summary", headers=headers)
     [notice] = (await me.ask("GET", "/api/notifications", headers=ben)).json()["items"]
-    base = "/api/notifications"
+    base, team = "/api/notifications", "/api/team"
     demo = "/api/teamwork/demo"
     return [
         *(Step(f"GET {path}", path, ben) for path in (base, f"{base}/unread-counts", f"{base}/preferences")),
@@ -388,16 +445,30 @@ async def _teamwork_steps(app: FastAPI) -> list[Step]:
         Step("GET /teamwork", "/teamwork", HTML),
         Step(f"PUT {base}/preferences", f"{base}/preferences", ben, json={"assign": True}),
         Step("POST /api/events", "/api/events", ann, json={**event, "id": "e2"}),
+        Step(f"GET {base}/{{id}}", f"{base}/{notice['id']}", ben),
         Step(f"PATCH {base}/{{id}}/read", f"{base}/{notice['id']}/read", ben),
+        Step(f"DELETE {base}/{{id}}", f"{base}/{notice['id']}", ben),
+        *(Step(f"GET {team}{path}", f"{team}{path}", ann) for path in ("", "/members", "/invitations", "/slack-log")),
+        Step(f"PATCH {team}", team, ann, json={"name": "Print shop", "zone": "Asia/Seoul", "deadlineDays": [7, 3]}),
+        Step(f"PATCH {team}/members/{{id}}", f"{team}/members/7", ann, json={"slackId": "U012ABC"}),
+        Step(f"POST {team}/invitations", f"{team}/invitations", ann, json={"userId": newcomer}),
+        Step("GET /api/invitations", "/api/invitations", new),
+        Step("POST /api/invitations/look", "/api/invitations/look", new, json={"token": invitation.token}),
+        Step("POST /api/invitations/accept", "/api/invitations/accept", new, json={"token": invitation.token}),
+        Step(f"DELETE {team}/invitations/{{id}}", f"{team}/invitations/{invitation.invitation.id}", ann),
+        Step(f"DELETE {team}/members/{{id}}", f"{team}/members/{newcomer}", ann),
+        Step(f"POST {team}/leave", f"{team}/leave", new),
+        Step("POST /api/teams", "/api/teams", new, json={"name": "Night shift", "zone": "Asia/Seoul"}),
         Step(f"PATCH {base}/read-by-ref", f"{base}/read-by-ref?refType=DEFECT&refId=101", ben),
         Step(f"PATCH {base}/read-all", f"{base}/read-all", ben),
-        Step("PUT /api/deadlines/{refType}/{refId}", one, ann, json=due),
-        Step("PUT /api/deadlines/{refType}/{refId}", "/api/deadlines/DEFECT/102", ann, json=due),
+        Step("PUT /api/deadlines/{refType}/{refId:path}", one, ann, json=due),
+        Step("PUT /api/deadlines/{refType}/{refId:path}", "/api/deadlines/DEFECT/102", ann, json=due),
         Step("PUT /api/team/zone", "/api/team/zone", ann, json={"zone": "Europe/Berlin"}),
         Step(f"POST {demo}/sign-in", f"{demo}/sign-in", OWN, json={"person": 900000001}),
         Step(f"POST {demo}/events", f"{demo}/events", ann, json={"what": "assigned"}),
         Step(f"POST {demo}/deadlines", f"{demo}/deadlines", ann, json={}),
-        Step("DELETE /api/deadlines/{refType}/{refId}", one, ann),
+        Step(f"POST {demo}/join", f"{demo}/join", new),
+        Step("DELETE /api/deadlines/{refType}/{refId:path}", one, ann),
         Step("POST /api/tokens/revoke", "/api/tokens/revoke", ann),
         Step("POST /api/tokens/revoke-all", "/api/tokens/revoke-all", ben),
     ]
@@ -406,21 +477,27 @@ async def _teamwork_steps(app: FastAPI) -> list[Step]:
 # --- widgets -------------------------------------------------------------------------------------------------------
 
 _OWNER: Final = {"token": "Ann+likes-tea"}
+_ADMIN: Final = "an-admin-token-of-the-tests"
 _WITHOUT_ID: Final = ("create", "batchCreate", "sumByPrefix")
 _LAST: Final = ("remove", "deleteMessage", "deleteMessageById", "clear", "delete")
 
 
 @asynccontextmanager
 async def widgets(store: str, folder: Path) -> AsyncIterator[Walk]:
-    async with _running(WIDGETS, store, {"private_webhooks": True, "limits": dict.fromkeys(LIMITS, 1_000)}) as app:
+    table = {"private_webhooks": True, "admin_token": _ADMIN, "limits": dict.fromkeys(LIMITS, 1_000)}
+    async with _running(WIDGETS, store, table) as app:
         yield Walk(WIDGETS, app, await _widgets_steps(app))
 
 
 async def _widgets_steps(app: FastAPI) -> list[Step]:
     me, page = Browser(app), "https://example.com/page"
-    names = ("visit", "like", "ranking", "bbs")
+    names = ("visit", "like", "ranking", "bbs", "yokoso")
     new = {"action": "create", "url": page, "webhookUrl": UNREACHABLE, **_OWNER}
-    ids = {name: (await me.ask("POST", f"/api/{name}", json=new)).json()["data"]["id"] for name in names}
+    more: dict[str, Any] = {"yokoso": {"message": "Hello"}}
+    ids = {
+        name: (await me.ask("POST", f"/api/{name}", json=new | more.get(name, {}))).json()["data"]["id"]
+        for name in names
+    }
 
     async def does(service: str, action: str, **body: Any) -> Any:
         return (await me.ask("POST", f"/api/{service}", json={"action": action, "id": ids[service], **body})).json()
@@ -428,6 +505,8 @@ async def _widgets_steps(app: FastAPI) -> list[Step]:
     await does("visit", "increment")
     await does("like", "toggle")
     await does("ranking", "submit", score=10, name="Ann")
+    await does("ranking", "update", score=10, name="Cid", **_OWNER)  # an equal one: who came first is looked up
+    await does("yokoso", "update", message="Hello!", **_OWNER)
     posted = await does("bbs", "post", message="Hello", author="Ann")
     message = {"messageId": posted["messageId"]}
     author = {**message, "editToken": posted["editToken"]}
@@ -442,8 +521,10 @@ async def _widgets_steps(app: FastAPI) -> list[Step]:
         "/api/like update": hook,
         "/api/ranking update": {"name": "Ann", "score": 3},
         "/api/bbs update": {**message, "message": "Changed"},
+        "/api/yokoso create": {"message": "Hello"},
+        "/api/yokoso update": {"message": "Hello again"},
         "updateSettings": {**_OWNER, **hook},
-        "batchCreate": {"items": [{"id": "other-a1b2c3d4", "url": "https://example.com/other"}], **_OWNER},
+        "batchCreate": {"items": [{"id": "other", "url": "https://example.com/other"}], **_OWNER},
         "sumByPrefix": {"prefix": "example"},
         "submit": {"score": 11, "name": "Ben"},
         "remove": _OWNER,
@@ -475,6 +556,15 @@ async def _widgets_steps(app: FastAPI) -> list[Step]:
                 steps.append(Step(route, endpoint.path + query, method="GET"))
             if action.name in ("increment", "toggle", "submit", "post"):
                 steps.append(Step(route, endpoint.path, {**JSON, "user-agent": "another visitor"}, json=body))
+    cleaning: dict[str, dict[str, Any]] = {
+        "autoCleanup": {},
+        "cleanupByUrl": {"urlPattern": "https://example.com/*"},
+        "cleanup": {"targetId": ids["visit"]},
+    }
+    for name, wanted in cleaning.items():
+        for dry_run in (True, False):
+            body = {"action": name, "adminToken": _ADMIN, "dryRun": dry_run, **wanted}
+            steps.append(Step(f"{ADMIN.path} {name}", ADMIN.path, JSON, json=body))
     return steps
 
 

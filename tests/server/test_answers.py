@@ -4,11 +4,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import httpx2
 import pytest
+from fastapi import FastAPI, Request
+from pydantic import AfterValidator, BaseModel
 
-from keystead.server.errors import prefers_html
+from keystead.kits.refusal import CODE_ALIAS, Refusal
+from keystead.server.errors import add_error_answers, prefers_html
 from tests.server.conftest import notes_serving
 from tests.serving import Keystead
 
@@ -298,3 +302,45 @@ def test_a_named_proxy_is_believed_and_what_the_client_put_before_it_is_not(tmp_
         assert seen(server, x_forwarded_for="[2001:db8::1]:443") == ("2001:db8::1", "http")
         assert seen(server, x_forwarded_for="nonsense", x_forwarded_proto="gopher") == ("127.0.0.1", "http")
         assert seen(server, x_forwarded_for="nonsense, 10.0.0.2") == ("10.0.0.2", "http")
+
+
+class _Sent(BaseModel):
+    days: list[Annotated[int, AfterValidator(lambda given: given)] | Annotated[str, AfterValidator(str.strip)]] | None
+
+
+async def test_a_field_that_is_wrong_is_named_without_internals_of_a_library() -> None:
+    app = FastAPI()
+    add_error_answers(app)
+
+    @app.post("/sent")
+    async def sent(body: _Sent) -> None:
+        """Takes days."""
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as http:
+        odd: tuple[object, ...] = ({"days": [[]]}, {"days": [{}]}, {"days": 7}, {})
+        for wrong in odd:
+            told = await http.post("/sent", json=wrong)
+            assert told.json()["code"] == "BAD_REQUEST"
+            assert "days" in told.json()["error"]
+            assert not [one for one in ("function-", "[", "(", "lambda") if one in told.json()["error"]], told.text
+
+
+async def test_a_refusal_of_a_kit_says_itself_when_to_come_again_and_what_its_code_is_called() -> None:
+    app = FastAPI()
+    add_error_answers(app)
+
+    @app.get("/refused/{code}")
+    async def refused(code: str, request: Request) -> None:
+        request.scope[CODE_ALIAS] = "error_code"
+        raise Refusal(503, code, "Not now.")
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as http:
+        own = await http.get("/refused/NOT_CONFIGURED")
+        assert own.json() == {
+            "ok": False,
+            "error": "Not now.",
+            "code": "NOT_CONFIGURED",
+            "error_code": "NOT_CONFIGURED",
+        }
+        assert "retry-after" not in own.headers
+        assert (await http.get("/refused/STORE_UNAVAILABLE")).headers["retry-after"] == "1"

@@ -76,3 +76,15 @@ def test_a_value_cannot_look_like_another_field_or_line(capsys: pytest.CaptureFi
     set_up_logs("text", "info", development=False)
     SECURITY.info("refused", extra={"event": "x", "provider": "a event=login\nb"})
     assert capsys.readouterr().err.endswith(' refused event=x provider="a event=login\\nb"\n')
+
+
+def test_an_event_names_the_user_and_the_chain_that_it_concerns(capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {"event": "refresh-reused", "reason": "stale", "user": "user 42", "chain": "abc", "client": "192.0.2.7"}
+    set_up_logs("json", "info", development=False)
+    SECURITY.warning("a token was used again", extra=fields)
+    assert fields.items() <= json.loads(capsys.readouterr().err).items()
+    set_up_logs("text", "info", development=False)
+    SECURITY.warning("a token was used again", extra=fields)
+    line = capsys.readouterr().err
+    assert 'user="user 42"' in line
+    assert "chain=abc" in line

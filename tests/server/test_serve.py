@@ -197,7 +197,25 @@ def test_every_answer_carries_the_security_headers(server: Keystead, path: str) 
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    # Pages have a form in their header: with `no-referrer` a browser would not say that it comes from this site.
+    assert headers["referrer-policy"] == ("strict-origin" if path in ("/", "/reference") else "no-referrer")
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"mode": "production", "public_url": "https://example.com"}, True),
+        ({"mode": "production", "public_url": "http://127.0.0.1:8700"}, False),
+        ({"mode": "development", "public_url": "https://example.com"}, False),
+    ],
+    ids=["production", "production on this machine alone", "development"],
+)
+async def test_in_production_browsers_are_told_to_come_by_https_alone(settings: dict[str, str], is_told: bool) -> None:
+    app = create_app(Settings.model_validate({"store": "memory://", "kits": (), **settings}))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=settings["public_url"]) as client:
+        for path in ("/healthz", "/no-such-page", "/static/start.css"):
+            told = (await client.get(path)).headers.get("strict-transport-security")
+            assert told == ("max-age=31536000" if is_told else None)
 
 
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2fapp.py"])

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,12 @@ from fastapi import FastAPI
 
 from keystead.errors import DoesNotFit, StoreUnavailable
 from keystead.server.worker import Worker
+from tests.server.chores import KIT
+
+
+@asynccontextmanager
+async def nullcontext_of_an_application() -> AsyncIterator[None]:
+    yield
 
 
 class Life:
@@ -47,6 +55,11 @@ class Life:
             raise outcome
         self.open.set()
         yield
+
+    def run(self, app: FastAPI) -> None:
+        """Another application in the place of its own."""
+        self._task.cancel()
+        self._task = asyncio.create_task(Worker(app)({"type": "lifespan"}, self._receive, self._send))
 
     async def _receive(self) -> dict[str, Any]:
         return {"type": await self._says.get()}
@@ -87,3 +100,31 @@ async def test_one_that_cannot_start_at_all_says_so_and_is_not_tried_again() -> 
     life = Life(DoesNotFit("It forgets too soon."))
     assert await life.starts() == "lifespan.startup.failed"
     assert life.tried == 1
+
+
+async def test_kits_are_told_at_once_that_the_process_is_to_stop_and_one_that_fails_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("keystead"), "propagate", True)
+    stopped: asyncio.Queue[str] = asyncio.Queue()
+
+    def fails(service: str) -> None:
+        raise RuntimeError(service)
+
+    app = FastAPI(lifespan=lambda app: nullcontext_of_an_application())
+    app.state.running = [
+        replace(KIT, name="fails", stop=fails),
+        replace(KIT, name="tells", stop=stopped.put_nowait),
+        replace(KIT, name="closed", stop=stopped.put_nowait),
+    ]
+    app.state.kits = {"fails": "the first", "tells": "the second"}
+    life = Life(None)
+    life.run(app)
+    before = signal.getsignal(signal.SIGTERM)
+    assert await life.starts() == "lifespan.startup.complete"
+    signal.raise_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(stopped.get(), 20) == "the second"
+    assert stopped.empty()
+    assert "the kit fails did not stop well" in caplog.text
+    assert await life.stops() == "lifespan.shutdown.complete"
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -49,6 +49,15 @@ def _add_commands(asked: Sequence[str]) -> None:
     first = next(iter(asked), "")
     if first == "--version":
         return
+    if first not in COMMANDS:
+        from keystead.cli.kits import kit_groups
+
+        wants_help = not first or first.startswith("-")
+        groups = kit_groups(None if wants_help else first)
+        for group in groups:
+            app.add_typer(group)
+        if groups and not wants_help:
+            return
     for name in [first] if first in COMMANDS else COMMANDS:
         command: Any = getattr(import_module(f"keystead.cli.{name}"), name)
         if isinstance(command, typer.Typer):
@@ -80,5 +89,8 @@ def _keystead(
 
 def main() -> None:
     """Run the command line: exit code 0, 1 when something failed, 2 when it was asked wrongly."""
-    _add_commands(sys.argv[1:])
+    try:
+        _add_commands(sys.argv[1:])
+    except typer.Exit as left:  # outside of `app()` nobody turns it into an exit code
+        sys.exit(left.exit_code)
     app()

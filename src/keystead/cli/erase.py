@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from keystead.schema import Keyspace
 from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase
 from keystead.schema.erasure import erase as erase_all
 
-_SUBJECT_HELP = "Whose keys: a kind that families name in member_of, and an id, such as user:42."
+_SUBJECT_HELP = "Whose keys: an identity space that families name in member_of, and an id in it, such as login:42."
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help=_SUBJECT_HELP, show_default=False)]
 
@@ -40,7 +41,11 @@ def erase(
 ) -> None:
     """Delete everything that belongs to one subject, such as a user, across all keyspaces, stores and tables.
 
-    Every family whose member_of names the kind of the subject is looked through, each key goes with what it owns, and
+    A subject names its identity space, since the same number in two kits is two people: `login:42` is who signs in
+    as 42, and `membership:42` the patron 42. Who is known by another name in the tables of a kit, as a user of teamwork
+    is who signs in at /login, is erased there, too. Your own keyspaces have the space that their member_of says.
+
+    Every family whose member_of names that space is looked through, each key goes with what it owns, and
     it is looked again until nothing is found; then the rows of the subject in the relational tables go. The plan is
     shown first, and you are asked. The exit code is 1 when something may be left, as in tables that cannot be found.
     KEYSTEAD_SEAL_KEYS opens sealed values.
@@ -51,7 +56,7 @@ def erase(
 
       keystead erase user:42 --keys myapp.keys --store redis://localhost:6379/0 --store durable=sqlite:///app.db
 
-      keystead erase user:42 --yes --json
+      keystead erase login:42 --yes --json
     """
     refuse_without_terminal(yes, dry_run)
     classes = keyspaces(keys)
@@ -60,20 +65,25 @@ def erase(
         with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
             async with bound(classes, store) as bound_keys, _opened(classes, store, database) as (tables, note):
                 plan = await _plan(bound_keys, subject)
+                also = [] if tables is None else await tables.known_as(subject)
+                for other in also:
+                    plan.include(await _plan(bound_keys, other))
                 if note is not None:
                     plan.notes.append(note)
-                rows = {} if tables is None else await tables.count_of(subject)
+                rows = {} if tables is None else await _of_all(tables.count_of, [subject, *also])
                 if not as_json:
-                    _print(plan, rows, dry_run)
+                    _print(plan, rows, also, dry_run)
                 erased, deleted = None, None
                 if (plan.count or rows) and not dry_run:
                     if not confirmed(f"Delete {_counted(plan.keys, rows)}?", yes, paused):
                         leave("nothing was deleted")
                     # The keys first: whoever is signed out cannot make a row of theirs again.
                     erased = await _erase(bound_keys, subject)
-                    deleted = {} if tables is None else await tables.erase(subject)
+                    for other in also:
+                        erased.include(await _erase(bound_keys, other))
+                    deleted = {} if tables is None else await _of_all(tables.erase, [subject, *also])
         if as_json:
-            told = {**_as_json(plan, erased), "rows": rows, "erased_rows": deleted}
+            told = {**_as_json(plan, erased), "known_as": also, "rows": rows, "erased_rows": deleted}
             typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         elif erased is not None:
             _print_erased(erased, deleted or {})
@@ -124,7 +134,17 @@ def _counted(keys: int, rows: Mapping[str, int]) -> str:
     return counted(keys, "key") + (f" and {counted(sum(rows.values()), 'row')}" if rows else "")
 
 
-def _print(plan: ErasurePlan, rows: Mapping[str, int], dry_run: bool) -> None:
+async def _of_all(ask: Callable[[str], Awaitable[dict[str, int]]], subjects: Sequence[str]) -> dict[str, int]:
+    """What is answered of each of these subjects, added up."""
+    found: Counter[str] = Counter()
+    for subject in subjects:
+        found.update(await ask(subject))
+    return dict(found)
+
+
+def _print(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str], dry_run: bool) -> None:
+    for other in also:
+        typer.echo(f"{plan.subject} is {other}")
     if not plan.count and not rows:
         typer.echo(f"nothing belongs to {plan.subject}")
     else:

@@ -141,10 +141,10 @@ async def _opened(stores: Sequence[str] | None, kits: str | None) -> AsyncIterat
     # Imported here, so that the help needs no web framework.
     from keystead.server.app import site_of
     from keystead.server.jobs import jobs_of, schedule_keys, with_jobs
-    from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables
+    from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables, split_off
 
     settings = Settings(**_flags(stores, kits))
-    running = load_kits(settings)
+    running, _ = split_off(settings, load_kits(settings))
     refuse_missing(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
     site, running = site_of(settings), with_jobs(running)
     async with (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -27,7 +27,7 @@ _HOST_HELP = """The address to listen on; 0.0.0.0 lets other machines in.
 _PORT_HELP = "The port to listen on. [dim]\\[env: KEYSTEAD_PORT; default: 8700][/dim]"
 _WORKERS_HELP = "How many processes answer requests. [dim]\\[env: KEYSTEAD_WORKERS; default: 1][/dim]"
 _KITS_HELP = """Which kits run, divided by commas; one of your own as myapp.kit:KIT.
-[dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
+[dim]\\[env: KEYSTEAD_KITS; default: all that have routes, in production those that are configured][/dim]"""
 _MODE_HELP = """Refuse to start without secrets and a public address, or make what is missing.
 [dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
 _PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
@@ -64,7 +64,7 @@ def serve(
     A URL with a password is better given as KEYSTEAD_STORE: arguments show in the list of processes.
     """
     # Imported here, so that the other commands start without a web server.
-    from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
+    from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory, split_off
     from keystead.server.processes import WorkersEnded, free_address, run_workers
 
     if config is not None:
@@ -80,7 +80,7 @@ def serve(
     }
     try:
         settings = Settings(**flags)
-        running = load_kits(settings)
+        running, off = split_off(settings, load_kits(settings))
         for kit in running:
             settings.of(kit)
         refuse_split_memory(settings)
@@ -97,7 +97,7 @@ def serve(
             settings = _with_secrets(settings, running, flags)
         else:
             asyncio.run(_open_once(settings, running))
-        run_workers(settings, address, lambda: _say_where(settings))
+        run_workers(settings, address, lambda: _say_where(settings, off))
     except KeysteadError as error:
         _leave_with(error)
     except WorkersEnded:
@@ -146,8 +146,10 @@ async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
         pass
 
 
-def _say_where(settings: Settings) -> None:
+def _say_where(settings: Settings, off: Mapping[str, str]) -> None:
     behind = "" if settings.public_url is None else f"listening on {settings.internal_url}; "
+    if off:
+        typer.echo(f"Off until configured: {'; '.join(f'{name} (set {how})' for name, how in off.items())}")
     typer.echo(f"Keystead is running: open {settings.origin} ({behind}Ctrl-C stops it)")
 
 

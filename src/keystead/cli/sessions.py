@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -19,8 +21,9 @@ from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Stores, bound, named_keyspaces, run
 from keystead.cli.words import counted
-from keystead.parts.sessions import Ended, Live, Policy, Sessions
-from keystead.schema import Value
+from keystead.parts.audit import Audit, AuditEntry
+from keystead.parts.sessions import Act, Ended, Live, Policy, Sessions
+from keystead.schema import Keyspace, Log, Value
 from keystead.schema.family import Bound
 from keystead.schema.times import deadline_ms
 
@@ -35,7 +38,7 @@ FamilyName = Annotated[str, typer.Option("--family", metavar="FAMILY", help=_FAM
 DEFAULT_FAMILY = "login:LoginKeys.session"
 
 sessions = typer.Typer(
-    name="sessions", cls=Group, no_args_is_help=True, help="See where a user is logged in, and log them out."
+    name="sessions", cls=Group, no_args_is_help=True, help="See where a user is signed in, and sign them out."
 )
 
 
@@ -94,7 +97,8 @@ def end_sessions(
 ) -> None:
     """End the sessions of a user, one of them, or those of everybody. What has ended stays ended.
 
-    You are asked before. The exit code is 1 where there was nothing to end.
+    You are asked before. The exit code is 1 where there was nothing to end. What you end is noted in the audit log of
+    the keyspace, with the name of your account on this machine: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -149,14 +153,32 @@ async def _print_users(lists: Bound[Any], as_json: bool) -> None:
 
 
 async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int) -> int:
+    act = _operator()
     if user is not None:
-        return int(await part.revoke_id(user, id)) if id is not None else await part.revoke_all(user)
+        return int(await part.revoke_id(user, id, act)) if id is not None else await part.revoke_all(user, act)
     ended = 0
     with progress("ending sessions") as show:
-        async for _, count in part.revoke_everyone():
+        async for _, count in part.revoke_everyone(act):
             ended += count
             show(ended, max(there, ended), "")
     return ended
+
+
+def _operator() -> Act:
+    """Who runs this command, as far as this machine knows."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):  # an account without a name, as in a container
+        name = "unknown"
+    return Act(who=f"operator:{name}", where=socket.gethostname())
+
+
+def _audit_of(keys: Keyspace) -> Audit | None:
+    """The audit log of a keyspace; None: it keeps none."""
+    for one in keys.bounds():
+        if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
+            return Audit(one())
+    return None
 
 
 async def _count_everyone(lists: Bound[Any]) -> int:
@@ -183,7 +205,13 @@ async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tup
         ends = next(
             (one for one in keys.bounds() if isinstance(one.family, Value) and one.family.codec.type is Ended), None
         )
-        part: Sessions[Any] = Sessions(found, _as_the_family_says(found), ends=ends)
+        part: Sessions[Any] = Sessions(
+            found,
+            _as_the_family_says(found),
+            ends=ends,
+            audit=_audit_of(keys),
+            farewell=getattr(keys, "farewell", None),
+        )
         yield part, found.related(found.family.listed_in[0].target)
 
 

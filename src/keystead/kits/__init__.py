@@ -28,4 +28,10 @@ TABLES: Final = {
     "teamwork": ("keystead.kits.teamwork.service.tables", "TEAMWORK_TABLES"),
 }
 
-__all__ = ["KITS", "ROUTED", "TABLES"]
+# Where the commands of each kit are that has some, as its `Kit.commands` says: help is shown without a web framework.
+COMMANDS: Final[dict[str, str]] = {
+    "membership": "keystead.kits.membership.commands:COMMANDS",
+    "teamwork": "keystead.kits.teamwork.commands:COMMANDS",
+}
+
+__all__ = ["COMMANDS", "KITS", "ROUTED", "TABLES"]

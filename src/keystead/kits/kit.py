@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, SecretStr
 
 from keystead.errors import BadDeclaration
+from keystead.kits.identity import SignIn
 from keystead.parts.oauth import Provider
 from keystead.parts.schedule import Job, ScheduleKeys
 from keystead.schema import Keyspace
@@ -73,14 +74,22 @@ class Kit:
     environment  the names of environment variables that its document uses, each with the setting that it is,
                  written with dots: {"DISCORD_CLIENT_ID": "providers.discord.client_id"}
     missing      what production needs and these settings lack, one sentence each
+    turned_on_by which settings turn it on in production, in a few words: "NOTES_API_KEY". It is off there until it is
+                 configured; whatever a configured kit misses stops the start. "": it is never off
+    is_configured whether somebody has begun to configure it; the default is that any setting of its own is given
     bodies       paths that take larger bodies than others, with the number of bytes that each takes
     shared       paths that pages of other sites may use, each with the origins that may, as in https://example.com; `*`
                  is any, none at all leaves it to this site. A path that ends in a slash stands for all below it
     service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
     jobs         what it runs by itself, of its open service
+    stop         called with its open service as soon as the process is asked to stop, while requests are still under
+                 way: it ends those that would hold the stop up, and returns at once. The service is closed after that
     tables       its relational tables, which are open before its service: `site.tables`
     signs        it signs tokens with keys that it derives of those that seal, so it needs them though it seals nothing
     leads        its routes come before those of other kits that have the same path
+    commands     where its commands are, `module:COMMANDS`, for `keystead NAME …`; see `keystead.kits.commands`. It is
+                 imported when the command line asks for it
+    sign_in      how people sign in with it, and how it knows them again: for all kits of the server
     """
 
     name: str
@@ -91,13 +100,18 @@ class Kit:
     service: Callable[[Any, Any, Site], AbstractAsyncContextManager[Any]]
     environment: Mapping[str, str] = field(default_factory=dict)
     missing: Callable[[Any], Sequence[str]] = lambda _: ()
+    turned_on_by: str = ""
+    is_configured: Callable[[Any], bool] = lambda settings: bool(settings.model_fields_set)
     examples: Sequence[Example] = ()
     bodies: Callable[[Any], Mapping[str, int]] = lambda settings: {}
     shared: Callable[[Any], Mapping[str, Sequence[str]]] = lambda settings: {}
     jobs: Callable[[Any], Sequence[Job]] = lambda service: ()
+    stop: Callable[[Any], None] = lambda service: None
     tables: TableSet | None = None
     signs: bool = False
     leads: bool = False
+    commands: str | None = None
+    sign_in: SignIn | None = None
 
     @property
     def keyspaces(self) -> list[type[Keyspace]]:

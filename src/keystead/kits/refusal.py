@@ -1,6 +1,10 @@
 """What a kit says no with, over HTTP."""
 
 from collections.abc import Mapping
+from typing import Final
+
+# A key of the scope of a request: under which name its errors tell the code once more, for clients that know it so.
+CODE_ALIAS: Final = "keystead.code_alias"
 
 
 class Refusal(Exception):
@@ -8,6 +12,9 @@ class Refusal(Exception):
 
     The server writes it as `{"ok": false, "error": sentence, "code": code}` with `more` beside that, or as a page where
     a browser asks for one. The sentence holds no secret and does not tell whether an id exists.
+
+    `sign_in_helps`: whoever signs in may do it, so the page leads there. Where a key or a token of another kind is
+    needed, that would be a dead end.
     """
 
     def __init__(
@@ -18,6 +25,7 @@ class Refusal(Exception):
         *,
         headers: Mapping[str, str] | None = None,
         more: Mapping[str, object] | None = None,
+        sign_in_helps: bool = False,
     ) -> None:
         super().__init__(sentence)
         self.status = status
@@ -25,3 +33,4 @@ class Refusal(Exception):
         self.sentence = sentence
         self.headers = dict(headers or {})
         self.more = dict(more or {})
+        self.sign_in_helps = sign_in_helps

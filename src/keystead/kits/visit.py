@@ -11,7 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel
+from starlette.requests import HTTPConnection
 
+from keystead.kits.identity import page_header
 from keystead.kits.kit import Site
 from keystead.kits.refusal import Refusal
 from keystead.parts.cookies import Cookie
@@ -36,11 +38,10 @@ class Visit:
         self.request = request
         self.site = site
         self.csrf = Cookie("csrf", site.secure)
-        self._header = "; ".join(request.headers.getlist("cookie"))
         self.wants_json = _wants_json(request)
 
     def read(self, cookie: Cookie) -> str | None:
-        return cookie.read(self._header) or None
+        return read_cookie(self.request, cookie)
 
     @property
     def address(self) -> str:
@@ -66,22 +67,14 @@ class Visit:
 
     def refuse_foreign(self, csrf: str | None) -> None:
         """Let only requests through that pages of this site make: by where they come from, or by the double submit."""
-        is_own = self.refuse_other_origins()
-        given = csrf or self.request.headers.get("x-csrf-token")
-        kept = self.read(self.csrf)
-        matches = given is not None and _is_csrf(given) and kept is not None and same(given, kept)
-        if not (is_own if given is None else matches):
-            raise _foreign()
+        refuse_foreign(self.request, self.site, csrf)
 
     def refuse_other_origins(self) -> bool:
         """Let no request through that pages of other sites make; whether it says that it comes from one of this site.
 
         A request that does not say where it comes from is not made by a page.
         """
-        origin = came_from(self.request)
-        if origin is not None and origin != self.site.public_url:
-            raise _foreign()
-        return origin is not None
+        return refuse_other_origins(self.request, self.site)
 
     def csrf_token(self) -> str:
         """The token that this browser has, or a new one where it has none that we made."""
@@ -118,7 +111,8 @@ class Visit:
     def page(
         self, template: str, *cookies: str, status: int = 200, scripts: bool = False, **values: object
     ) -> Response:
-        response = HTMLResponse(self.site.render(template, **values), status, headers=NO_STORE)
+        header = page_header(self.request.scope)
+        response = HTMLResponse(self.site.render(template, header=header, **values), status, headers=NO_STORE)
         response.headers["content-security-policy"] = _PAGE_POLICY.format(scripts=_SCRIPTS if scripts else "")
         # With `no-referrer`, which other pages have, a browser says `Origin: null` when a form is sent. Here it says
         # where the form comes from, and still no more than that: a path may hold a code or a token.
@@ -130,7 +124,30 @@ class Visit:
         return _with_cookies(RedirectResponse(to, 303, headers=NO_STORE), cookies)
 
 
-def came_from(request: Request) -> str | None:
+def read_cookie(connection: HTTPConnection, cookie: Cookie) -> str | None:
+    """The value of a cookie; None: it is not there, or there are two that differ."""
+    return cookie.read("; ".join(connection.headers.getlist("cookie"))) or None
+
+
+def refuse_foreign(connection: HTTPConnection, site: Site, csrf: str | None = None) -> None:
+    """Let only requests through that pages of this site make: by where they come from, or by the double submit."""
+    is_own = refuse_other_origins(connection, site)
+    given = csrf or connection.headers.get("x-csrf-token")
+    kept = read_cookie(connection, Cookie("csrf", site.secure))
+    matches = given is not None and _is_csrf(given) and kept is not None and same(given, kept)
+    if not (is_own if given is None else matches):
+        raise _foreign()
+
+
+def refuse_other_origins(connection: HTTPConnection, site: Site) -> bool:
+    """Let no request through that pages of other sites make; whether it says that it comes from one of this site."""
+    origin = came_from(connection)
+    if origin is not None and origin != site.public_url:
+        raise _foreign()
+    return origin is not None
+
+
+def came_from(request: HTTPConnection) -> str | None:
     """The origin of the page that makes a request, as in https://example.com, by what the browser says of it; `null`
     where it says that it may not tell, and None where it says nothing.
     """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 
+from keystead.kits.identity import page_header
+from keystead.server.policy import PAGE_HEADERS
 from keystead.server.templates import TEMPLATES
 
 # Swagger UI is a program: it runs its own script, asks this server alone, and draws icons from data URLs.
@@ -19,7 +21,7 @@ _POLICY: Final = "; ".join(
         "img-src 'self' data:",
         "connect-src 'self'",
         "base-uri 'none'",
-        "form-action 'none'",
+        "form-action 'self'",
         "frame-ancestors 'none'",
     )
 )
@@ -27,8 +29,9 @@ _VALIDATION: Final = ("HTTPValidationError", "ValidationError")
 
 
 def add_api_page(app: FastAPI) -> None:
-    async def api_page() -> HTMLResponse:
-        return HTMLResponse(TEMPLATES.get_template("api.html").render(), headers={"content-security-policy": _POLICY})
+    async def api_page(request: Request) -> HTMLResponse:
+        page = TEMPLATES.get_template("api.html").render(header=page_header(request.scope))
+        return HTMLResponse(page, headers={**PAGE_HEADERS, "content-security-policy": _POLICY})
 
     app.add_api_route("/docs", api_page, methods=["GET"], include_in_schema=False)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]

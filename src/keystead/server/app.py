@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 import keystead
 from keystead.errors import StoreUnavailable
+from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site, StandIn
 from keystead.server.api_page import add_api_page
 from keystead.server.demo_provider import demo_patreon, demo_patreon_router, demo_provider, demo_router
@@ -25,8 +26,19 @@ from keystead.server.errors import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.jobs import jobs_of, scheduled
 from keystead.server.key_documents import add_key_documents
-from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables
-from keystead.server.middleware import BodyLimit, Cors, Forwarded, Guard, Head, Record, SecurityHeaders, TimeLimit
+from keystead.server.kits import load_kits, opened_kits, opened_stores, opened_tables, split_off
+from keystead.server.middleware import (
+    BodyLimit,
+    Cors,
+    Forwarded,
+    Guard,
+    Head,
+    Record,
+    SecurityHeaders,
+    TimeLimit,
+    Visitor,
+)
+from keystead.server.policy import PAGE_HEADERS
 from keystead.server.reference_page import add_reference_page
 from keystead.server.routes import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.settings import Settings, is_loopback, leads_to_loopback
@@ -47,13 +59,13 @@ def _now_ms() -> int:
 def create_app(
     settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms: Callable[[], int] = _now_ms
 ) -> FastAPI:
-    """The application for these settings, with these kits, or those that the settings name.
+    """The application for these settings, with these kits, or those that the settings name and configure.
 
     Stores and kits are opened when the application starts and closed when it ends; an error in opening one is raised
     from the application's lifespan as the store raised it. Raises `WrongSettings` where a kit cannot be found or its
     table is wrong. `now_ms` is a clock for tests.
     """
-    running = load_kits(settings) if kits is None else list(kits)
+    running, off = split_off(settings, load_kits(settings)) if kits is None else (list(kits), {})
     bodies: dict[str, int] = {}
     shared: dict[str, Sequence[str]] = {}
     for kit in running:
@@ -92,16 +104,19 @@ def create_app(
         middleware=[
             Middleware(Record, metrics=metrics),
             Middleware(Forwarded, allow=settings.forwarded_allow),
-            Middleware(SecurityHeaders),
+            Middleware(SecurityHeaders, https_only=site.secure and not settings.development),
             Middleware(Cors, shared=shared),
             Middleware(Guard),
             Middleware(Head),
             Middleware(TimeLimit, seconds=settings.request_timeout / 1000),
             Middleware(BodyLimit, max_bytes=settings.max_body, by_path=bodies),
+            Middleware(Visitor),
         ],
     )
     app.state.settings = settings
+    app.state.site = site
     app.state.running = running
+    app.state.off = off
     app.state.stores = {}
     app.state.tables = None
     app.state.kits = {}
@@ -177,7 +192,7 @@ async def _start_page(request: Request) -> HTMLResponse:
     found = await problems(state, list(state.settings.store_urls))
     if state.tables is not None:
         found[TABLES] = await problem_of_tables(state)
-    return HTMLResponse(render_start_page(state, found), headers={"cache-control": "no-store"})
+    return HTMLResponse(render_start_page(state, found, page_header(request.scope)), headers=PAGE_HEADERS)
 
 
 def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:

@@ -16,8 +16,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from keystead.errors import BadCall, BadKey, BadValue, Contended, KeysteadError, StoreError, Unreadable
-from keystead.kits.refusal import Refusal
+from keystead.kits.identity import page_header
+from keystead.kits.refusal import CODE_ALIAS, Refusal
 from keystead.schema.unreadable import log_unreadable
+from keystead.server.policy import PAGE_HEADERS
 from keystead.server.routes import allowed_methods
 from keystead.server.templates import TEMPLATES
 
@@ -40,7 +42,10 @@ CODES: Final = {
     "TIMEOUT": (504, "This took too long and was given up.", "That took too long."),
 }
 _BY_STATUS: Final = {status: code for code, (status, _, _) in CODES.items() if status not in (409, 503)}
+# Of these the server knows that it is worth coming again in a moment. A kit says itself when to come again, if ever.
+_SOON_OVER: Final = frozenset(code for code, (status, _, _) in CODES.items() if status == 503)
 _SUBJECT: Final = re.compile(r"^[A-Z]\w+ should")  # how sentences of Pydantic begin: "Input should", "String should"
+_NAME: Final = re.compile(r"[\w-]+")
 _PLACES: Final = {
     "body": "the body",
     "query": "the query",
@@ -81,36 +86,34 @@ def error_answer(
     status: int = 0,
     headers: Mapping[str, str] | None = None,
     more: Mapping[str, object] | None = None,
+    sign_in_helps: bool = False,
 ) -> Response:
     """The answer, as HTML where the client likes that better than JSON. The path is not repeated in it, so nobody can
     put words into the page's mouth."""
     own_status, own_sentence, heading = CODES.get(code, (400, "", "That did not work."))
     if status == 401:
-        heading = "You are not logged in."
+        heading = "You are not signed in." if sign_in_helps else "A key or a token is needed here."
     status, sentence = status or own_status, sentence or own_sentence
     answer: Response
     if prefers_html(Headers(scope=scope).get("accept", "")):
         said = sentence[:1].upper() + sentence[1:] + ("" if sentence.endswith(".") else ".")
+        header = page_header(scope)
+        can_sign_in = sign_in_helps and header is not None and header.user is None
         page = TEMPLATES.get_template("error.html").render(
-            heading=heading, sentence=said, code=code, can_log_in=_can_log_in(scope, code, status)
+            heading=heading, sentence=said, code=code, header=header, can_sign_in=can_sign_in
         )
-        answer = HTMLResponse(page, status)
+        answer = HTMLResponse(page, status, headers=PAGE_HEADERS)
     else:
-        # The shape is the server's: what a kit adds stands beside it.
-        answer = JSONResponse({**(more or {}), "ok": False, "error": sentence, "code": code}, status)
+        # The shape is the server's: what a kit adds stands beside it, also a name of its own for the code.
+        beside = {**(more or {}), **({scope[CODE_ALIAS]: code} if CODE_ALIAS in scope else {})}
+        answer = JSONResponse({**beside, "ok": False, "error": sentence, "code": code}, status)
     answer.headers["cache-control"] = "no-store"
     answer.headers["vary"] = "accept"
-    if status == 503:
+    if code in _SOON_OVER:
         answer.headers["retry-after"] = str(RETRY_AFTER_SECONDS)
     for name, value in (headers or {}).items():
         answer.headers[name] = value
     return answer
-
-
-def _can_log_in(scope: Scope, code: str, status: int) -> bool:
-    """Whether a page to log in helps, and there is one."""
-    kits = getattr(getattr(scope.get("app"), "state", None), "kits", {})
-    return "login" in kits and (status == 401 or code in ("STATE_INVALID", "PROVIDER_UNAVAILABLE"))
 
 
 def prefers_html(accept: str) -> bool:
@@ -183,7 +186,8 @@ def _wrong_field(wrong: Mapping[str, Any]) -> str:
         return f"{where} has a field that is not known"
     said = _SUBJECT.sub("should", said).replace("Field required", "is missing", 1)
     # A name that the declaration has; keys of what was sent are left out where they could be anything.
-    name = ".".join(str(part) for part in path)
+    # What is no name of a field, as `function-after[check(), str]`, is the program's own affair.
+    name = ".".join(str(part) for part in path if isinstance(part, int) or _NAME.fullmatch(part))
     return f"{name} in {where} {_lower(said)}" if name else f"{where} {_lower(said)}"
 
 
@@ -195,7 +199,13 @@ async def _refusal(request: Request, error: Exception) -> Response:
     if not isinstance(error, Refusal):
         raise error
     return error_answer(
-        request.scope, error.code, error.sentence, status=error.status, headers=error.headers, more=error.more
+        request.scope,
+        error.code,
+        error.sentence,
+        status=error.status,
+        headers=error.headers,
+        more=error.more,
+        sign_in_helps=error.sign_in_helps,
     )
 
 

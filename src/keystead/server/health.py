@@ -34,7 +34,8 @@ class Health(BaseModel):
 
 class Readiness(BaseModel):
     """What `/readyz` answers: the open kits, and of each role "ok" or one sentence on why its store does not answer.
-    `database` says the same of the relational tables, where a kit has some.
+    `database` says the same of the relational tables, where a kit has some. `off` has the kits that nobody has
+    configured, each with the settings that turn it on; they do not make it unready.
 
     In production that is "unavailable", and the log says why.
     """
@@ -43,6 +44,7 @@ class Readiness(BaseModel):
     stores: dict[str, str]
     database: str | None = None  # only where a kit that runs has relational tables
     kits: list[str]
+    off: dict[str, str] | None = None  # only where a kit is off
 
 
 def health_router() -> APIRouter:
@@ -89,6 +91,7 @@ async def _readyz(request: Request) -> JSONResponse:
         stores={role: problem or "ok" for role, problem in found.items()},
         database=None if state.tables is None else of_tables or "ok",
         kits=list(state.kits),
+        off=state.off or None,
     )
     return _answer(readiness, ready=ready)
 

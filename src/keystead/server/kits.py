@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def load_kits(settings: Settings) -> list[Kit]:
     """The kits that run, in the order they are named. Raises `WrongSettings` where there is no such kit."""
-    kits = [_load(name) for name in (ROUTED if settings.kits is None else settings.kits)]
+    kits = [load_kit(name) for name in (ROUTED if settings.kits is None else settings.kits)]
     names = [kit.name for kit in kits]
     for name in names:
         if names.count(name) > 1:
@@ -33,7 +33,8 @@ def load_kits(settings: Settings) -> list[Kit]:
     return kits
 
 
-def _load(name: str) -> Kit:
+def load_kit(name: str) -> Kit:
+    """One kit, by its name or as `myapp.kit:KIT`. Raises `WrongSettings` where there is no such kit."""
     module, _, attribute = (ROUTED.get(name, "") + ":KIT" if name in ROUTED else name).partition(":")
     if not attribute:
         near = get_close_matches(name, ROUTED, 1)
@@ -50,6 +51,26 @@ def _load(name: str) -> Kit:
     if not isinstance(found, Kit):
         raise WrongSettings([f"kits: {name!r} is no kit; {module} must have {attribute} = Kit(…)"])
     return found
+
+
+def split_off(settings: Settings, kits: Sequence[Kit]) -> tuple[list[Kit], dict[str, str]]:
+    """The kits that run, and those that are off, each with the settings that turn it on.
+
+    A kit is off in production where nobody has configured it. Where that would leave none, none is off: whoever named
+    kits wants one of them, and is told by `refuse_missing` what it lacks. Raises `WrongSettings`.
+    """
+    off = {} if settings.development else {kit.name: how for kit in kits if (how := _turned_on_by(kit, settings))}
+    running = [kit for kit in kits if kit.name not in off]
+    return (running, off) if running else (list(kits), {})
+
+
+def _turned_on_by(kit: Kit, settings: Settings) -> str:
+    """What would turn a kit on that is not configured; "" where it runs."""
+    own = settings.of(kit)
+    if kit.turned_on_by and not kit.is_configured(own):
+        return kit.turned_on_by
+    has_place = kit.tables is None or settings.database_url is not None
+    return "" if has_place or kit.is_configured(own) else "database"
 
 
 def needs_seal(kits: Sequence[Kit]) -> bool:

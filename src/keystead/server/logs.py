@@ -1,7 +1,9 @@
 """Structured logs: a line a request, and what went wrong, as text for people or as JSON for programs.
 
-No line holds a query string, a cookie, a body, a key, an id or the path of an unknown route. A traceback holds the
-lines of the program and the names of errors; their messages, which may quote what a user sent, only in development.
+No line of a request holds a query string, a cookie, a body, a key, an id or the path of an unknown route. What
+`keystead.security` says of an event may name the user whom it concerns, and nothing that opens anything. A traceback
+holds the lines of the program and the names of errors; their messages, which may quote what a user sent, only in
+development.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ ACCESS: Final = logging.getLogger("keystead.access")
 SERVER: Final = logging.getLogger("keystead.server")
 _FIELDS: Final = "keystead_fields"
 # What `keystead.security` says of an event, for programs that watch the log. Whoever logs it need not know this module.
-_EVENT_FIELDS: Final = ("event", "provider", "client", "count")
+_EVENT_FIELDS: Final = ("event", "provider", "client", "count", "reason", "user", "chain")
 _MOST_ERRORS: Final = 20
 
 

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
+from keystead.kits.identity import page_header
+from keystead.server.policy import PAGE_HEADERS
 from keystead.server.templates import render
 from keystead.stores.base import Store
 from keystead.stores.commands import TABLE, Spec
@@ -36,8 +38,9 @@ async def _reference_page(request: Request) -> HTMLResponse:
         guarantees=_guarantees(default) if default else [],
         commands=_commands_by_subject(),
         command_count=len(TABLE),
+        header=page_header(request.scope),
     )
-    return HTMLResponse(page, headers={"cache-control": "no-store"})
+    return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
 def _guarantees(store: Store) -> list[Row]:

@@ -123,7 +123,7 @@ class Settings(BaseModel):
     kits: Annotated[tuple[str, ...] | None, NoDecode] = Field(
         None,
         description="Which kits run, divided by commas in the environment; one of your own as `myapp.kit:KIT`. Without "
-        "this, all that have routes.",
+        "this, all that have routes. In production, a kit that nobody has configured is off.",
     )
     mode: Literal["development", "production"] = Field(
         "development", description="`development` makes what is missing, `production` refuses to start without it."

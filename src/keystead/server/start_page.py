@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from keystead.kits.identity import PageHeader
 from keystead.kits.kit import Example, Kit
 from keystead.server.first_steps import first_steps
 from keystead.server.settings import Settings
@@ -30,7 +31,7 @@ class KitCard(NamedTuple):
     examples: Sequence[Example]
 
 
-def render_start_page(state: Any, problems: Mapping[str, str | None]) -> str:
+def render_start_page(state: Any, problems: Mapping[str, str | None], header: PageHeader | None) -> str:
     """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer.
 
     Strangers see it in production, so there it says whether the stores answer, and nothing else of them.
@@ -44,7 +45,9 @@ def render_start_page(state: Any, problems: Mapping[str, str | None]) -> str:
         stores=stores,
         problem=next((row.problem for row in stores if row.problem), None),
         kits=[_card(kit, state) for kit in state.running],
+        off=state.off,
         first_steps=first_steps(),
+        header=header,
     )
 
 

@@ -9,8 +9,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from fastapi import FastAPI
@@ -70,12 +70,24 @@ class Worker:
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
         self._opening.add_done_callback(self._end_if_it_failed)
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
+        with _called_on_sigterm(self._stop_kits):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
         self._closing.set()
         with suppress(Exception):  # said when it happened
             await self._opening
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _stop_kits(self) -> None:
+        """Granian waits for requests under way before it says that the application is to close. A kit may have some
+        that would be waited for in vain, and cut off in the end."""
+        for kit in self._app.state.running:
+            service = self._app.state.kits.get(kit.name)
+            try:
+                if service is not None:
+                    kit.stop(service)
+            except Exception as error:
+                _say(logging.ERROR, f"the kit {kit.name} did not stop well", error)
 
     def _end_if_it_failed(self, opening: asyncio.Task[None]) -> None:
         """It could answer nothing but 503 from now on, for ever, and nobody would know why."""
@@ -118,6 +130,23 @@ def _leave_interrupts_to_the_parent() -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _called_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+    """Have this called in the event loop when the process is asked to stop. Whoever else listens, through the loop, is
+    told as before: the loop learns of a signal by its wakeup descriptor, and not by the handler."""
+    loop = asyncio.get_running_loop()
+    try:
+        before = signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(stop))
+    except ValueError:  # this is not the main thread, which alone is told of signals
+        yield
+        return
+    signal.siginterrupt(signal.SIGTERM, False)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end_with_parent(parent: int, stop_s: float) -> None:

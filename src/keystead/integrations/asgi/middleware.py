@@ -72,9 +72,9 @@ class SessionMiddleware:
             _opening(store, model, policy, prefix, seal) if sessions is None else Opening(None, lambda: sessions)
         )
         self._cookies = Cookies(Cookie(cookie, not development), Cookie("csrf", not development))
-        self._token_in = re.compile(
+        self._tokens_in = re.compile(
             rb'(?:^|;)[ \t]*%s="?([^;" \t]*)' % re.escape(self._cookies.session.name.encode())
-        ).search
+        ).findall
         self._skip = _paths("skip", skip)
         self._csrf_exempt = _paths("csrf_exempt", csrf_exempt)
         self._csrf = Csrf("http" if development else "https", trusted_origins, csrf_body_max_bytes) if csrf else None
@@ -94,8 +94,7 @@ class SessionMiddleware:
             if problem is not None:
                 return await refuse(scope, send, problem)
         found: Live[Any] | Gone | None = None
-        match = self._token_in(cookies) if cookies else None
-        token = None if match is None else match[1].decode("latin-1")
+        token = self._token(cookies, scope) if cookies else None
         try:
             sessions = self._opening.sessions or await self._opening.open()
             if token is not None:
@@ -112,6 +111,17 @@ class SessionMiddleware:
         except Exception as error:
             if not await session.answered(error):
                 raise
+
+    def _token(self, cookies: bytes, scope: Scope) -> str | None:
+        """The token of the session in these cookies. Two that differ, where a browser has one at most, come from
+        somebody who got past that, and count as none, as in the login kit."""
+        found: list[bytes] = self._tokens_in(cookies)
+        if not found:
+            return None
+        if len(found) > 1 and self._cookies.session.secure and len(set(found)) > 1:
+            _security.warning("a request had two different session cookies", extra=_event("two-cookies", scope))
+            return None
+        return found[0].decode("latin-1")
 
     async def close(self) -> None:
         """Close the store, where the server tells the application no end. The next request opens it again."""

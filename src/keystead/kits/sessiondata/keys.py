@@ -53,7 +53,7 @@ class SessionDataKeys(Keyspace):
         fields=packed(UserField, "User_{key}[_{page}]"),
         lifetime=never("removed by the user, or with the user"),
         role="durable",
-        member_of="user:{userId}",
+        member_of="sessiondata:{userId}",
         doc="The data of a user across sessions, such as settings and views.",
         used_by=(*_SESSIONS, _EACH_REQUEST),
         changed="In the document these are rows of a table that the Redis side cannot read. Here they are a hash with "
@@ -74,7 +74,7 @@ class SessionDataKeys(Keyspace):
         lifetime=never("removed when it is revoked, or with the user"),
         role="durable",
         listed_in=api_keys.by(score="made_ms"),
-        member_of="user:{user_id}",
+        member_of="sessiondata:{user_id}",
         doc="Whose an API key is, under the part of it that is no secret. Of the rest there is a digest.",
         used_by=(*_SESSIONS, "keystead apikeys"),
         changed="The document says only that a request carries an ApiKey.",

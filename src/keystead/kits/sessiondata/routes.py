@@ -71,7 +71,7 @@ class Asked(BaseModel):
         1.1, gt=0, allow_inf_nan=False, description="The version of the API that the client speaks."
     )
     ApiKey: str = Field(
-        "", description="The API key, as `keystead apikeys issue` shows it. A user who is logged in needs none."
+        "", description="The API key, as `keystead apikeys issue` shows it. A user who is signed in needs none."
     )
     Token: str = Field("", description="Without an API key: a CSRF token, where no Origin says whose page asks.")
     SessionKey: str = Field("", description="The name of the value. It must not be empty.")

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.responses import Response
 
+from keystead.kits.identity import identify
 from keystead.kits.refusal import Refusal
 from keystead.parts.oauth import IdentityFields, Provider
 from keystead.server.demo_provider.answers import (
@@ -135,8 +136,16 @@ def demo_router(
         )
 
     async def show(request: Request) -> Response:
-        asked = _asked(only_once(request.query_params.multi_items()), public_url)
-        return await sign_in_page(request, asked) if asked.is_sound else asked.back(error="invalid_request")
+        sent = only_once(request.query_params.multi_items())
+        asked = _asked(sent, public_url)
+        if not asked.is_sound:
+            return asked.back(error="invalid_request")
+        if sent.get("prompt") != "none":
+            return await sign_in_page(request, asked)
+        # As with OpenID Connect: whoever is signed in is not asked again, and where nobody is, the client is told.
+        user = await identify(request)
+        person = None if user is None else _called(user.name)
+        return asked.back(error="login_required") if person is None else await let_in(request, asked, person)
 
     async def decide(request: Request) -> Response:
         form = await form_of(request)
@@ -149,6 +158,9 @@ def demo_router(
         if person is None:
             problem = f"Please enter a name of at most {LONGEST_NAME} characters."
             return await sign_in_page(request, asked, problem)
+        return await let_in(request, asked, person)
+
+    async def let_in(request: Request, asked: Asked, person: Person) -> Response:
         if asked.client_id == PATREON_CLIENT_ID:
             await Pledges(keys_of(request)).meet(person)
         code = await provider_of(request).sign_in(
@@ -222,6 +234,10 @@ def _chosen(form: Mapping[str, str]) -> Person | None:
     if "person" in form:
         return next((person for person in PEOPLE if person.id == form["person"]), None)
     return person_called(form.get("name", ""))
+
+
+def _called(name: str) -> Person | None:
+    return next((person for person in PEOPLE if person.name == name), None) or person_called(name)
 
 
 def _tokens(issued: Issued) -> JSONResponse:

@@ -8,6 +8,7 @@
 `Head`             HEAD is GET without the body
 `TimeLimit`        no request takes for ever
 `BodyLimit`        no body is larger than is allowed
+`Visitor`          who looks at a page, for its header
 """
 
 from keystead.server.middleware.body_limit import BodyLimit
@@ -18,6 +19,7 @@ from keystead.server.middleware.head import Head
 from keystead.server.middleware.record import Record
 from keystead.server.middleware.security_headers import SECURITY_HEADERS, SecurityHeaders
 from keystead.server.middleware.time_limit import TimeLimit
+from keystead.server.middleware.visitor import Visitor
 
 __all__ = [
     "SECURITY_HEADERS",
@@ -29,4 +31,5 @@ __all__ = [
     "Record",
     "SecurityHeaders",
     "TimeLimit",
+    "Visitor",
 ]

@@ -3,20 +3,10 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Pages load only their own style sheet and images, run no script, post no form and stand in no frame.
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
+from keystead.server.policy import content_policy
 
 SECURITY_HEADERS = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "content-security-policy": content_policy(),
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -26,11 +16,19 @@ SECURITY_HEADERS = {
 }
 
 
-class SecurityHeaders:
-    """Adds `SECURITY_HEADERS` to every HTTP answer; a header that a route set itself stays."""
+# For a year a browser that was here once comes by https alone, also where somebody types the address without it.
+HSTS = {"strict-transport-security": "max-age=31536000"}
 
-    def __init__(self, app: ASGIApp) -> None:
+
+class SecurityHeaders:
+    """Adds `SECURITY_HEADERS` to every HTTP answer; a header that a route set itself stays.
+
+    `https_only`: browsers reach this server by https and nothing else, which they are told to remember.
+    """
+
+    def __init__(self, app: ASGIApp, https_only: bool = False) -> None:
         self._app = app
+        self._headers = SECURITY_HEADERS | (HSTS if https_only else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,7 +38,7 @@ class SecurityHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -34,7 +34,7 @@ const device = () => kept.devices.at(-1);
 const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 const random = () => base64url(crypto.getRandomValues(new Uint8Array(32)));
 
-async function signIn() {
+async function signIn(more = {}) {
   const [verifier, state] = [random(), random()];
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
   sessionStorage.setItem(UNDER_WAY, JSON.stringify({ verifier, state }));
@@ -46,6 +46,7 @@ async function signIn() {
     state,
     code_challenge: base64url(new Uint8Array(digest)),
     code_challenge_method: "S256",
+    ...more,
   };
   location.assign(`${authorizeUrl}?${new URLSearchParams(asked)}`);
 }
@@ -304,8 +305,9 @@ function inLine(act) {
   return line;
 }
 
-by("sign-in").addEventListener("click", () => inLine(signIn));
-by("another").addEventListener("click", () => inLine(signIn));
+by("go-on")?.addEventListener("click", () => inLine(() => signIn({ prompt: "none" })));
+by("sign-in").addEventListener("click", () => inLine(() => signIn()));
+by("another").addEventListener("click", () => inLine(() => signIn()));
 by("show").addEventListener("click", () => {
   isShown = !isShown;
   draw();

@@ -28,9 +28,7 @@ if (form) {
   const isSingle = "single" in started.dataset;
   form.addEventListener("submit", () => {
     started.hidden = false;
-    started.textContent = isSingle
-      ? "Your download has started. It was the last of this link, which is used up now."
-      : "Your download has started.";
+    started.textContent = started.dataset.say;
     // After the form was sent: what is hidden is still sent, but a button that goes while it is pressed may not be.
     setTimeout(() => {
       form.hidden = isSingle;

@@ -4,6 +4,8 @@ import { leftInWords, momentInWords, sizeInWords } from "./sharing-words.js";
 const by = (id) => document.getElementById(id);
 const form = by("choose");
 const maxBytes = Number(form.dataset.maxBytes);
+const words = JSON.parse(form.dataset.words);
+const say = (what, values = {}) => words[what].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const loaded = Date.now();
 const NAME_MAX = 128;
 
@@ -40,16 +42,16 @@ function complain(id, field, sentence) {
 
 function choose(file) {
   chosen = file;
-  by("file-name").textContent = file ? file.name : "Choose a file";
-  by("file-hint").textContent = file ? `${sizeInWords(file.size)}. Choose another, or drop it here.` : "or drop it here";
+  by("file-name").textContent = file ? file.name : say("chooseFile");
+  by("file-hint").textContent = file ? say("chosen", { size: sizeInWords(file.size) }) : say("orDrop");
   by("drop").classList.toggle("full", Boolean(file));
   tell("file-problem", file ? whyNot(file) : null);
   by("file").setAttribute("aria-invalid", String(Boolean(file && whyNot(file))));
 }
 
 function whyNot(file) {
-  if (file.size === 0) return "There is nothing in this file. Choose another.";
-  if (file.size > maxBytes) return `This file has ${sizeInWords(file.size)}; ${sizeInWords(maxBytes)} is the most that is taken here.`;
+  if (file.size === 0) return say("emptyFile");
+  if (file.size > maxBytes) return say("largeFile", { size: sizeInWords(file.size), most: sizeInWords(maxBytes) });
   return null;
 }
 
@@ -77,8 +79,7 @@ by("drop").addEventListener("drop", (event) => {
   if (!files.length) return;
   const isFolder = items[0]?.webkitGetAsEntry?.()?.isDirectory;
   if (isFolder || files.length > 1) {
-    const what = isFolder ? "That is a folder" : "Those are several files";
-    tell("file-problem", `${what}, and a link leads to one file. Pack them as a ZIP, and share that.`);
+    tell("file-problem", say(isFolder ? "folder" : "severalFiles"));
     return;
   }
   choose(files[0]);
@@ -86,8 +87,13 @@ by("drop").addEventListener("drop", (event) => {
 });
 
 // Names may have what a file system elsewhere cannot keep, or what misleads the eye; the server refuses them.
+// Not \p{C} as a whole: an emoji that is newer than this browser is in it, too, and so is what joins emoji to one.
 function fitting(name) {
-  const clean = name.normalize("NFC").trim().replace(/[\p{C}/\\:*?"<>|]/gu, "_").replace(/^\./, "_");
+  const clean = name
+    .normalize("NFC")
+    .trim()
+    .replace(/(?![\u200c\u200d\u{e0030}-\u{e007f}])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}/\\:*?"<>|]/gu, "_")
+    .replace(/^\./, "_");
   const letters = [...clean];
   if (letters.length <= NAME_MAX) return clean;
   const ending = clean.match(/\.[^.]{1,16}$/)?.[0] ?? "";
@@ -101,9 +107,9 @@ form.addEventListener("submit", (event) => {
   if (upload) return;
   tell("problem", null);
   if (by("key")) complain("key-problem", by("key"), null);
-  const wrong = chosen ? whyNot(chosen) : "Choose the file first.";
+  const wrong = chosen ? whyNot(chosen) : say("chooseFirst");
   if (wrong) return complain("file-problem", by("file"), wrong);
-  if (by("key") && !by("key").value.trim()) return complain("key-problem", by("key"), "Issuing links takes the issue key.");
+  if (by("key") && !by("key").value.trim()) return complain("key-problem", by("key"), say("keyNeeded"));
   send();
 });
 
@@ -115,6 +121,8 @@ function address() {
   if (by("single").checked) query.set("maxDownloads", "1");
   const message = by("message").value.trim();
   if (message) query.set("message", message);
+  const receiver = by("receiver").value.trim();
+  if (receiver) query.set("receiverName", receiver);
   return `/api/receive/upload?${query}`;
 }
 
@@ -126,12 +134,12 @@ function send() {
   request.setRequestHeader("accept", "application/json");
   request.setRequestHeader("content-type", "application/octet-stream");
   if (by("password").value) request.setRequestHeader("x-link-password", encodeURIComponent(by("password").value));
-  if (by("key")) request.setRequestHeader("authorization", `Bearer ${by("key").value.trim()}`);
+  if (by("key")) request.setRequestHeader("x-issue-key", by("key").value.trim());
   const follow = progress(file.size);
   request.upload.addEventListener("progress", (event) => follow(event.loaded));
   request.upload.addEventListener("load", () => follow(file.size));
   request.addEventListener("load", () => answered(request, file));
-  request.addEventListener("error", () => back("The connection broke before the file was there, or the file has changed. Nothing was shared; try again."));
+  request.addEventListener("error", () => back(say("broke")));
   request.addEventListener("abort", () => back(null));
   request.addEventListener("loadend", () => (upload = null));
   by("uploading-name").textContent = file.name;
@@ -150,12 +158,13 @@ function progress(size) {
     by("bar").value = part;
     const seconds = (performance.now() - began) / 1000;
     const rest = part > 0.02 && seconds > 2 ? (seconds / part) * (1 - part) : 0;
-    const soon = rest > 1 ? `, ${rest < 55 ? `${Math.ceil(rest)} seconds` : leftInWords(rest * 1000)} left` : "";
+    const left = rest < 55 ? say("seconds", { count: Math.ceil(rest) }) : leftInWords(rest * 1000);
+    const soon = rest > 1 ? say("left", { left }) : "";
     by("amount").textContent = part === 1
-      ? "All is sent. The link is being made…"
-      : `${Math.floor(part * 100)} %: ${sizeInWords(sent)} of ${sizeInWords(size)}${soon}`;
+      ? say("allSent")
+      : say("progress", { percent: Math.floor(part * 100), sent: sizeInWords(sent), size: sizeInWords(size) }) + soon;
     const quarter = Math.floor(part * 4);
-    if (quarter > heard && quarter < 4) by("heard").textContent = `${quarter * 25} per cent uploaded`;
+    if (quarter > heard && quarter < 4) by("heard").textContent = say("heard", { percent: quarter * 25 });
     heard = quarter;
   };
 }
@@ -177,7 +186,7 @@ function answered(request, file) {
   const answer = read(request.responseText);
   if (request.status === 200 && answer.ok) return ready(answer, file);
   back(null);
-  if (answer.code === "UNAUTHORIZED" && by("key")) return complain("key-problem", by("key"), "This is not the issue key.");
+  if (answer.code === "UNAUTHORIZED" && by("key")) return complain("key-problem", by("key"), say("keyWrong"));
   complain("problem", null, sentenceOf(request.status, answer));
 }
 
@@ -191,11 +200,15 @@ function read(text) {
 
 function sentenceOf(status, answer) {
   if (answer.code === "RATE_LIMITED") {
-    return `Too many files came from where you are. Try again in ${answer.retryAfter ?? 60} seconds.`;
+    return say("tooOften", { seconds: answer.retryAfter ?? 60 });
   }
-  if (status === 413) return `This file is too large; ${sizeInWords(maxBytes)} is the most that is taken here.`;
-  if (answer.code === "CSRF") return "This page is not at its own address any more. Load it again, and try once more.";
-  if (!answer.error) return `The server answered with ${status}. Nothing was shared; try again in a moment.`;
+  if (answer.code === "QUOTA_EXCEEDED") {
+    return say("quota", { used: sizeInWords(answer.used), quota: sizeInWords(answer.quota) });
+  }
+  if (answer.code === "STORAGE_FULL") return say("full");
+  if (status === 413) return say("tooLarge", { most: sizeInWords(maxBytes) });
+  if (answer.code === "CSRF") return say("elsewhere");
+  if (!answer.error) return say("answered", { status });
   return answer.error[0].toUpperCase() + answer.error.slice(1) + (answer.error.endsWith(".") ? "" : ".");
 }
 
@@ -223,10 +236,10 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   field.addEventListener("focus", () => field.select());
   button.addEventListener("click", async () => {
     const isCopied = await copy(field);
-    button.textContent = isCopied ? "Copied" : "Copy";
-    by("copied").textContent = isCopied ? `${what} copied` : `${what} is selected: copy it with the keyboard`;
+    button.textContent = say(isCopied ? "copied" : "copy");
+    by("copied").textContent = say(isCopied ? "whatCopied" : "whatSelected", { what });
     setTimeout(() => {
-      button.textContent = "Copy";
+      button.textContent = say("copy");
       by("copied").textContent = "";
     }, 2500);
   });
@@ -252,13 +265,13 @@ async function end(body) {
     const answer = read(await response.text());
     return response.ok && answer.ok ? null : sentenceOfEnd(response.status, answer);
   } catch {
-    return "The server cannot be reached. The link is as it was; try again.";
+    return say("endUnreachable");
   }
 }
 
 function sentenceOfEnd(status, answer) {
-  if (answer.code === "RATE_LIMITED") return `That was too fast. Try again in ${answer.retryAfter ?? 60} seconds.`;
-  if (answer.code === "TOKEN_NOT_FOUND") return "There is no such link; it has expired, or was ended already.";
+  if (answer.code === "RATE_LIMITED") return say("tooFast", { seconds: answer.retryAfter ?? 60 });
+  if (answer.code === "TOKEN_NOT_FOUND") return say("noSuchLink");
   return sentenceOf(status, answer);
 }
 
@@ -298,15 +311,15 @@ by("end-earlier").addEventListener("submit", async (event) => {
   const key = by("earlier-key");
   tell("earlier-done", null);
   complain("earlier-problem", null, null);
-  if (!link.value.trim()) return complain("earlier-problem", link, "Paste the link that you shared.");
-  if (!key.value.trim()) return complain("earlier-problem", key, "Paste the owner's key that came with the link.");
+  if (!link.value.trim()) return complain("earlier-problem", link, say("pasteLink"));
+  if (!key.value.trim()) return complain("earlier-problem", key, say("pasteKey"));
   const button = event.submitter ?? by("end-earlier").querySelector("button");
   button.disabled = true;
   const problem = await end({ token: tokenIn(link.value.trim()), ownerKey: key.value.trim() });
   button.disabled = false;
   if (problem) return complain("earlier-problem", null, problem);
   by("end-earlier").reset();
-  tell("earlier-done", "The link is ended, and its file is deleted.");
+  tell("earlier-done", say("endedEarlier"));
 });
 
 function tokenIn(text) {

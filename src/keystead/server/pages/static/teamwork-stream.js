@@ -82,7 +82,8 @@ class Connection {
     };
     heard();
     try {
-      const headers = { authorization: `Bearer ${this.#token}`, accept: "text/event-stream" };
+      const headers = { accept: "text/event-stream" };
+      if (this.#token) headers.authorization = `Bearer ${this.#token}`; // without, it is the cookie that counts
       if (this.lastId !== null) headers["last-event-id"] = this.lastId;
       const response = await fetch(this.#url, { headers, signal, cache: "no-store" });
       if (response.status === 401) return ENDED;
@@ -155,13 +156,19 @@ export class Stream {
   #leave = new AbortController();
   #release = null;
 
-  constructor({ url, token, user, tell }) {
+  // lastId: what was seen last, by a stream that this one follows; null: it begins now.
+  constructor({ url, token, user, tell, lastId = null }) {
     this.#tell = tell;
+    this.#lastId = lastId;
     this.#open = () => {
       this.#connection = new Connection(url, token, this.#lastId, (event) => this.#happened(event));
     };
     if (navigator.locks && window.BroadcastChannel) this.#share(`keystead-teamwork-stream-${user}`);
     else this.#open();
+  }
+
+  get lastId() {
+    return this.#lastId;
   }
 
   stop() {

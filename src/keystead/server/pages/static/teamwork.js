@@ -1,10 +1,12 @@
 // The page of teamwork: notices as they come, deadlines on a calendar, and what waits for whoever is signed in.
 import { Calendar, dayInWords, isNear, isOverdue, plusDays, plusMonths } from "./teamwork-calendar.js";
 import { Stream } from "./teamwork-stream.js";
-import { messageIn, wordsOf } from "./teamwork-words.js";
+import { Team } from "./teamwork-team.js";
+import { wordsOf } from "./teamwork-words.js";
 
 const TOKEN = "keystead.teamwork.token"; // an application that signs people in puts its token here, in sessionStorage
 const LANGUAGE = "keystead.language";
+const SESSION = ""; // in the place of a token: whoever is signed in at this server is known by the cookie
 const SIZE = 20;
 const GAP_MS = 1_000; // between two looks, however many notices come
 const SOON_MS = 150;
@@ -33,6 +35,12 @@ const connection = { state: "connecting" };
 let summary = null;
 let pressing = null;
 let undone = null;
+let about = aboutOf(new URLSearchParams(location.search)); // the work item whose notices are shown; null: all
+
+function aboutOf(query) {
+  const [refType, refId] = [query.get("refType"), query.get("refId")];
+  return refType && refId && refType !== "TEAM" ? { refType, refId } : null;
+}
 
 function stored(storage, name) {
   try {
@@ -73,7 +81,7 @@ async function ask(path, method = "GET", body = undefined) {
   } catch {
     if (!response || response.ok) throw new Refused(0, words.unreachable); // or something on the way answered instead
   }
-  if (response.status === 401 && used && used === token && me) leave(true);
+  if (response.status === 401 && used !== null && used === token && me) leave(true);
   if (!response.ok) throw new Refused(response.status, words.refused(answer.error ?? String(response.status)));
   return answer;
 }
@@ -145,6 +153,21 @@ function button(text, className, work, label = "") {
   return made;
 }
 
+const team = new Team({
+  ask, act, make, button, words,
+  say: (sentence) => (by("heard").textContent = sentence),
+  moved: () => {
+    stream?.stop();
+    windows?.close();
+    stream = windows = null;
+    return enter(token);
+  },
+  changed: () => {
+    draw();
+    lookAtDeadlines.soon();
+  },
+});
+
 // --- who is here -------------------------------------------------------------------------------------------------
 
 async function start() {
@@ -155,9 +178,11 @@ async function start() {
     history.replaceState(null, "", location.pathname);
     return signInAs(as);
   }
+  if ("signedIn" in root.dataset) return enter(SESSION);
   const kept = stored(() => sessionStorage, TOKEN);
   if (kept) return enter(kept);
   show(false);
+  team.drawLink();
 }
 
 async function signInAs(person) {
@@ -184,7 +209,7 @@ async function enter(given) {
     return;
   }
   tell("problem", null);
-  store(() => sessionStorage, TOKEN, given);
+  store(() => sessionStorage, TOKEN, given || null);
   Object.assign(notices, { items: [], total: 0, page: 0, unread: 0, above: 0, isLoaded: false, problem: "" });
   notices.fresh.clear();
   by("missed").hidden = true;
@@ -194,33 +219,53 @@ async function enter(given) {
   by("ended").hidden = true;
   const wasAsked = !by("sign-in").hidden;
   show(true);
+  const here = team.enter(me);
+  if (!me.teamId) {
+    by("no-team-title").focus({ preventScroll: true });
+    return act(() => here);
+  }
+  here.catch(() => {}); // a link that cannot be looked at now is looked at when the page is loaded anew
   if (window.BroadcastChannel) {
     windows = new BroadcastChannel(`keystead-teamwork-${me.id}`);
     windows.onmessage = ({ data }) => heardOf(data);
   }
-  stream = new Stream({ url: "/api/notifications/stream", token, user: me.id, tell: came });
+  listen();
   draw();
   lookAtAll();
   if (wasAsked) by("notices-title").focus({ preventScroll: true });
+}
+
+// The titles of notices come in the language of the page: in another one, the stream goes on after what was seen last.
+function listen() {
+  const lastId = stream?.lastId ?? null;
+  stream?.stop();
+  connection.state = "connecting";
+  const url = `/api/notifications/stream?language=${words.tag}`;
+  stream = new Stream({ url, token, user: me.id, tell: came, lastId });
 }
 
 // Nobody is signed in any more: by choice, or since the token does not count.
 function leave(hasEnded) {
   stream?.stop();
   windows?.close();
+  if (token === SESSION) document.querySelector(".signed-in")?.remove(); // it names who is signed out now
   stream = windows = me = token = null;
   store(() => sessionStorage, TOKEN, null);
   by("ended").hidden = !hasEnded;
   connection.state = "connecting";
   drawConnection();
+  team.enter(null);
   show(false);
   by("sign-in-title").focus();
 }
 
 function show(isIn) {
-  by("office").hidden = !isIn;
+  const isMember = isIn && Boolean(me.teamId);
+  by("office").hidden = !isMember;
+  by("no-team").hidden = !isIn || isMember;
   by("sign-in").hidden = isIn;
-  for (const id of ["who", "connection", "sign-out"]) by(id).hidden = !isIn;
+  for (const id of ["who", "connection"]) by(id).hidden = !isMember;
+  by("sign-out").hidden = !isIn || token === SESSION; // which the header has
   if (!isIn) {
     by("retry").hidden = true;
     document.title = `${words.title} · Keystead`;
@@ -230,6 +275,10 @@ function show(isIn) {
 by("people")?.addEventListener("click", (event) => {
   const chosen = event.target.closest("button");
   if (chosen) signInAs(Number(chosen.value));
+});
+
+by("join")?.addEventListener("click", async () => {
+  if (await act(() => ask("/api/teamwork/demo/join", "POST"))) await enter(token);
 });
 
 by("token-form")?.addEventListener("submit", (event) => {
@@ -279,9 +328,10 @@ function arrived(notice) {
   const listed = notices.items.find((item) => item.id === id); // by a look that was faster
   if (listed?.isRead) return;
   const kind = by("kind-filter").value;
+  const isShown = about ? about.refType === notice.refType && about.refId === String(notice.refId) : !kind || kind === notice.refType;
   if (!listed) notices.unread += 1;
   if (notices.page > 0) notices.above += 1;
-  else if (!listed && (!kind || kind === notice.refType)) {
+  else if (!listed && isShown) {
     notices.items.unshift({ ...notice, id, message: "", isRead: false });
     notices.items.length = Math.min(notices.items.length, SIZE);
     notices.total += 1;
@@ -317,7 +367,7 @@ function heardOf(message) {
 }
 
 function lookAtAll() {
-  for (const look of [lookAtNotices, lookAtSummary, lookAtDeadlines, lookAtPreferences]) look.soon();
+  for (const look of [lookAtNotices, lookAtSummary, lookAtDeadlines, lookAtPreferences, lookAtTeam]) look.soon();
 }
 
 addEventListener("online", () => stream?.now());
@@ -342,9 +392,10 @@ function drawConnection() {
 // --- notices -----------------------------------------------------------------------------------------------------
 
 const lookAtNotices = looking(async () => {
-  const asked = new URLSearchParams({ page: String(notices.page), size: String(SIZE) });
+  const asked = new URLSearchParams({ page: String(notices.page), size: String(SIZE), language: words.tag });
   if (by("only-unread").checked) asked.set("read", "false");
-  if (by("kind-filter").value) asked.set("refType", by("kind-filter").value);
+  if (about) for (const [name, value] of Object.entries(about)) asked.set(name, value);
+  else if (by("kind-filter").value) asked.set("refType", by("kind-filter").value);
   try {
     const [list, counts] = await Promise.all([
       ask(`/api/notifications?${asked}`),
@@ -373,6 +424,9 @@ function drawNotices() {
   const focused = list.contains(active) ? active.closest("li").dataset.id : null;
   list.replaceChildren(...notices.items.map(entryOf));
   if (focused) list.querySelector(`li[data-id="${focused}"] button`)?.focus({ preventScroll: true });
+  by("about").hidden = !about;
+  by("kind-filter").disabled = Boolean(about);
+  if (about) by("about-text").textContent = words.aboutOne(`${words.kinds[about.refType] ?? about.refType} ${about.refId}`);
   by("unread").textContent = words.unread(notices.unread);
   by("unread").classList.toggle("some", notices.unread > 0);
   by("read-all").disabled = notices.unread === 0;
@@ -398,20 +452,45 @@ function entryOf(item) {
   const head = make("p", "kinds");
   head.append(make("span", "type", words.types[item.type] ?? item.type));
   if (!item.isRead) head.append(make("span", "badge some", notices.fresh.has(item.id) ? words.isNew : words.isUnread));
-  const about = make("p", "about", `${words.kinds[item.refType] ?? item.refType} · `);
+  const foot = make("p", "about", `${words.kinds[item.refType] ?? item.refType} · `);
   const time = make("time", "", momentInWords(item.createdAt));
   time.dateTime = item.createdAt;
-  about.append(time);
+  foot.append(time);
   const title = make("p", "title");
-  title.append(make("bdi", "", item.title));
+  const shown = make("bdi", "", item.title);
+  if (item.link) {
+    const link = make("a");
+    link.href = item.link;
+    link.append(shown);
+    title.append(link);
+  } else title.append(shown);
   text.append(head, title);
-  if (item.message) text.append(make("p", "message", messageIn(words, item.message)));
-  text.append(about);
-  entry.append(text);
+  if (item.message) text.append(make("p", "message", item.message));
+  text.append(foot);
+  const tools = make("div", "buttons");
   if (!item.isRead) {
-    entry.append(button(words.read, "small quiet", () => readOne(item), words.readOf(item.title)));
+    const read = button(words.read, "small quiet", () => readOne(item), words.readOf(item.title));
+    read.dataset.does = "read";
+    tools.append(read);
   }
+  tools.append(button(words.remove, "small quiet", () => removeOne(item), words.removeOf(item.title)));
+  entry.append(text, tools);
   return entry;
+}
+
+async function removeOne(item) {
+  const entries = [...by("entries").children];
+  const at = entries.findIndex((entry) => entry.dataset.id === String(item.id));
+  const next = (entries[at + 1] ?? entries[at - 1])?.dataset.id;
+  if (!(await act(() => ask(`/api/notifications/${item.id}`, "DELETE")))) return void lookAtNotices.soon();
+  if (!item.isRead) notices.unread = Math.max(0, notices.unread - 1);
+  notices.items = notices.items.filter((one) => one.id !== item.id);
+  notices.total = Math.max(0, notices.total - 1);
+  drawNotices();
+  const focus = next && by("entries").querySelector(`li[data-id="${next}"] button`);
+  (focus || by("notices-title")).focus({ preventScroll: true });
+  by("heard").textContent = words.removed;
+  afterRead({ ids: [item.id] });
 }
 
 function momentInWords(text) {
@@ -433,7 +512,7 @@ function markRead(isMeant) {
 async function readOne(item) {
   const entries = [...by("entries").children];
   const at = entries.findIndex((entry) => entry.dataset.id === String(item.id));
-  const next = entries.slice(at + 1).find((entry) => entry.querySelector("button"))?.dataset.id;
+  const next = entries.slice(at + 1).find((entry) => entry.querySelector('[data-does="read"]'))?.dataset.id;
   if (!(await act(() => ask(`/api/notifications/${item.id}/read`, "PATCH")))) return;
   markRead((one) => one.id === item.id);
   const focus = next && by("entries").querySelector(`li[data-id="${next}"] button`);
@@ -467,6 +546,11 @@ function turnTo(page) {
   by("notices-title").focus();
 }
 
+by("about-all").addEventListener("click", () => {
+  about = null;
+  history.replaceState(null, "", location.pathname);
+  turnTo(0);
+});
 by("newer").addEventListener("click", () => turnTo(notices.page - 1));
 by("older").addEventListener("click", () => turnTo(notices.page + 1));
 by("above").addEventListener("click", () => turnTo(0));
@@ -490,16 +574,15 @@ function showPreferences(wanted) {
 
 by("preferences").addEventListener("change", async ({ target }) => {
   by("preferences-said").textContent = "";
-  // All of them: the first time, those that are not named would be set to what the server begins with.
-  const wanted = Object.fromEntries(
-    [...by("preferences").querySelectorAll("input")].map((box) => [box.value, box.checked]),
-  );
+  const wanted = { [target.value]: target.checked };
   const answer = await act(() => ask("/api/notifications/preferences", "PUT", wanted));
   if (!answer) return void (target.checked = !target.checked);
   showPreferences(answer);
   by("preferences-said").textContent = words.saved;
   windows?.postMessage({ kind: "preferences" });
 });
+
+const lookAtTeam = looking(() => team.look());
 
 // --- the summary -------------------------------------------------------------------------------------------------
 
@@ -531,6 +614,7 @@ const lookAtDeadlines = looking(async () => {
       load: () => lookAtDeadlines.now(), chosen: drawDay, entered: () => by("day").focus(),
     });
     calendar.go(first.today);
+    if (about) await goToItem(about);
   }
   const [from, to] = calendar.range;
   const until = plusDays(calendar.today, NEAR_DAYS);
@@ -546,6 +630,13 @@ const lookAtDeadlines = looking(async () => {
   drawPressing();
 });
 
+// Whoever comes by the link of a notice sees the day on which its item is due.
+async function goToItem({ refType, refId }) {
+  const { items } = await ask("/api/deadlines");
+  const found = items.find((item) => item.refType === refType && String(item.refId) === refId);
+  if (found) calendar.go(found.due);
+}
+
 function itemNamed(item) {
   return item.docNo || `${words.kinds[item.refType] ?? item.refType} ${item.refId}`;
 }
@@ -553,7 +644,7 @@ function itemNamed(item) {
 function whom(item) {
   if (item.assigneeId === null) return words.forNobody;
   if (item.assigneeId === me?.id) return words.forMe;
-  return words.forSomebody(people.find((person) => person.id === item.assigneeId)?.name ?? `#${item.assigneeId}`);
+  return words.forSomebody(team.nameOf(item.assigneeId));
 }
 
 function markOf(item) {
@@ -719,6 +810,7 @@ function options(select, choices) {
 
 // All that is written on the page, in the language that is chosen now.
 function speak() {
+  team.words = words;
   document.documentElement.lang = words.tag;
   by("language").value = words.tag;
   for (const each of document.querySelectorAll("[data-word]")) each.textContent = words[each.dataset.word];
@@ -746,10 +838,11 @@ function roleIn(role) {
 function draw() {
   if (!me) return;
   by("who").textContent = words.signedInAs(me.name, roleIn(me.role));
-  const others = people.filter((person) => person.id !== me.id).map((person) => [String(person.id), person.name]);
+  const others = team.members.filter((one) => one.id !== me.id).map((one) => [String(one.id), one.name]);
   options(by("add-who"), [[String(me.id), words.me], ["", words.nobody], ...others]);
   if (by("demo")) {
-    options(by("demo-to"), [[String(me.id), words.me], ...others]);
+    const known = people.filter((one) => one.id !== me.id).map((one) => [String(one.id), one.name]);
+    options(by("demo-to"), [[String(me.id), words.me], ...known]);
     by("windows").replaceChildren(
       ...people.map((person) => {
         const link = make("a", "", words.openAs(person.name));
@@ -766,6 +859,7 @@ function draw() {
   drawNotices();
   drawSummary();
   drawPressing();
+  team.draw();
   if (calendar) {
     calendar.words = words;
     drawDay();
@@ -776,6 +870,13 @@ by("language").addEventListener("change", () => {
   words = wordsOf(by("language").value);
   store(() => localStorage, LANGUAGE, words.tag);
   speak();
+  if (!me) return;
+  if (stream) {
+    listen();
+    drawConnection();
+  }
+  lookAtNotices.now();
+  act(() => team.lookAtLink());
 });
 
 start();

@@ -6,6 +6,10 @@ import { THEMES } from "/components/themes.js";
 const by = (id) => document.getElementById(id);
 const workshop = by("workshop");
 const { publicUrl, getWrites } = workshop.dataset;
+const words = JSON.parse(workshop.dataset.words);
+
+// A phrase in the language of this page, which brings those that are not in English.
+const t = (phrase, values = {}) => (words[phrase] ?? phrase).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 
 const SAMPLE_ID = "example-a1b2c3d4";
 const TOKEN_LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"; // none that is taken for another
@@ -13,24 +17,30 @@ const TOKEN_LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 // What each kind is called, which element shows it, how its picture is described, and what it looks like before one is made.
 const KINDS = {
   visit: {
-    name: "counter",
+    name: t("counter"),
+    make: t("Make the counter"),
+    made: t("Your counter is made."),
     element: "keystead-counter",
-    alt: "Visits",
+    alt: t("Visits"),
     sample: { id: SAMPLE_ID, total: 12045, today: 38, yesterday: 52, week: 311, month: 1204 },
   },
   like: {
-    name: "like button",
+    name: t("like button"),
+    make: t("Make the like button"),
+    made: t("Your like button is made."),
     element: "keystead-like",
-    alt: "Likes",
+    alt: t("Likes"),
     sample: { id: SAMPLE_ID, total: 41, userLiked: false, icon: "heart" },
   },
   ranking: {
-    name: "ranking",
+    name: t("ranking"),
+    make: t("Make the ranking"),
+    made: t("Your ranking is made."),
     element: "keystead-ranking",
-    alt: "Ranking",
+    alt: t("Ranking"),
     sample: {
       id: SAMPLE_ID,
-      title: "High scores",
+      title: t("High scores"),
       entries: [
         { rank: 1, name: "Ada", score: 12800 },
         { rank: 2, name: "Grace", score: 9450 },
@@ -42,25 +52,35 @@ const KINDS = {
     },
   },
   bbs: {
-    name: "board",
+    name: t("board"),
+    make: t("Make the board"),
+    made: t("Your board is made."),
     element: "keystead-bbs",
-    alt: "Board",
+    alt: t("Board"),
     sample: {
       id: SAMPLE_ID,
-      title: "Guestbook",
+      title: t("Guestbook"),
       messages: [
         {
           id: "2",
           author: "Mia",
-          message: "I came by the webring, and stayed for the music.\nGreetings from Oslo!",
+          message: t("I came by the webring, and stayed for the music. Greetings from Oslo!"),
           timestamp: "2026-03-04T18:20:00Z",
         },
-        { id: "1", author: "Theo", message: "First!", timestamp: "2026-03-02T09:05:00Z" },
+        { id: "1", author: "Theo", message: t("First!"), timestamp: "2026-03-02T09:05:00Z" },
       ],
       totalMessages: 2,
       pagination: { page: 1, totalPages: 1, hasPrev: false, hasNext: false },
       settings: {},
     },
+  },
+  yokoso: {
+    name: t("welcome card"),
+    make: t("Make the welcome card"),
+    made: t("Your welcome card is made."),
+    element: "keystead-yokoso",
+    alt: t("Welcome"),
+    sample: { id: SAMPLE_ID, message: t("Welcome!"), mode: "badge", updatedAt: "2026-03-04T18:20:00Z" },
   },
 };
 
@@ -72,10 +92,10 @@ let shown = null; // the element on the stage
 
 function sentenceOf(failure) {
   if (!(failure instanceof Failure)) throw failure;
-  if (failure.kind === "limit" && failure.waitS) return `That was too often. Try again in ${failure.waitS} seconds.`;
+  if (failure.kind === "limit" && failure.waitS) return t("That was too often. Try again in {seconds} seconds.", { seconds: failure.waitS });
   if (failure.sentence) return failure.sentence;
-  if (failure.kind === "offline") return "You are offline. Try again when the connection is back.";
-  return "The server cannot be reached. Try again in a moment.";
+  if (failure.kind === "offline") return t("You are offline. Try again when the connection is back.");
+  return t("The server cannot be reached. Try again in a moment.");
 }
 
 function complain(id, field, sentence) {
@@ -113,7 +133,7 @@ function show() {
     if (!made) shown.sample = sampled(sample);
     dress();
   }
-  by("which").textContent = made ? `Live: ${made.id}` : "a sample, until you make yours";
+  by("which").textContent = made ? t("Live: {id}", { id: made.id }) : t("a sample, until you make yours");
   by("which").classList.toggle("live", Boolean(made));
   by("copy-hint").hidden = Boolean(made);
   copyable();
@@ -124,6 +144,10 @@ function show() {
 function sampled(sample) {
   if (kind === "like") return { ...sample, icon: by("icon").value };
   if (kind === "ranking") return { ...sample, title: by("widget-title").value.trim() || sample.title };
+  if (kind === "yokoso") {
+    const said = Object.fromEntries(["message", "name"].map((name) => [name, by("make").elements[name].value.trim()]));
+    return { ...sample, mode: by("mode").value, message: said.message || sample.message, name: said.name || undefined };
+  }
   if (kind !== "bbs") return sample;
   const has = (name) => by("make").elements[name].checked;
   const settings = {
@@ -170,7 +194,7 @@ function choose(service) {
   for (const part of workshop.querySelectorAll("[data-kinds]")) {
     part.hidden = !part.dataset.kinds.split(" ").includes(service);
   }
-  by("make-button").textContent = `Make the ${KINDS[service].name}`;
+  by("make-button").textContent = KINDS[service].make;
   complain("make-problem", null, null);
 }
 
@@ -207,6 +231,7 @@ function* commands(id) {
     like: { action: "toggle", id },
     ranking: { action: "submit", id, name: "Ada", score: 12800 },
     bbs: { action: "post", id, author: "Mia", message: "Hello!" },
+    yokoso: { action: "update", id, token: "…", message: "Hello!" },
   };
   yield `curl ${quoted(`${publicUrl}/api/${kind}?${new URLSearchParams({ action: "get", id })}`)}`;
   const body = quoted(JSON.stringify(acts[kind]));
@@ -214,7 +239,9 @@ function* commands(id) {
 }
 
 function copyable() {
-  for (const [name, text] of Object.entries(snippets())) by(`snippet-${name}`).querySelector("code").textContent = text;
+  const all = snippets();
+  for (const [name, text] of Object.entries(all)) by(`snippet-${name}`).querySelector("code").textContent = text;
+  by("done-snippet").querySelector("code").textContent = all.component;
 }
 
 const tabs = [...document.querySelectorAll("[role=tab]")];
@@ -245,10 +272,10 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   button.addEventListener("click", async () => {
     const code = by(button.dataset.copies).querySelector("code");
     const isCopied = await copy(code);
-    button.textContent = isCopied ? "Copied" : "Copy";
-    by("copied").textContent = isCopied ? "Copied" : "It is selected: copy it with the keyboard";
+    button.textContent = isCopied ? t("Copied") : t("Copy");
+    by("copied").textContent = isCopied ? t("Copied") : t("It is selected: copy it with the keyboard");
     setTimeout(() => {
-      button.textContent = "Copy";
+      button.textContent = t("Copy");
       by("copied").textContent = "";
     }, 2500);
   });
@@ -267,9 +294,9 @@ async function copy(code) {
 // --- making one, and opening one ---------------------------------------------------------------------------------
 
 function whyNotUrl(text) {
-  if (!text) return "Which page is it for? Write its address, such as https://example.com/.";
+  if (!text) return t("Which page is it for? Write its address, such as https://example.com/.");
   const isAddress = URL.canParse(text) && new URL(text).protocol === "https:";
-  return isAddress ? null : "The address begins with https://, as in https://example.com/.";
+  return isAddress ? null : t("The address begins with https://, as in https://example.com/.");
 }
 
 by("make-token").addEventListener("click", () => {
@@ -285,8 +312,10 @@ by("make").addEventListener("submit", async (event) => {
   const [url, token] = [by("url").value.trim(), by("token").value];
   const length = [...token].length;
   complain("make-problem", null, null);
+  by("done").hidden = true;
   const wrongUrl = whyNotUrl(url);
-  const wrongToken = length < 8 || length > 16 ? "The token has 8 to 16 characters. Choose one, or have one made." : null;
+  const isTokenWrong = length < 8 || length > 16;
+  const wrongToken = isTokenWrong ? t("The token has 8 to 16 characters. Choose one, or have one made.") : null;
   complain("token-problem", by("token"), wrongToken);
   complain("url-problem", by("url"), wrongUrl);
   if (wrongUrl || wrongToken) return;
@@ -297,8 +326,7 @@ by("make").addEventListener("submit", async (event) => {
     const { data } = await write("", kind, "create", { url, token, ...options() });
     by("owner-token").value = token;
     open(kind, { id: data.id, url: data.url ?? url });
-    by("seeing").focus({ preventScroll: true });
-    by("seeing").scrollIntoView({ block: "nearest" });
+    tellMade(data.id, token);
   } catch (failure) {
     complain("make-problem", null, whyNotMade(failure));
   } finally {
@@ -309,8 +337,27 @@ by("make").addEventListener("submit", async (event) => {
 function whyNotMade(failure) {
   const isTaken = failure instanceof Failure && failure.code === "UNAUTHORIZED";
   if (!isTaken) return sentenceOf(failure);
-  return `This page has a ${KINDS[kind].name} already, and this is not its token. Write the token that it was made with.`;
+  return t("This page has a {kind} already, and this is not its token. Write the token that it was made with.", {
+    kind: KINDS[kind].name,
+  });
 }
+
+// That it is made, and what is to be copied: in sight, and where whoever listens goes on.
+function tellMade(id, token) {
+  by("done-title").textContent = KINDS[kind].made;
+  by("done-id").textContent = id;
+  by("done-token").textContent = token;
+  by("done").hidden = false;
+  by("done-title").focus({ preventScroll: true });
+  by("done").scrollIntoView({ block: "start" });
+}
+
+by("done-more").addEventListener("click", () => {
+  by("make").reset();
+  choose(kind);
+  close();
+  by("url").focus();
+});
 
 // What was filled in for this kind, as the API reads it.
 function options() {
@@ -327,7 +374,7 @@ function options() {
 by("open").addEventListener("submit", async (event) => {
   event.preventDefault();
   const id = by("existing").value.trim();
-  complain("open-problem", by("existing"), id ? null : "Write the id, such as example-a1b2c3d4.");
+  complain("open-problem", by("existing"), id ? null : t("Write the id, such as example-a1b2c3d4."));
   if (id) await find(kind, id);
 });
 
@@ -338,7 +385,9 @@ async function find(service, id) {
     open(service, { id: data.id, url: data.url });
   } catch (failure) {
     const isGone = failure instanceof Failure && failure.kind === "gone";
-    const gone = `There is no ${KINDS[service].name} with this id. Look at the id again, and at the kind above.`;
+    const gone = t("There is no {kind} with this id. Look at the id again, and at the kind above.", {
+      kind: KINDS[service].name,
+    });
     by("open").closest("details").open = true;
     complain("open-problem", by("existing"), isGone ? gone : sentenceOf(failure));
   }
@@ -347,6 +396,7 @@ async function find(service, id) {
 // The address of this page says which widget is open, so that it can be kept and opened again.
 function open(service, widget) {
   made = widget;
+  by("done").hidden = true;
   choose(service);
   history.replaceState(null, "", `#${service}/${encodeURIComponent(widget.id)}`);
   show();
@@ -354,6 +404,7 @@ function open(service, widget) {
 
 function close() {
   made = null;
+  by("done").hidden = true;
   history.replaceState(null, "", location.pathname);
   show();
 }
@@ -373,7 +424,7 @@ function listMessages() {
   const messages = kind === "bbs" && made ? (shown?.data?.messages ?? []) : [];
   const begun = (message) => [...message].slice(0, 40).join("");
   const options = messages.map(({ id, author, message }) => new Option(`${author}: ${begun(message)}`, id));
-  by("remove-message").replaceChildren(...(options.length ? options : [new Option("no messages on this page", "")]));
+  by("remove-message").replaceChildren(...(options.length ? options : [new Option(t("no messages on this page"), "")]));
 }
 
 by("stage").addEventListener("keystead-change", listMessages);
@@ -381,14 +432,14 @@ by("stage").addEventListener("keystead-change", listMessages);
 async function act(place, action, fields) {
   const token = by("owner-token").value;
   if (!token) {
-    say(place, "Write your token above first.", true);
+    say(place, t("Write your token above first."), true);
     by("owner-token").focus();
     return null;
   }
   try {
     const { data } = await write("", kind, action, { id: made.id, token, ...fields });
-    const secret = data.webhookSecret && `Done. Events are signed with ${data.webhookSecret}, which is told only now.`;
-    say(place, secret ?? "Done.");
+    const secret = data.webhookSecret;
+    say(place, secret ? t("Done. Events are signed with {secret}, which is told only now.", { secret }) : t("Done."));
     return data;
   } catch (failure) {
     say(place, sentenceOf(failure), true);
@@ -403,7 +454,7 @@ for (const form of document.querySelectorAll(".act")) {
     const wrong = [...form.elements].find((field) => field.name && !field.validity.valid);
     if (wrong) {
       const isFilled = wrong.value || wrong.validity.badInput;
-      say(place, isFilled ? "That is not a value that fits here." : "Fill this in first.", true);
+      say(place, isFilled ? t("That is not a value that fits here.") : t("Fill this in first."), true);
       return wrong.focus();
     }
     const fields = [...form.elements].filter(({ name }) => name);
@@ -418,12 +469,12 @@ for (const form of document.querySelectorAll(".act")) {
 
 const ENDS = {
   clear: {
-    text: () => `Take all entries of this ${KINDS[kind].name} away? They cannot be brought back.`,
-    yes: "Yes, clear it",
+    text: () => t("Take all entries of this {kind} away? They cannot be brought back.", { kind: KINDS[kind].name }),
+    yes: t("Yes, clear it"),
   },
   delete: {
-    text: () => `Delete this ${KINDS[kind].name}, with all that it holds? It cannot be brought back.`,
-    yes: "Yes, delete it",
+    text: () => t("Delete this {kind}, with all that it holds? It cannot be brought back.", { kind: KINDS[kind].name }),
+    yes: t("Yes, delete it"),
   },
 };
 let asked = null; // the button that asked
@@ -449,7 +500,7 @@ by("sure-yes").addEventListener("click", async () => {
   const gone = made.id;
   by("owner-token").value = "";
   close();
-  by("which").textContent = `${gone} is deleted. This is a sample again.`;
+  by("which").textContent = t("{id} is deleted. This is a sample again.", { id: gone });
   by("seeing").focus();
 });
 

@@ -1,0 +1,105 @@
+"""`keystead erase` erases one person: a subject names its identity space, and nobody goes who has the same number."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
+from keystead.kits.teamwork import UserSession
+from keystead.kits.teamwork.service.people import People
+from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.parts.tables import open_tables
+from keystead.testing.servers import Server
+from tests.cli.program import Program, assert_one_sentence, output
+from tests.real_servers import redis_server
+
+__all__ = ["redis_server"]
+
+SPACES = ("login", "membership", "sessiondata", "teamwork")
+BEN = UserSession(name="Ben", email="", role="DEVELOPER", teamId=7, teamRole="MEMBER")
+NOW_MS = 1_790_000_025_000
+# What 42 has in each kit; each is somebody else.
+HELD = {
+    "login": ("SADD", "user:42:sessions", "A" * 43),
+    "membership": ("SET", "usertoken:42", "{}", "PX", 60_000),
+    "teamwork": ("SADD", "dashboard:teams:42", "7"),
+}
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def settings(request: pytest.FixtureRequest, program: Program) -> dict[str, str]:
+    database = {"KEYSTEAD_DATABASE": f"sqlite:///{program.folder}/tables.db"}
+    if request.param == "sqlite":
+        return database
+    server: Server = request.getfixturevalue("redis_server")
+    server.ask("FLUSHALL")
+    return database | {"KEYSTEAD_STORE": server.url}
+
+
+def fill(program: Program, settings: dict[str, str]) -> int:
+    """Each of them; and the number in teamwork of who signs in as 42."""
+
+    async def write() -> int:
+        async with open_tables(settings["KEYSTEAD_DATABASE"], MEMBERSHIP_TABLES, TEAMWORK_TABLES) as tables:
+            await Ledger(tables).record_usage("42", "Pro", "e1", 10, NOW_MS)
+            await People(tables).save(42, BEN)
+            return await People(tables).add("Ada", identity="login:42")
+
+    ada = asyncio.run(write())
+    from keystead import connect
+
+    async def put() -> None:
+        async with connect(settings.get("KEYSTEAD_STORE", f"sqlite:///{program.folder}/app.db")) as store:
+            await store.run([*HELD.values(), ("SADD", f"dashboard:teams:{ada}", "7")])
+
+    asyncio.run(put())
+    return ada
+
+
+def held(program: Program, settings: dict[str, str]) -> set[str]:
+    from keystead import connect
+
+    async def look() -> set[str]:
+        async with connect(settings.get("KEYSTEAD_STORE", f"sqlite:///{program.folder}/app.db")) as store:
+            return {key.decode() async for page in store.scan() for key in page}
+
+    return asyncio.run(look())
+
+
+def test_a_number_alone_is_refused_with_all_whom_it_could_be(program: Program, settings: dict[str, str]) -> None:
+    fill(program, settings)
+    before = held(program, settings)
+    refused = program.keystead("erase", "user:42", "--yes", **settings)
+    choices = " or ".join(f"{space}:42" for space in SPACES)
+    assert_one_sentence(refused, 2, "'user:42' names no identity space that is here", f"write {choices}")
+    for wrong in ("42", "login:", ":42", ""):
+        assert_one_sentence(program.keystead("erase", wrong, "--yes", **settings), 2, choices)
+    assert held(program, settings) == before
+
+
+def test_one_person_goes_and_not_another_with_the_same_number(program: Program, settings: dict[str, str]) -> None:
+    ada = fill(program, settings)
+    every = {"user:42:sessions", "usertoken:42", "dashboard:teams:42", f"dashboard:teams:{ada}"}
+    assert held(program, settings) == every
+    patron = output(program.keystead("erase", "membership:42", "--yes", "--json", **settings))
+    assert patron["known_as"] == []
+    assert held(program, settings) == every - {"usertoken:42"}
+    assert set(patron["erased_rows"]) == {one for one in patron["rows"] if "membership" in one} != set()
+    ben = output(program.keystead("erase", "teamwork:42", "--yes", "--json", **settings))
+    assert ben["erased_rows"] == {"keystead_teamwork_people": 1}
+    assert held(program, settings) == {"user:42:sessions", f"dashboard:teams:{ada}"}
+
+
+def test_who_signs_in_is_erased_in_teamwork_too(program: Program, settings: dict[str, str]) -> None:
+    ada = fill(program, settings)
+    shown = program.keystead("erase", "login:42", "--dry-run", **settings)
+    assert shown.stdout.startswith(f"login:42 is teamwork:{ada}\n"), shown.stdout + shown.stderr
+    done = program.keystead("erase", "login:42", "--yes", **settings)
+    assert done.returncode == 0, done.stderr
+    assert "  keystead_teamwork_people: 1 row\n" in done.stdout
+    assert held(program, settings) == {"usertoken:42", "dashboard:teams:42"}
+    again = program.keystead("erase", "login:42", "--yes", **settings)
+    assert (again.returncode, again.stdout) == (0, "nothing belongs to login:42\n")

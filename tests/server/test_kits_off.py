@@ -1,0 +1,158 @@
+"""Production starts with the kits that are configured: the others are off, and named with what turns them on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from keystead.kits.kit import Kit
+from keystead.server import Settings, create_app
+from keystead.server.kits import load_kits, refuse_missing, split_off
+from keystead.server.secrets import new_seal_key
+from keystead.server.settings import MissingSettings, WrongSettings
+from tests.every_store import on_urls, redis_server, urls
+from tests.server.notes import KIT
+from tests.server.test_serve import run_keystead
+from tests.serving import keystead_serving
+
+__all__ = ["redis_server", "urls"]
+
+PRODUCTION = ("--production", "--public-url", "http://127.0.0.1:1")
+DEMANDING = {"login": "DISCORD_CLIENT_ID", "sharing": "RECEIVE_ISSUE_KEY", "membership": "PATREON_CLIENT_ID"}
+NOTES = replace(KIT, turned_on_by="NOTES_API_KEY")  # what a kit of somebody else's writes
+OTHER = replace(KIT, name="other", missing=lambda settings: ())
+
+
+def names(kits: list[Kit]) -> list[str]:
+    return [kit.name for kit in kits]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@on_urls("sqlite", "redis")
+def test_production_starts_without_settings_of_kits_and_names_those_that_are_off(
+    urls: dict[str, str], tmp_path: Path
+) -> None:
+    settings = {
+        "KEYSTEAD_SEAL_KEYS": new_seal_key(),
+        "KEYSTEAD_DATABASE": "sqlite:///tables.db",
+        "KEYSTEAD_STORES__DURABLE": "sqlite:///durable.db",  # the Redis of the tests keeps nothing when it stops
+    }
+    with keystead_serving(tmp_path, urls["default"], *PRODUCTION, **settings) as server:
+        ready = httpx2.get(f"{server.url}/readyz", timeout=20)
+        page = httpx2.get(server.url, timeout=20, headers={"accept": "text/html"}).text
+        login = httpx2.get(f"{server.url}/api/auth/me", timeout=20)
+        counter = httpx2.get(f"{server.url}/api/visit?action=display&id=example-a1b2c3d4&format=text", timeout=20)
+        assert server.stop() == 0
+    off, running = server.said.splitlines()[:2]
+    assert running.startswith("Keystead is running")
+    assert off.startswith("Off until configured: login (set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or ")
+    assert ready.status_code == 200
+    assert ready.json()["kits"] == ["teamwork", "widgets", "sessiondata"]
+    assert ready.json()["off"].keys() == DEMANDING.keys()
+    for name, setting in DEMANDING.items():
+        assert f"{name} (set " in off
+        assert setting in off
+        assert setting in ready.json()["off"][name]
+        assert f"<strong>{name}</strong> (set {ready.json()['off'][name]})" in page
+        assert f'id="kit-{name}"' not in page
+    assert login.status_code == 404
+    assert counter.text == "0"
+
+
+def test_a_store_without_a_place_for_tables_leaves_off_what_only_lacks_a_database(folder: Path) -> None:
+    settings = Settings(mode="production", public_url="https://example.com", store="redis://h", kits="teamwork,widgets")
+    running, off = split_off(settings, load_kits(settings))
+    assert (names(running), off) == (["widgets"], {"teamwork": "database"})
+    (folder / "keystead.toml").write_text('[teamwork]\nzone = "Asia/Seoul"\n')
+    settings = Settings(mode="production", public_url="https://example.com", store="redis://h", kits="teamwork,widgets")
+    running, off = split_off(settings, load_kits(settings))
+    assert off == {}
+    with pytest.raises(MissingSettings, match="database: where the tables of teamwork are"):
+        refuse_missing(settings, running)
+
+
+def test_a_kit_is_on_once_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(mode="production")
+    assert split_off(settings, [NOTES, OTHER])[1] == {"notes": "NOTES_API_KEY"}
+    monkeypatch.setenv("NOTES_API_KEY", "x")
+    running, off = split_off(settings, [NOTES, OTHER])
+    assert (names(running), off) == (["notes", "other"], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking"),
+    [
+        ('[sharing]\nmax_upload = "5MB"\n', ["sharing.issue_key"]),
+        ("[login]\ncap = 1\n", ["login"]),
+        (
+            '[membership]\nclient_id = "x"\n',
+            ["membership.client_secret", "membership.webhook_secret", "membership.redirect_uris"],
+        ),
+    ],
+)
+def test_a_kit_that_is_half_configured_stops_the_start_with_what_is_missing(
+    folder: Path, text: str, lacking: list[str]
+) -> None:
+    (folder / "keystead.toml").write_text(text)
+    settings = Settings(mode="production", public_url="https://example.com", seal_keys=new_seal_key())
+    running, off = split_off(settings, load_kits(settings))
+    assert len(off) == 2
+    with pytest.raises(MissingSettings) as raised:
+        refuse_missing(settings, running)
+    assert [one.partition(":")[0] for one in raised.value.sentences] == lacking
+
+
+def test_the_command_says_what_is_missing_and_ends(tmp_path: Path) -> None:
+    settings = {"KEYSTEAD_SEAL_KEYS": new_seal_key(), "PATREON_CLIENT_ID": "x", "KEYSTEAD_KITS": "membership,widgets"}
+    result = run_keystead(tmp_path, "serve", *PRODUCTION, **settings)
+    assert result.returncode == 2
+    first, *rest = result.stderr.splitlines()
+    assert first == "keystead: production mode does not start without these settings:"
+    assert len(rest) == 3
+
+
+def test_half_a_provider_stops_the_start_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISCORD_CLIENT_SECRET", "x")
+    settings = Settings(mode="production")
+    with pytest.raises(WrongSettings, match="discord needs client_id"):
+        split_off(settings, load_kits(settings))
+
+
+def test_whoever_names_kits_of_which_none_is_configured_is_told_what_they_lack() -> None:
+    settings = Settings(mode="production", public_url="https://example.com", kits="sharing")
+    running, off = split_off(settings, load_kits(settings))
+    assert (names(running), off) == (["sharing"], {})
+    with pytest.raises(MissingSettings, match=r"sharing\.issue_key"):
+        refuse_missing(settings, running)
+
+
+def test_a_kit_may_say_itself_when_it_is_configured(folder: Path) -> None:
+    (folder / "keystead.toml").write_text("[notes]\nlongest = 5\n")
+    settings = Settings(mode="production")
+    strict = replace(NOTES, is_configured=lambda own: own.api_key is not None)
+    assert names(split_off(settings, [strict, OTHER])[0]) == ["other"]
+    assert names(split_off(settings, [NOTES, OTHER])[0]) == ["notes", "other"]
+
+
+def test_a_kit_that_names_nothing_to_turn_it_on_is_never_off() -> None:
+    running, off = split_off(Settings(mode="production"), [KIT, OTHER])
+    assert (names(running), off) == (["notes", "other"], {})
+
+
+@pytest.mark.anyio
+async def test_development_runs_every_kit_and_says_nothing_of_kits_that_are_off(folder: Path) -> None:
+    app = create_app(Settings(store="memory://", seal_keys=new_seal_key()))
+    assert app.state.off == {}
+    assert len(app.state.running) == 6
+    async with app.router.lifespan_context(app):
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:
+            ready, page = await client.get("/readyz"), await client.get("/")
+    assert "off" not in ready.json()
+    assert "Off until configured" not in page.text
