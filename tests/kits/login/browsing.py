@@ -129,9 +129,10 @@ class Running:
         return (await self.store.run([command]))[0]
 
     async def keys(self, *, counters: bool = False) -> list[str]:
-        """The keys of the store, without the counters of requests."""
+        """The keys of the store, without the counters of requests, the audit log and what the outbox still does."""
         found = sorted([key.decode() async for page in self.store.scan() for key in page])
-        return [key for key in found if counters or not key.startswith("rl:")]
+        beside = ("rl:", "audit:", "outbox:", "login:revoke:")
+        return [key for key in found if counters or not key.startswith(beside)]
 
     async def key(self, prefix: str) -> str:
         [found] = [key for key in await self.keys() if key.startswith(prefix)]
@@ -146,8 +147,13 @@ class Running:
         """All that the store holds, as text."""
         found = []
         for key in await self.keys(counters=True):
-            is_set = key.startswith("user:")
-            found.append(f"{key} {await self.ask('SMEMBERS' if is_set else 'GET', key)!r}")
+            read = {
+                "set": ("SMEMBERS", key),
+                "list": ("LRANGE", key, 0, -1),
+                "stream": ("XRANGE", key, "-", "+"),
+                "zset": ("ZRANGE", key, 0, -1),
+            }.get((await self.ask("TYPE", key)).decode(), ("GET", key))
+            found.append(f"{key} {await self.ask(*read)!r}")
         return "\n".join(found)
 
     async def left_s(self, key: str) -> float:
@@ -162,6 +168,7 @@ def login_table(provider: OidcProvider, front: Front, base: str = BASE, **more: 
         "client_secret": provider.client_secret,
         "scope": "openid profile offline_access",
         "token_url": f"{front.url}/token",
+        "revoke_url": f"{front.url}/token/revocation",
     }
     discord = {
         **client,

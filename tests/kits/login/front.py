@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 
@@ -18,7 +19,7 @@ class Front:
     """Passes on what the token endpoint and the userinfo endpoint are asked. The provider behind it is a real one.
 
     answering  cleared: the provider is asked and has answered, and its answer is held back until this is set
-    refusing   every request for tokens is refused with `invalid_grant`
+    refusing   every request for tokens is refused with this word
     down       every connection is closed without an answer
     issued     each token that ever went through
     """
@@ -28,16 +29,25 @@ class Front:
         self.answering = asyncio.Event()
         self.answering.set()
         self.reached = asyncio.Event()  # the provider has answered a request for tokens
-        self.refusing = False
+        self.refusing = ""
         self.down = False
         self.issued: set[str] = set()
         self.grants: list[str] = []  # the kind of each request for tokens
+        self.revoked: list[str] = []  # each token that the provider was asked to revoke, and said that it did
+        self._told = asyncio.Event()
         self._last: tuple[dict[str, str], bytes] = {}, b""
         self._issuer = issuer
         self._http = http
 
     def refreshes(self) -> int:
         return self.grants.count("refresh_token")
+
+    async def until_revoked(self, count: int) -> None:
+        """Wait until the provider was asked to revoke so many tokens."""
+        async with asyncio.timeout(20):
+            while len(self.revoked) < count:
+                self._told.clear()
+                await self._told.wait()
 
     async def replay(self) -> tuple[int, str]:
         """Ask the provider once more what it was asked last for tokens; its status, and its word for the error."""
@@ -49,10 +59,16 @@ class Front:
         passed = {name: value for name, value in headers.items() if name in ("authorization", "content-type")}
         if path == "/me":
             return await self._userinfo(passed)
+        if path == "/token/revocation":
+            told = await self._http.post(f"{self._issuer}{path}", headers=passed, content=body)
+            if told.is_success:
+                self.revoked.append(httpx2.QueryParams(body.decode())["token"])
+                self._told.set()
+            return told.status_code, told.content
         self.grants.append(httpx2.QueryParams(body.decode())["grant_type"])
         self._last = passed, body
         if self.refusing:
-            return 400, b'{"error":"invalid_grant"}'
+            return 400, json.dumps({"error": self.refusing}).encode()
         told = await self._http.post(f"{self._issuer}/token", headers=passed, content=body)
         if told.is_success:
             self.issued |= {value for name, value in told.json().items() if name in SECRET_FIELDS}
@@ -70,10 +86,14 @@ class Front:
 
 @asynccontextmanager
 async def front_of(provider: OidcProvider) -> AsyncIterator[Front]:
-    writers: set[asyncio.StreamWriter] = set()
+    serving: dict[asyncio.StreamWriter, asyncio.Task[Any]] = {}
+    opened: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        serving[writer] = task
+        opened.append(writer)
         try:
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -85,10 +105,10 @@ async def front_of(provider: OidcProvider) -> AsyncIterator[Front]:
             head = f"HTTP/1.1 {status} S\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
             writer.write(f"{head}connection: close\r\n\r\n".encode() + content)
             await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError, httpx2.HTTPError):
-            pass  # one of both sides went away
+        except (ConnectionError, asyncio.IncompleteReadError, httpx2.HTTPError, asyncio.CancelledError):
+            pass  # one of both sides went away, or the test ends
         finally:
-            writers.discard(writer)
+            serving.pop(writer, None)
             writer.close()
 
     async with httpx2.AsyncClient(trust_env=False) as http:
@@ -99,6 +119,10 @@ async def front_of(provider: OidcProvider) -> AsyncIterator[Front]:
         finally:
             front.answering.set()
             listening.close()
-            for writer in writers:
-                writer.transport.abort()
+            for writer in opened:
+                writer.transport.abort()  # also where somebody has not read all of an answer
+            for task in list(serving.values()):
+                task.cancel()
+            await asyncio.gather(*serving.values(), return_exceptions=True)
+            await asyncio.gather(*(writer.wait_closed() for writer in opened), return_exceptions=True)
             await listening.wait_closed()

@@ -17,11 +17,10 @@ async def finished_elsewhere(site: Running, app: Browser, account: str = ACCOUNT
     started = await app.start(context="pwa")
     other = site.browser()
     page = await other.back(await log_in(started["authorizeUrl"], account), **HTML)
-    assert "An app asked for this login" in page.text
+    assert "Which code does your app show?" in page.text
     confirm = page.text.partition('name="confirm" value="')[2].partition('"')[0]
-    answer = await other.http.post(
-        "/api/auth/discord/confirm", data={"confirm": confirm}, headers={"origin": BASE, **HTML}
-    )
+    told = {"confirm": confirm, "code": started["code"]}
+    answer = await other.http.post("/api/auth/discord/confirm", data=told, headers={"origin": BASE, **HTML})
     assert answer.status_code == 200
     assert "Go back to the app" in answer.text
     state: str = started["state"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from keystead.testing import servers
 from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, JSON, RING, login_table
 from tests.kits.login.front import Front
-from tests.serving import Keystead, keystead_serving
+from tests.serving import Keystead, keystead_serving, wait_until
 
 
 def toml(table: dict[str, Any], name: str) -> str:
@@ -31,7 +32,7 @@ def two_servers(folder: Path, store: str, table: dict[str, Any]) -> Iterator[lis
         found = []
         for name in ("one", "two"):
             own = folder / name
-            own.mkdir()
+            own.mkdir(parents=True)
             (own / "keystead.toml").write_text(toml(table, "login"))
             serving = keystead_serving(own, store, "--kits", "login", KEYSTEAD_PUBLIC_URL=BASE, KEYSTEAD_SEAL_KEYS=RING)
             found.append(stack.enter_context(serving))
@@ -65,6 +66,55 @@ async def test_a_login_goes_from_one_process_to_the_other_and_twenty_requests_at
             assert redis_server.ask("KEYS", "sess:*") == []
         said = one.said + two.said
         assert not re.search("Traceback|WARNING|ERROR", said), said
+
+
+async def test_fifty_requests_at_two_processes_ask_once_with_a_refresh_token_whose_answer_was_lost(
+    tmp_path: Path, redis_server: servers.Server, redis_url: str, provider: OidcProvider, front: Front
+) -> None:
+    with two_servers(tmp_path, redis_url, login_table(provider, front)) as (one, two):
+        async with httpx2.AsyncClient(headers=JSON, trust_env=False) as http:
+            await signed_in(http, one)
+            expire_tokens(redis_server)
+            front.refusing = "invalid_grant"
+            for _ in range(2):
+                answers = await asyncio.gather(
+                    *(http.get(f"{server.url}/api/auth/me") for server in (one, two) for _ in range(25))
+                )
+                assert {answer.status_code for answer in answers} == {200}
+            assert [one.json()["providerSignInRequired"] for one in answers] == [True] * 50
+            assert front.refreshes() == 1
+            assert redis_server.ask("KEYS", "lock:*") == []
+
+
+async def test_a_sign_out_before_a_process_is_killed_is_told_to_the_provider_by_the_next_one(
+    tmp_path: Path, redis_server: servers.Server, redis_url: str, provider: OidcProvider, front: Front
+) -> None:
+    with two_servers(tmp_path, redis_url, login_table(provider, front)) as (one, two):
+        two.stop()
+        async with httpx2.AsyncClient(headers=JSON, trust_env=False) as http:
+            await signed_in(http, one)
+            front.down = True
+            assert (await http.post(f"{one.url}/api/auth/logout", headers={"origin": BASE})).json() == {"ok": True}
+            one.stop(signal.SIGKILL)
+    front.down = False
+    assert len(redis_server.ask("KEYS", "outbox:queue:login-revoke:*")) == 1
+    # Time passes: the lease of whoever was killed ends, and so does the wait after an attempt in vain.
+    for key in redis_server.ask("KEYS", "outbox:lease:*") + redis_server.ask("KEYS", "outbox:trouble:*"):
+        redis_server.ask("DEL", key)
+    for member in redis_server.ask("ZRANGE", "outbox:waiting", "0", "-1"):
+        redis_server.ask("ZADD", "outbox:waiting", "0", member)
+    with two_servers(tmp_path / "again", redis_url, login_table(provider, front)):
+        await front.until_revoked(2)
+        forgotten = "the tokens are forgotten"
+        await asyncio.to_thread(wait_until, lambda: not redis_server.ask("KEYS", "login:revoke:*"), forgotten)
+    events = [json.loads(fields[1])["event"] for _, fields in redis_server.ask("XRANGE", "audit:login", "-", "+")]
+    assert events == ["signed-in", "signed-out"]
+
+
+async def signed_in(http: httpx2.AsyncClient, server: Keystead) -> None:
+    started = await http.get(f"{server.url}/api/auth/discord/start")
+    parts = urlsplit(await log_in(started.json()["authorizeUrl"], ACCOUNT))
+    assert (await http.get(f"{server.url}{parts.path}?{parts.query}")).status_code == 200
 
 
 def session(server: servers.Server) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -101,14 +102,14 @@ async def test_twenty_requests_at_two_processes_refresh_once_and_all_get_what_ca
         assert await elsewhere.is_logged_in()
 
 
-@pytest.mark.parametrize("trouble", ["refusing", "down"])
+@pytest.mark.parametrize("trouble", [{"refusing": "invalid_client"}, {"down": True}])
 async def test_a_refresh_that_fails_loses_no_session_and_is_not_tried_again_at_once(
-    stored_site: Running, front: Front, trouble: str
+    stored_site: Running, front: Front, trouble: dict[str, Any]
 ) -> None:
     browser = await logged_in(stored_site)
     before, token = await stored_site.held("sess:"), await refresh_token(stored_site)
     stored_site.clock.move(seconds=LIFETIME_S)
-    setattr(front, trouble, True)
+    vars(front).update(trouble)
     asked: list[str] = front.grants
     began = len(asked)
     for _ in range(3):
@@ -120,7 +121,7 @@ async def test_a_refresh_that_fails_loses_no_session_and_is_not_tried_again_at_o
     lock = await stored_site.key("lock:sess:")
     assert 0 < await stored_site.left_s(lock) <= 5
     # When the five seconds are over, and the provider is back, it is tried again.
-    setattr(front, trouble, False)
+    front.refusing, front.down = "", False
     await stored_site.ask("DEL", lock)
     assert await browser.is_logged_in()
     assert (await stored_site.held("sess:"))["ver"] == 2
@@ -129,7 +130,7 @@ async def test_a_refresh_that_fails_loses_no_session_and_is_not_tried_again_at_o
 async def test_after_a_refresh_that_failed_nobody_waits_for_another_one(site: Running, front: Front) -> None:
     browser = await logged_in(site)
     site.clock.move(seconds=LIFETIME_S)
-    front.refusing = True
+    front.refusing = "invalid_client"
     assert await browser.is_logged_in()
     watch = Stopwatch()
     assert await browser.is_logged_in()
@@ -224,3 +225,73 @@ async def test_a_session_without_a_refresh_token_lives_on_without_one(redis_site
     redis_site.clock.move(seconds=2 * LIFETIME_S)
     assert await browser.is_logged_in()
     assert front.refreshes() == 0
+
+
+# --- a refresh whose answer was lost -------------------------------------------------------------------------
+
+
+async def test_a_refresh_whose_answer_was_lost_does_not_loop_and_the_session_says_so(
+    stored_site: Running, front: Front
+) -> None:
+    browser = await logged_in(stored_site)
+    # The provider grants the refresh and spends the old token, and its answer never arrives.
+    asking = await begun(stored_site, front, browser)
+    service = stored_site.app.state.kits["login"]
+    for task in list(service._refresh._tasks):
+        task.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    front.answering.set()
+    await stored_site.ask("DEL", await stored_site.key("lock:sess:"))  # its five seconds are over
+    spent = front.refreshes()
+    told = (await browser.get("/api/auth/me")).json()
+    assert (told["loggedIn"], told["providerSignInRequired"]) == (True, True)
+    assert told["startUrl"] == "/api/auth/discord/start"
+    assert front.refreshes() == spent + 1
+    # The provider is not asked again, however often the session is used and however much time passes.
+    for _ in range(5):
+        assert [key for key in await stored_site.keys() if key.startswith("lock:")] == []
+        stored_site.clock.move(seconds=60)
+        assert (await browser.get("/api/auth/me")).json() == told
+    assert front.refreshes() == spent + 1
+    page = await browser.get("/login", accept="text/html")
+    assert "Discord no longer lets this site act for you." in page.text
+    # A sign-in there makes a session that has tokens again.
+    await browser.log_in()
+    assert "providerSignInRequired" not in (await browser.get("/api/auth/me")).json()
+
+
+async def test_a_refusal_that_comes_after_another_process_has_renewed_the_tokens_spoils_nothing(
+    redis_site: Running, front: Front
+) -> None:
+    browser = await logged_in(redis_site)
+    redis_site.clock.move(seconds=LIFETIME_S)
+    front.refusing = "invalid_grant"
+    service = redis_site.app.state.kits["login"]
+    asked = service._refresh._clients["discord"].refresh
+
+    async def overtaken(token: str) -> Any:
+        """While the provider refuses, somebody whose lock has run out stores what it granted them."""
+        key = await redis_site.key("sess:")
+        keys = LoginKeys(redis_site.store, seal=KeyRing.from_text(RING))
+        session = await keys.session(key.removeprefix("sess:")).get()
+        assert session is not None
+        await keys.session(key.removeprefix("sess:")).replace(session.model_copy(update={"refresh_token": "newer"}))
+        return await asked(token)
+
+    service._refresh._clients["discord"].refresh = overtaken
+    assert "providerSignInRequired" not in (await browser.get("/api/auth/me")).json()
+    assert await refresh_token(redis_site) == "newer"
+
+
+async def test_fifty_requests_that_find_a_spent_refresh_token_ask_the_provider_once(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
+    table = login_table(provider, front)
+    async with running(store_url, table) as one, running(store_url, table, clock=one.clock) as other:
+        browser = await logged_in(one)
+        one.clock.move(seconds=LIFETIME_S)
+        front.refusing = "invalid_grant"
+        services = [one.app.state.kits["login"], other.app.state.kits["login"]] * 25
+        answers = await asyncio.gather(*(service.session(browser.cookie("sid")) for service in services))
+        assert front.refreshes() == 1
+        assert {live.session.provider_refused for live in answers} == {True}

@@ -147,7 +147,7 @@ async def test_a_user_sees_their_sessions_the_latest_first(site: Running) -> Non
     await site.browser().log_in("somebody else")
     listed = await second.sessions()
     assert [one["current"] for one in listed] == [True, False]
-    assert list(listed[0]) == ["id", "current", "createdAt", "lastSeenAt", "endsAt"]
+    assert list(listed[0]) == ["id", "current", "createdAt", "lastSeenAt", "endsAt", "browser", "device"]
     assert 99_000 < listed[0]["createdAt"] - listed[1]["createdAt"] < 130_000
     assert listed[0]["endsAt"] - listed[0]["lastSeenAt"] == 30 * 86_400_000
     assert [one["current"] for one in await first.sessions()] == [False, True]
@@ -314,7 +314,7 @@ async def test_the_login_page_tells_whoever_was_evicted(provider: OidcProvider, 
     async with running("memory://", login_table(provider, front, cap=1)) as site:
         first, _ = await devices(site, 2)
         page = await first.get("/login", **HTML)
-        assert "logged in on another device" in page.text
+        assert "signed in on another device" in page.text
 
 
 async def test_of_twenty_logins_at_once_five_are_alive(stored_site: Running) -> None:

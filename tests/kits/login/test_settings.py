@@ -48,7 +48,7 @@ def test_no_session_is_idle_for_longer_than_the_store_keeps_it() -> None:
 
 
 def test_production_wants_a_provider_and_all_that_it_needs() -> None:
-    assert any("nobody can log in" in one for one in KIT.missing(told()))
+    assert any("nobody can sign in" in one for one in KIT.missing(told()))
     acme = {"client_id": "x", "issuer": "https://login.example.com"}
     assert [one.partition(":")[0] for one in KIT.missing(told(providers={"acme": acme}))] == [
         "login.providers.acme.client_secret"

@@ -118,7 +118,7 @@ async def test_an_attackers_login_in_a_browser_without_any_cookie_logs_nobody_in
     planted = await log_in((await attacker.start())["authorizeUrl"], "attacker")
     page = await victim.back(planted, **HTML)
     assert page.status_code == 200
-    assert "Log in as attacker?" in page.text
+    assert "Sign in as attacker?" in page.text
     assert victim.cookie("sid") is None
     assert not await victim.is_logged_in()
     assert [key for key in await site.keys() if key.startswith("sess:")] == []
@@ -328,7 +328,7 @@ async def test_somebody_who_turns_back_at_the_provider_is_not_logged_in_and_has_
     assert answer.status_code == 400
     assert answer.json() == {
         "ok": False,
-        "error": "the login was refused at the provider",
+        "error": "the sign-in was refused at the provider",
         "code": "OAUTH_ERROR",
         "oauthError": "access_denied",
         "redirectTo": "/shop?item=1&discord_oauth_error=access_denied#top",

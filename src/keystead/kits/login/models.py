@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
+from keystead.parts.refresh import RefreshRecord
 from keystead.schema import EpochMs, OmittedIfNone, Sealed
 
 DISCORD: Final = "discord"  # the provider of the document
@@ -34,7 +35,13 @@ class Session(BaseModel):
     ver: int = 1
     """goes up by one with each refresh of the tokens"""
     provider: OmittedIfNone[str] = None
-    """who the user logged in with; left out for Discord"""
+    """who the user signed in with; left out for Discord"""
+    provider_refused: OmittedIfNone[bool] = None
+    """the provider takes the refresh token no more: only a new sign-in there brings tokens"""
+    browser: OmittedIfNone[str] = None
+    """the browser that signed in, as in `Firefox`"""
+    device: OmittedIfNone[str] = None
+    """what it ran on, as in `iPhone`"""
 
 
 class AuthState(BaseModel):
@@ -56,6 +63,8 @@ class AuthState(BaseModel):
     """what the ID token must repeat"""
     issuer: OmittedIfNone[str] = None
     """the issuer that must answer"""
+    code: OmittedIfNone[str] = None
+    """what the installed app shows, for the user to find it again where the sign-in is confirmed"""
 
 
 class PendingLogin(BaseModel):
@@ -78,6 +87,24 @@ class PendingLogin(BaseModel):
     returnTo: OmittedIfNone[str] = None
     state: OmittedIfNone[str] = None
     """the digest of the state that the installed app claims the session with"""
+    provider: OmittedIfNone[str] = None
+    browser: OmittedIfNone[str] = None
+    device: OmittedIfNone[str] = None
+    code: OmittedIfNone[str] = None
+    """what the user must find again; left out where there is nothing to compare"""
+    began: OmittedIfNone[bool] = None
+    """the login began in the browser that is asked, so that it gets the session; left out where it only helps"""
+
+
+class TokenRevocation(BaseModel):
+    """The provider's tokens of a session that has ended, until the provider has revoked them."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    uid: str
+    access_token: Sealed[str]
+    refresh_token: Sealed[str]
+    """empty where the provider gave none"""
     provider: OmittedIfNone[str] = None
 
 
@@ -102,3 +129,13 @@ class PwaSession(BaseModel):
     metadata: PwaSessionMetadata
     claimTokenDigest: OmittedIfNone[str] = None
     """SHA-256, in base64, of the token that lets the installed app claim the session"""
+
+
+class RefreshToken(RefreshRecord):
+    """Refresh tokens of a program: all that come of one, each made of the one before."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    uid: str
+    sid: str
+    """the session that they came of, by the digest in its key"""

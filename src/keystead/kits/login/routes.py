@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -13,14 +13,22 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from keystead.errors import CapReached
+from keystead.kits.identity import SignedInUser, bearer_token, note_user
 from keystead.kits.kit import Example, Kit, service_of
+from keystead.kits.language import language_of
+from keystead.kits.login.identity import SIGN_IN, SPACE, live_session
 from keystead.kits.login.keys import LoginKeys
+from keystead.kits.login.messages import Speaker
 from keystead.kits.login.service import (
     Finished,
+    Full,
     Login,
     LoginRefused,
     LoginSettings,
+    TokenPair,
     Unconfirmed,
+    Visitor,
+    is_return_path,
     missing,
     not_logged_in,
     open_login,
@@ -44,6 +52,7 @@ STATUS: Final[Mapping[str, int]] = {
     "PROVIDER_REFUSED": 401,
     "PROVIDER_UNAVAILABLE": 502,
     "CONFIRMATION_REQUIRED": 409,
+    "CODE_WRONG": 403,
     "CLAIM_TOKEN_REQUIRED": 401,
     "CLAIM_TOKEN_WRONG": 403,
     "NOT_FOUND": 404,
@@ -55,7 +64,12 @@ STATUS: Final[Mapping[str, int]] = {
     "SESSION_REVOKED": 401,
     "SESSION_EXPIRED": 401,
     "LOGIN_AGAIN": 403,
+    "INVALID_TOKEN": 401,
+    "INVALID_REFRESH_TOKEN": 401,
 }
+
+# A sign-in that begins anew may succeed.
+_START_AGAIN: Final = frozenset({"STATE_INVALID", "PROVIDER_UNAVAILABLE"})
 
 
 # --- what is sent and answered ---------------------------------------------------------------------------------
@@ -69,6 +83,10 @@ class StartedAnswer(Ok):
     authorizeUrl: str  # noqa: N815 - the document's names
     appAuthorizeUrl: str | None  # noqa: N815
     state: str
+
+
+class StartedInAppAnswer(StartedAnswer):
+    code: str = Field(description="For the app to show: the user finds it again where the sign-in is confirmed.")
 
 
 class FinishedAnswer(Ok):
@@ -91,6 +109,11 @@ class LoggedInAnswer(Ok):
     user: User
 
 
+class ProviderRefusedAnswer(LoggedInAnswer):
+    providerSignInRequired: Literal[True] = True  # noqa: N815
+    startUrl: str  # noqa: N815
+
+
 class LoggedOutAnswer(BaseModel):
     ok: Literal[False] = False
     loggedIn: Literal[False] = False  # noqa: N815
@@ -106,6 +129,8 @@ class SessionAnswer(BaseModel):
     createdAt: int  # noqa: N815
     lastSeenAt: int  # noqa: N815
     endsAt: int  # noqa: N815
+    browser: str | None = Field(description="Firefox, Chrome, Safari, …; null where it is not known.")
+    device: str | None = Field(description="Windows, iPhone, Android, …; null where it is not known.")
 
 
 class SessionsAnswer(Ok):
@@ -118,6 +143,17 @@ class EndedAnswer(Ok):
 
 class ProvidersAnswer(Ok):
     providers: list[str]
+
+
+class TokenPairAnswer(BaseModel):
+    accessToken: str  # noqa: N815 - as in the membership kit
+    refreshToken: str  # noqa: N815
+    expiresIn: int  # noqa: N815
+    tokenType: Literal["Bearer"] = "Bearer"  # noqa: N815
+
+
+class RefreshBody(BaseModel):
+    refreshToken: str = Field(min_length=1, max_length=1024)  # noqa: N815
 
 
 class ClaimBody(BaseModel):
@@ -139,7 +175,10 @@ async def _refusals() -> AsyncIterator[None]:
     except LoginRefused as refused:
         headers = NO_STORE | ({"retry-after": "1"} if refused.reason == "TRY_AGAIN" else {})
         status = STATUS[refused.reason]
-        raise Refusal(status, refused.reason, str(refused), headers=headers, more=refused.more) from None
+        helps = status == 401 or refused.reason in _START_AGAIN
+        raise Refusal(
+            status, refused.reason, str(refused), headers=headers, more=refused.more, sign_in_helps=helps
+        ) from None
     except LimitReached as reached:
         raise too_often(reached) from None
     except CapReached as reached:
@@ -157,9 +196,33 @@ class LoginVisit(Visit):
         self.bridge = Cookie("d_pwa_bridge", secure)
         self.token = self.read(self.sid)
 
+        self.say = Speaker(language_of(request.headers.get("accept-language", "")))
+
     @property
     def session_seconds(self) -> int:
         return self.login.settings.policy.absolute_ms // 1000
+
+    @property
+    def visitor(self) -> Visitor:
+        return Visitor(self.address, self.request.headers.get("user-agent", ""))
+
+    def shown(
+        self, template: str, *cookies: str, status: int = 200, scripts: bool = False, **values: object
+    ) -> Response:
+        """A page of the kit, in the language of the browser."""
+        response = self.page(template, *cookies, status=status, scripts=scripts, say=self.say, **values)
+        response.headers["vary"] = "accept-language"
+        return response
+
+    def problem(self, refusal: Refusal) -> Response:
+        """The page of a refusal, in the language of the browser; raises it for programs, and where there is none."""
+        is_browser = "text/html" in self.request.headers.get("accept", "") and not self.wants_json
+        if not is_browser or not self.say.knows(refusal.code):
+            raise refusal
+        sentence = self.say(refusal.code)
+        response = self.shown("login/refused.html", status=refusal.status, sentence=sentence, return_to=None)
+        response.headers.update(refusal.headers or {})
+        return response
 
     async def count(self, name: str) -> None:
         await self.login.limit.count(name, self.address)
@@ -183,9 +246,15 @@ def router() -> APIRouter:
     """All routes of the kit. Fixed paths come before those with a provider in them."""
     routes = APIRouter(tags=["login"])
     add = routes.add_api_route
-    add("/login", _page, methods=["GET"], include_in_schema=False)
+    add(SIGN_IN.page, _page, methods=["GET"], include_in_schema=False)
+    add(SIGN_IN.account, _account, methods=["GET"], include_in_schema=False)
+    add("/login/everywhere", _everywhere, methods=["GET"], include_in_schema=False)
     add(
-        "/api/auth/providers", _providers, methods=["GET"], response_model=ProvidersAnswer, summary="Who to log in with"
+        "/api/auth/providers",
+        _providers,
+        methods=["GET"],
+        response_model=ProvidersAnswer,
+        summary="Who to sign in with",
     )
     for path in ("/api/auth/csrf", "/api/discord/csrf"):
         add(
@@ -201,17 +270,17 @@ def router() -> APIRouter:
             path,
             _me,
             methods=["GET"],
-            response_model=LoggedInAnswer | LoggedOutAnswer,
-            summary="Who is logged in?",
+            response_model=ProviderRefusedAnswer | LoggedInAnswer | LoggedOutAnswer,
+            summary="Who is signed in?",
             operation_id=f"me_{path.split('/')[2]}",
         )
-    add("/api/auth/logout", logout, methods=["POST"], response_model=Ok, summary="Log out", openapi_extra=_BODY)
+    add("/api/auth/logout", logout, methods=["POST"], response_model=Ok, summary="Sign out", openapi_extra=_BODY)
     add(
         "/api/auth/logout-all",
         _logout_all,
         methods=["POST"],
         response_model=EndedAnswer,
-        summary="Log out everywhere",
+        summary="Sign out everywhere",
         openapi_extra=_BODY,
     )
     add(
@@ -219,8 +288,25 @@ def router() -> APIRouter:
         _logout_others,
         methods=["POST"],
         response_model=EndedAnswer,
-        summary="Log out everywhere else",
+        summary="Sign out everywhere else",
         openapi_extra=_BODY,
+    )
+    add(
+        "/api/auth/token",
+        exchange,
+        methods=["POST"],
+        response_model=TokenPairAnswer,
+        summary="Tokens for a program, for my session",
+        operation_id="login_token",
+        openapi_extra=_BODY,
+    )
+    add(
+        "/api/auth/refresh",
+        _refresh,
+        methods=["POST"],
+        response_model=TokenPairAnswer,
+        summary="The next tokens of a program",
+        operation_id="login_refresh",
     )
     add("/api/auth/sessions", _sessions, methods=["GET"], response_model=SessionsAnswer, summary="My sessions")
     add(
@@ -236,8 +322,8 @@ def router() -> APIRouter:
         "/api/auth/{provider}/start",
         _start,
         methods=["GET"],
-        response_model=StartedAnswer,
-        summary="Begin a login",
+        response_model=StartedInAppAnswer | StartedAnswer,
+        summary="Begin a sign-in",
         responses={302: {"description": "To the provider, for browsers."}},
     )
     add(
@@ -253,27 +339,55 @@ def router() -> APIRouter:
         _claim,
         methods=["POST"],
         response_model=ClaimedAnswer,
-        summary="Claim the session of a login that ended in another browser",
+        summary="Claim the session of a sign-in that ended in another browser",
     )
     return routes
 
 
-async def _page(visit: Visiting) -> Response:
-    """The page of the kit: log in, or see who is logged in and where."""
+async def _account(visit: Visiting) -> Response:
+    """The page of whoever is signed in. Others sign in first, and come back to it."""
+    if visit.home is None and not await visit.login.seen(visit.token):
+        return visit.goes_on(f"{SIGN_IN.page}?returnTo={SIGN_IN.account}")
+    return await _page(visit)
+
+
+async def _page(visit: Visiting, return_to: Annotated[str | None, Query(alias="returnTo")] = None) -> Response:
+    """The page of the kit: sign in, or see who is signed in and where. Who is signed in already goes where they were
+    sent to sign in from."""
     if visit.home is not None:
         return visit.goes_on(visit.home)
+    wanted = return_to if return_to is not None and is_return_path(return_to) else None
     async with _refusals():
         await visit.count("sessions")
         live = await visit.login.session(visit.token)
         csrf = visit.csrf_token()
-        values: dict[str, Any] = {"providers": visit.login.providers, "csrf": csrf, "gone": None, "live": None}
-        cookies = [visit.csrf.set(csrf)]
+        cookie = visit.csrf.set(csrf)
+        if live and wanted is not None:
+            return visit.goes_on(wanted)
         if live:
             own, sessions = await visit.login.all_of(visit.token)
-            return visit.page("login/account.html", *cookies, **values | {"live": own, "sessions": sessions})
-        if live.reason in ("expired", "evicted", "revoked"):
-            values["gone"] = not_logged_in(live)
-        return visit.page("login/login.html", *cookies, **values)
+            start = visit.login.start_path(own.session)
+            return visit.shown(
+                "login/account.html", cookie, scripts=True, live=own, sessions=sessions, start=start, csrf=csrf
+            )
+        gone = live.reason if live.reason in ("expired", "evicted", "revoked") else None
+        return visit.shown(
+            "login/login.html", cookie, providers=visit.login.providers, gone=gone, return_to=wanted or SIGN_IN.page
+        )
+
+
+async def _everywhere(visit: Visiting) -> Response:
+    """Asks before all sessions end. Without a session there is nothing to ask."""
+    try:
+        async with _refusals():
+            await visit.count("sessions")
+            _, sessions = await visit.login.all_of(visit.token)
+    except Refusal as refusal:
+        if refusal.status == 401:
+            return visit.goes_on("/login")
+        return visit.problem(refusal)
+    csrf = visit.csrf_token()
+    return visit.shown("login/everywhere.html", visit.csrf.set(csrf), csrf=csrf, count=len(sessions))
 
 
 async def _providers(visit: Visiting) -> Response:
@@ -289,18 +403,24 @@ async def _csrf(visit: Visiting) -> Response:
 
 
 async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> Response:
-    """With `soft=1`, being logged out is no error."""
+    """With `soft=1`, being signed out is no error. `providerSignInRequired`: the provider gives no new tokens; the user
+    signs in again at `startUrl`."""
     async with _refusals():
         await visit.count("me")
-        live = await visit.login.session(visit.token)
+        is_program = bearer_token(visit.request) is not None
+        live = await (live_session(visit.login, visit.request) if is_program else visit.login.session(visit.token))
         if live:
             user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
+            if live.session.provider_refused:
+                start = visit.login.start_path(live.session)
+                return visit.answer(ProviderRefusedAnswer(user=user, startUrl=start))
             return visit.answer(LoggedInAnswer(user=user))
         # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
         if soft == "1":
             return visit.answer(LoggedOutAnswer())
         refused = not_logged_in(live)
-        raise Refusal(401, refused.reason, str(refused), headers=NO_STORE, more={"loggedIn": False})
+        more = {"loggedIn": False}
+        raise Refusal(401, refused.reason, str(refused), headers=NO_STORE, more=more, sign_in_helps=True)
 
 
 async def _start(
@@ -312,21 +432,28 @@ async def _start(
 ) -> Response:
     if visit.home is not None and not visit.wants_json:
         return visit.goes_on(visit.home)
-    async with _refusals():
-        await visit.count("start")
-        started = await visit.login.start(
-            provider,
-            context="pwa" if context == "pwa" else "browser",
-            return_to=return_to or None,
-            browser=visit.read(visit.browser),
-        )
+    try:
+        async with _refusals():
+            await visit.count("start")
+            started = await visit.login.start(
+                provider,
+                context="pwa" if context == "pwa" else "browser",
+                return_to=return_to or None,
+                browser=visit.read(visit.browser),
+            )
+    except Refusal as refusal:
+        return visit.problem(refusal)
     cookies = [visit.browser.set(started.browser, LOGIN_SECONDS)]
     cookies.append(visit.bridge.set(started.claim, LOGIN_SECONDS) if started.claim else visit.bridge.clear())
     if visit.wants_json:
-        answer = StartedAnswer(
-            authorizeUrl=started.authorize_url, appAuthorizeUrl=started.app_authorize_url, state=started.state
-        )
-        return visit.answer(answer, *cookies)
+        answer = {
+            "authorizeUrl": started.authorize_url,
+            "appAuthorizeUrl": started.app_authorize_url,
+            "state": started.state,
+        }
+        if started.code is None:
+            return visit.answer(StartedAnswer.model_validate(answer), *cookies)
+        return visit.answer(StartedInAppAnswer.model_validate({**answer, "code": started.code}), *cookies)
     response = RedirectResponse(started.authorize_url, 302, headers=NO_STORE)
     for cookie in cookies:
         response.headers.append("set-cookie", cookie)
@@ -343,37 +470,50 @@ async def _callback(
     error_description: Annotated[str | None, Query()] = None,
 ) -> Response:
     """A page that leads on, not a redirect: the service worker of an installed app would swallow that."""
-    async with _refusals():
-        await visit.count("callback")
-        if error is not None:
-            return await _refused(visit, provider, state, error)
-        done = await visit.login.callback(
-            provider,
-            code=code,
-            state=state,
-            iss=iss,
-            browser=visit.read(visit.browser),
-            token=visit.token,
-            can_ask=not visit.wants_json,
-        )
+    try:
+        async with _refusals():
+            await visit.count("callback")
+            if error is not None:
+                return await _refused(visit, provider, state, error)
+            done = await visit.login.callback(
+                provider,
+                code=code,
+                state=state,
+                iss=iss,
+                browser=visit.read(visit.browser),
+                token=visit.token,
+                visitor=visit.visitor,
+                can_ask=not visit.wants_json,
+            )
+    except Refusal as refusal:
+        return visit.problem(refusal)
     if isinstance(done, Unconfirmed):
         cookie = visit.browser.set(done.browser, LOGIN_SECONDS)
-        return visit.page(
-            "login/confirm.html",
+        return visit.shown(
+            "login/confirm.html", cookie, provider=provider, name=done.name, confirm=done.confirm, codes=done.codes
+        )
+    return _finished(visit, provider, done)
+
+
+def _finished(visit: LoginVisit, provider: str, done: Finished | Full) -> Response:
+    if isinstance(done, Full):
+        cookie = visit.browser.set(done.browser, LOGIN_SECONDS)
+        return visit.shown(
+            "login/full.html",
             cookie,
+            status=409,
+            scripts=True,
             provider=provider,
             name=done.name,
             confirm=done.confirm,
-            is_app=done.context == "pwa",
+            sessions=done.sessions,
         )
-    return _finished(visit, done)
-
-
-def _finished(visit: LoginVisit, done: Finished) -> Response:
     cookies = [visit.sid.set(done.token, visit.session_seconds)] if done.token else []
+    if done.token is not None:
+        note_user(visit.request.scope, SignedInUser(SPACE, done.session.uid, done.session.name, "cookie"))
     if visit.wants_json:
         return visit.answer(FinishedAnswer(redirectTo=done.return_to, loginContext=done.context), *cookies)
-    return visit.page(
+    return visit.shown(
         "login/finished.html",
         *cookies,
         name=done.session.name,
@@ -390,37 +530,88 @@ async def _refused(visit: LoginVisit, provider: str, state: str | None, error: s
         raise Refusal(
             400,
             "OAUTH_ERROR",
-            "the login was refused at the provider",
+            "the sign-in was refused at the provider",
             headers=NO_STORE,
             more={"oauthError": word, "redirectTo": target},
         )
-    return visit.page("login/refused.html", status=400, provider=provider, word=word, return_to=target)
+    shown = provider.capitalize()
+    denied = word == "access_denied"
+    sentence = visit.say("did_not_agree" if denied else "provider_said_no", provider=shown, word=word)
+    return visit.shown("login/refused.html", status=400, sentence=sentence, return_to=target)
 
 
 async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
-    confirm = await visit.field("confirm")
-    async with _refusals():
-        await visit.count("callback")
-        visit.refuse_foreign(None)
-        done = await visit.login.confirm(provider, confirm or "", visit.read(visit.browser), visit.token)
-    return _finished(visit, done)
+    """What the user answers: that the login is theirs, with the code of the app where it shows one; that it is not; or
+    which session to end for it."""
+    fields = {name: await visit.field(name) for name in ("confirm", "deny", "code", "end")}
+    confirm, browser = fields["confirm"] or "", visit.read(visit.browser)
+    try:
+        async with _refusals():
+            await visit.count("callback")
+            visit.refuse_foreign(None)
+            if fields["deny"]:
+                await visit.login.deny(provider, confirm, browser, visit.visitor)
+                return visit.goes_on("/login")
+            done = await visit.login.confirm(
+                provider,
+                confirm,
+                browser,
+                visit.token,
+                visitor=visit.visitor,
+                code=fields["code"],
+                end=fields["end"],
+            )
+    except Refusal as refusal:
+        return visit.problem(refusal)
+    return _finished(visit, provider, done)
 
 
 async def _claim(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Response:
     visit.refuse_other_origins()
     async with _refusals():
         await visit.count("claim")
-        token = await visit.login.claim(provider, body.state, visit.read(visit.bridge), visit.token)
+        token = await visit.login.claim(provider, body.state, visit.read(visit.bridge), visit.token, visit.visitor)
     cookies = visit.sid.set(token, visit.session_seconds), visit.bridge.clear()
     return visit.answer(ClaimedAnswer(), *cookies)
 
 
+async def exchange(visit: Visiting) -> Response:
+    """Exchanges the session of the cookie for tokens. They count until it ends; a session may have several pairs."""
+    visit.refuse_foreign(await visit.field("csrf"))
+    async with _refusals():
+        await visit.count("token")
+        return _pair(visit, await visit.login.exchange(visit.token, visit.visitor))
+
+
+async def _refresh(visit: Visiting, body: RefreshBody) -> Response:
+    return await refresh(visit, body.refreshToken)
+
+
+async def refresh(visit: LoginVisit, refresh_token: str) -> Response:
+    """The token itself says whose it is: a page of another site has none."""
+    async with _refusals():
+        await visit.count("token")
+        return _pair(visit, await visit.login.next_tokens(refresh_token))
+
+
+def _pair(visit: LoginVisit, pair: TokenPair) -> Response:
+    return visit.answer(
+        TokenPairAnswer(accessToken=pair.access_token, refreshToken=pair.refresh_token, expiresIn=pair.expires_in_s)
+    )
+
+
 async def logout(visit: Visiting) -> Response:
-    """Ends the session of the cookie. Answers the same whether there was one or not."""
+    """Ends the session of the cookie, or the tokens of a program. Answers the same whether there was one or not."""
+    token = bearer_token(visit.request)
+    if token is not None and visit.login.tokens.is_own(token):
+        async with _refusals():
+            await visit.count("logout")
+            await visit.login.logout_program(token, visit.visitor)
+        return visit.answer(Ok())
     visit.refuse_foreign(await visit.field("csrf"))
     async with _refusals():
         await visit.count("logout")
-        await visit.login.logout(visit.token)
+        await visit.login.logout(visit.token, visit.visitor)
     return _after_form(visit, Ok(), visit.sid.clear())
 
 
@@ -430,7 +621,7 @@ async def _logout_all(visit: Visiting) -> Response:
     try:
         async with _refusals():
             await visit.count("logout")
-            ended = await visit.login.logout_all(visit.token)
+            ended = await visit.login.logout_all(visit.token, visit.visitor)
     except Refusal as refusal:
         return _again(visit, refusal)
     return _after_form(visit, EndedAnswer(ended=ended), visit.sid.clear())
@@ -442,7 +633,7 @@ async def _logout_others(visit: Visiting) -> Response:
     try:
         async with _refusals():
             await visit.count("logout")
-            ended = await visit.login.logout_others(visit.token)
+            ended = await visit.login.logout_others(visit.token, visit.visitor)
     except Refusal as refusal:
         return _again(visit, refusal)
     return _after_form(visit, EndedAnswer(ended=ended))
@@ -459,6 +650,8 @@ async def _sessions(visit: Visiting) -> Response:
             createdAt=_ms(one.session.created_at),
             lastSeenAt=_ms(one.session.last_seen_at),
             endsAt=one.ends_at_ms,
+            browser=one.session.browser,
+            device=one.session.device,
         )
         for one in sessions
     ]
@@ -472,7 +665,7 @@ async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Resp
         async with _refusals():
             await visit.count("sessions")
             own = await visit.login.session(visit.token)
-            ended = await visit.login.end(visit.token, id)
+            ended = await visit.login.end(visit.token, id, visit.visitor)
     except Refusal as refusal:
         return _again(visit, refusal)
     cookies = [visit.sid.clear()] if own and own.id == id else []
@@ -484,10 +677,10 @@ def _after_form(visit: LoginVisit, body: BaseModel, *cookies: str) -> Response:
 
 
 def _again(visit: LoginVisit, refusal: Refusal) -> Response:
-    """Whoever pressed a button and must log in again first is led there."""
+    """Whoever pressed a button and must sign in again first is led there."""
     if refusal.code != "LOGIN_AGAIN" or not visit.is_form:
-        raise refusal
-    return visit.page("login/again.html", status=refusal.status, start=refusal.more["startUrl"])
+        return visit.problem(refusal)
+    return visit.shown("login/again.html", status=refusal.status, start=refusal.more["startUrl"])
 
 
 def _ms(moment: datetime) -> int:
@@ -498,9 +691,10 @@ _PRESETS = ("discord", "github", "google")
 
 KIT: Final = Kit(
     name="login",
-    doc="Log in with Discord, GitHub, Google or any OpenID Connect provider; sessions that end when they should.",
+    doc="Sign in with Discord, GitHub, Google or any OpenID Connect provider; sessions that end when they should.",
     keyspace=LoginKeys,
     settings=LoginSettings,
+    turned_on_by="DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or [login.providers.NAME]",
     router=router,
     service=open_login,
     environment={
@@ -509,9 +703,10 @@ KIT: Final = Kit(
         for setting in ("client_id", "client_secret", "redirect_uri")
     },
     missing=missing,
+    sign_in=SIGN_IN,
     examples=(
-        Example("Log in", "/login", "Log in, see your sessions, end them."),
-        Example("Who am I?", "/api/auth/me?soft=1", "Who is logged in, as JSON."),
-        Example("My sessions", "/api/auth/sessions", "Where you are logged in, as JSON."),
+        Example("Sign in", "/login", "Sign in, see your sessions, end them."),
+        Example("Who am I?", "/api/auth/me?soft=1", "Who is signed in, as JSON."),
+        Example("My sessions", "/api/auth/sessions", "Where you are signed in, as JSON."),
     ),
 )

@@ -7,11 +7,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx2
 
-from keystead.errors import Unreadable
+from keystead.errors import CapReached, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.login.keys import LoginKeys
 from keystead.kits.login.models import (
@@ -23,10 +23,24 @@ from keystead.kits.login.models import (
     PwaSessionMetadata,
     Session,
 )
-from keystead.kits.login.service.outcomes import Finished, LoginRefused, Started, Unconfirmed, not_logged_in
+from keystead.kits.login.revocation import Revocations
+from keystead.kits.login.service.outcomes import (
+    UNKNOWN_VISITOR,
+    Finished,
+    Full,
+    LoginRefused,
+    Started,
+    TokenPair,
+    Unconfirmed,
+    Visitor,
+    not_logged_in,
+)
 from keystead.kits.login.service.refresh import Refresh
-from keystead.kits.login.service.secret import claim_digest, is_secret, new_secret
+from keystead.kits.login.service.secret import claim_digest, is_secret, new_codes, new_secret, shuffled_among_others
 from keystead.kits.login.service.settings import LIMITS, LoginSettings, is_return_path
+from keystead.kits.login.service.tokens import ProgramTokens, refresh_refused, token_refused
+from keystead.kits.login.service.user_agent import browser_and_device
+from keystead.parts.audit import Audit
 from keystead.parts.digest import digest, same
 from keystead.parts.limit import NamedLimits
 from keystead.parts.oauth import (
@@ -39,7 +53,7 @@ from keystead.parts.oauth import (
     error_word,
     new_verifier,
 )
-from keystead.parts.sessions import Gone, Live, New, Sessions
+from keystead.parts.sessions import Act, Gone, Live, New, Sessions
 from keystead.parts.sessions.token import USER_MAX_BYTES
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
@@ -47,6 +61,8 @@ from keystead.schema.times import moment
 _log = logging.getLogger("keystead.login")
 _security = logging.getLogger("keystead.security")
 
+CODES_SHOWN: Final = 3
+_STARTED_ELSEWHERE: Final = "this sign-in is over, or never began here; start again"
 
 T = TypeVar("T")
 
@@ -66,12 +82,20 @@ class Login:
         self.keys = keys
         self.settings = settings
         self.site = site
+        self.audit = Audit(keys.audit())
+        self.revocations = Revocations(keys, clients, self._has_session_with)
         self.sessions: Sessions[Session] = Sessions(
-            keys.session, settings.policy, successors=keys.session_successor, ends=keys.session_end
+            keys.session,
+            settings.policy,
+            successors=keys.session_successor,
+            ends=keys.session_end,
+            audit=self.audit,
+            farewell=self.revocations.farewell,
         )
         self.limit = NamedLimits(keys.guesses, LIMITS | settings.limits, site.now_ms)
+        self.tokens = ProgramTokens(keys, site.public_url, settings.token_lifetime, self.audit)
         self._clients = clients
-        self._refresh = Refresh(keys, self.sessions, clients, site, pause)
+        self._refresh = Refresh(keys, self.sessions, clients, site, pause, self.revocations.revoke)
 
     async def close(self) -> None:
         """Save what providers have granted before the store is closed."""
@@ -97,7 +121,7 @@ class Login:
             )
         state, verifier, nonce = new_secret(), new_verifier(), new_secret()
         browser = browser if browser is not None and is_secret(browser) else new_secret()
-        claim = new_secret() if context == "pwa" else None
+        claim, code = (new_secret(), new_codes(1)[0]) if context == "pwa" else (None, None)
         record = AuthState(
             verifier=verifier,
             loginContext=context,
@@ -106,14 +130,15 @@ class Login:
             browserDigest=digest(browser),
             nonce=nonce,
             issuer=client.provider.issuer,
+            code=code,
         )
         redirect_uri, challenge = self._redirect_uri(provider), challenge_of(verifier)
         with self._refusing(provider):
             url = await client.authorize_url(redirect_uri, state, challenge, nonce)
         app_url = client.app_authorize_url(redirect_uri, state, challenge, nonce)
         if not await self._state(provider, state).add(record):
-            raise LoginRefused("TRY_AGAIN", "this login could not begin; try again")
-        return Started(url, app_url, state, browser, claim)
+            raise LoginRefused("TRY_AGAIN", "this sign-in could not begin; try again")
+        return Started(url, app_url, state, browser, claim, code)
 
     async def refused_by_provider(self, provider: str, state: str | None, error: str) -> tuple[str, str]:
         """The user said no at the provider, or it did: the login is over. Where to go, and the word for it."""
@@ -133,42 +158,105 @@ class Login:
         iss: str | None,
         browser: str | None,
         token: str | None,
+        visitor: Visitor = UNKNOWN_VISITOR,
         can_ask: bool = True,
-    ) -> Finished | Unconfirmed:
+    ) -> Finished | Unconfirmed | Full:
         """The browser comes back from the provider. `token` is that of the session that it has, which ends then.
 
         The state is consumed before anything else, in one atomic step, whatever comes of it. A browser with another
         secret than the one in which the login began is refused; one with none is asked (`Unconfirmed`), or refused
-        where nobody is there to answer (`can_ask` is false).
+        where nobody is there to answer (`can_ask` is false). A user who has as many sessions as they may chooses one
+        to end (`Full`); where nobody can be asked, CapReached is raised.
         """
         client = self._client(provider)
         if not state or not code:
-            raise LoginRefused("BAD_CALLBACK", "the callback of a login has a state and a code; start again")
+            raise LoginRefused("BAD_CALLBACK", "the callback of a sign-in has a state and a code; start again")
         record = await _readable(self._state(provider, state).consume()) if is_secret(state) else None
         if record is None:
             _security.warning(
                 "login: a callback with a state that is unknown, spent or too old", extra=_event(provider)
             )
-            raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
+            raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if browser is not None and not same(digest(browser), record.browserDigest or ""):
             _security.warning("login: a callback in another browser than the login began in", extra=_event(provider))
-            raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
+            raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if record.issuer != client.provider.issuer:
-            raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
+            raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if browser is None and not can_ask:
-            raise LoginRefused("CONFIRMATION_REQUIRED", "this browser lost the cookie of the login; start again")
+            raise LoginRefused("CONFIRMATION_REQUIRED", "this browser lost the cookie of the sign-in; start again")
         tokens, identity = await self._identified(client, code, record, iss)
         context: LoginContext = record.loginContext or "browser"
+        session = self._new_session(provider, tokens, identity, visitor)
+        pending = PendingLogin(
+            **{name: getattr(session, name) for name in PendingLogin.model_fields if name in Session.model_fields},
+            loginContext=context,
+            browserDigest="",
+            claimTokenDigest=record.claimTokenDigest,
+            returnTo=record.returnTo,
+            state=digest(state),
+        )
         if browser is None:
-            return await self._ask(provider, tokens, identity, record, context, state)
-        made = await self._admit(self._new_session(provider, tokens, identity), token)
+            secret = new_secret()
+            confirm = await self._wait_for_user(pending, secret, code=record.code if context == "pwa" else None)
+            codes = [] if context != "pwa" or record.code is None else shuffled_among_others(record.code, CODES_SHOWN)
+            return Unconfirmed(confirm, secret, identity.name, context, codes)
+        try:
+            made = await self._admit(session, token, visitor)
+        except CapReached:
+            if not can_ask:
+                await self.revocations.revoke(session)
+                raise
+            return await self._full(pending.model_copy(update={"began": True}), browser)
         if context == "pwa" and record.claimTokenDigest is not None:
             await self._park(provider, digest(state), made, record.claimTokenDigest, restored=False)
         self.site.count("login", "login", "succeeded")
         return Finished(made.token, made.session, context, record.returnTo or self.settings.return_to)
 
-    async def confirm(self, provider: str, confirm: str, browser: str | None, token: str | None) -> Finished:
-        """The user says that a login without its cookie is theirs. Once, and only in the browser that was asked."""
+    async def confirm(
+        self,
+        provider: str,
+        confirm: str,
+        browser: str | None,
+        token: str | None,
+        *,
+        visitor: Visitor = UNKNOWN_VISITOR,
+        code: str | None = None,
+        end: str | None = None,
+    ) -> Finished | Full:
+        """The user says that a login is theirs, or which session to end for it. Once, and only in the browser that was
+        asked. `code` is the one that the user chose, where an app shows one; another one is the end of this login.
+        """
+        pending = await self._taken(provider, confirm, browser)
+        if pending.code is not None and not same(code or "", pending.code):
+            await self._turn_down(pending, "sign-in-refused", visitor, why="the code of the app was not chosen")
+            _security.warning("login: another code was chosen than the app shows", extra=_event(provider))
+            raise LoginRefused(
+                "CODE_WRONG", "that is not the code that your app shows; nobody was signed in. Start again in the app"
+            )
+        if end is not None:
+            await self.sessions.revoke_id(pending.uid, end, Act(where=visitor.where, why="to make room"))
+        claim = pending.claimTokenDigest if pending.loginContext == "pwa" else None
+        # A browser that only helped gets no session: the app that holds the claim token does.
+        helped = claim is not None and pending.state is not None and not pending.began
+        try:
+            made = await self._admit(_session_of(pending), None if helped else token, visitor)
+        except CapReached:
+            return await self._full(pending, browser or "")
+        if claim is not None and pending.state is not None:
+            await self._park(provider, pending.state, made, claim, restored=helped)
+        self.site.count("login", "login", "confirmed")
+        issued = None if helped else made.token
+        return Finished(issued, made.session, pending.loginContext, pending.returnTo or self.settings.return_to)
+
+    async def deny(self, provider: str, confirm: str, browser: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> None:
+        """The user says that a login is not theirs, or ends no session for it: it is over, and the provider's tokens
+        are revoked."""
+        pending = await self._taken(provider, confirm, browser)
+        await self._turn_down(pending, "sign-in-denied", visitor)
+        self.site.count("login", "login", "denied")
+
+    async def _taken(self, provider: str, confirm: str, browser: str | None) -> PendingLogin:
+        """The login that waits for an answer, which is consumed. Raises LoginRefused where there is none for us."""
         self._client(provider)
         question = self.keys.login_confirm(digest(confirm)) if is_secret(confirm) else None
         pending = None if question is None else await _readable(question.consume())
@@ -178,49 +266,59 @@ class Login:
             or not same(digest(browser), pending.browserDigest)
             or (pending.provider or DISCORD) != provider
         ):
-            raise LoginRefused("STATE_INVALID", "this login is over, or never began here; start again")
-        session = Session(
-            **{name: getattr(pending, name) for name in Session.model_fields if name in PendingLogin.model_fields},
-            created_at=moment(0),
-            last_seen_at=moment(0),
-        )
-        if pending.loginContext == "pwa" and pending.claimTokenDigest and pending.state:
-            made = await self._admit(session, None)
-            await self._park(provider, pending.state, made, pending.claimTokenDigest, restored=True)
-            issued = None  # this browser only helped; the app that holds the claim token gets the session
-        else:
-            made = await self._admit(session, token)
-            issued = made.token
-        self.site.count("login", "login", "confirmed")
-        return Finished(issued, made.session, pending.loginContext, pending.returnTo or self.settings.return_to)
+            raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
+        return pending
 
-    async def claim(self, provider: str, state: str | None, claim: str | None, token: str | None) -> str:
+    async def _turn_down(self, pending: PendingLogin, event: str, visitor: Visitor, why: str = "") -> None:
+        await self.revocations.revoke(_session_of(pending))
+        await self.audit.note(event, who=f"login:{pending.uid}", where=visitor.where, why=why)
+
+    async def _full(self, pending: PendingLogin, browser: str) -> Full:
+        confirm = await self._wait_for_user(pending, browser)
+        self.site.count("login", "login", "full")
+        return Full(confirm, browser, pending.name, await self.sessions.list_for(pending.uid))
+
+    async def _wait_for_user(self, pending: PendingLogin, browser: str, code: str | None = None) -> str:
+        """Keep a login until its user has answered; what the answer comes with."""
+        confirm = new_secret()
+        kept = pending.model_copy(update={"browserDigest": digest(browser), "code": code})
+        await self.keys.login_confirm(digest(confirm)).set(kept)
+        return confirm
+
+    async def claim(
+        self, provider: str, state: str | None, claim: str | None, token: str | None, visitor: Visitor
+    ) -> str:
         """The token of the session that a login made for the installed app which began it. Once.
 
         `token` is that of the session that the app had before, which ends then, as with any login.
         """
         self._client(provider)
         if not state:
-            raise LoginRefused("STATE_REQUIRED", "name the state of the login whose session is claimed")
+            raise LoginRefused("STATE_REQUIRED", "name the state of the sign-in whose session is claimed")
         if claim is None or not is_secret(claim):
-            raise LoginRefused("CLAIM_TOKEN_REQUIRED", "only the app in which the login began can claim its session")
+            raise LoginRefused("CLAIM_TOKEN_REQUIRED", "only the app in which the sign-in began can claim its session")
         parked = self._parked(provider, digest(state)) if is_secret(state) else None
         record = None if parked is None else await _readable(parked.get())
         if parked is None or record is None:
-            raise LoginRefused("NOT_FOUND", "there is no session to claim: the login is not finished, or too long ago")
+            raise LoginRefused(
+                "NOT_FOUND", "there is no session to claim: the sign-in is not finished, or too long ago"
+            )
         if record.claimTokenDigest is None:
             raise LoginRefused("NOT_CLAIMABLE", "this session cannot be claimed")
         if not same(claim_digest(claim), record.claimTokenDigest):
             _security.warning("login: a session was claimed with a wrong claim token", extra=_event(provider))
-            raise LoginRefused("CLAIM_TOKEN_WRONG", "only the app in which the login began can claim its session")
+            raise LoginRefused("CLAIM_TOKEN_WRONG", "only the app in which the sign-in began can claim its session")
         taken = await _readable(parked.consume())
         if taken is None:
             raise LoginRefused("ALREADY_CLAIMED", "this session was claimed already")
-        if not await self.sessions.read(taken.sid):
-            raise LoginRefused("SESSION_ENDED", "the session has ended; log in again")
         claimed: str = taken.sid
+        browser, device = browser_and_device(visitor.agent)  # of the app; until now, of the browser that helped it
+        live = await self.sessions.update(claimed, browser=browser, device=device)
+        if not live:
+            raise LoginRefused("SESSION_ENDED", "the session has ended; sign in again")
+        await self.audit.note("session-claimed", who=f"login:{live.user}", what=live.id, where=visitor.where)
         if token is not None and token != claimed:
-            await self.sessions.revoke(token)
+            await self.sessions.revoke(token, Act(where=visitor.where, why="signed in again"))
         return claimed
 
     # --- being logged in -----------------------------------------------------------------------------------
@@ -235,43 +333,100 @@ class Login:
             return live
         return await self._refresh.renewed(token, live)
 
+    async def seen(self, token: str | None) -> Live[Session] | Gone:
+        """Who is signed in, for every other request: one round trip, and no question to the provider."""
+        return await self._seen(token)
+
+    async def seen_by_token(self, access_token: str) -> Live[Session] | None:
+        """The same for a program, by its access token; None: that is no token of this kit.
+
+        Raises LoginRefused for one that has expired, or whose session or chain has ended.
+        """
+        named = self.tokens.named(access_token)
+        if named is None:
+            return None
+        live, counts = await asyncio.gather(self._by_id(named.user, named.session), self.tokens.counts(named))
+        if not live or not counts:
+            raise token_refused()
+        return live
+
+    async def _by_id(self, user: str, id: str) -> Live[Session] | Gone:
+        return self._trusted(await self.sessions.read_id(user, id))
+
     async def _seen(self, token: str | None) -> Live[Session] | Gone:
         if token is None:
             return Gone("unknown")
         live = await self.sessions.read(token)
+        if not live and live.reason == "unknown":
+            _security.info("login: a token that names no session", extra={"event": "unknown-token"})
+        return self._trusted(live)
+
+    def _trusted(self, live: Live[Session] | Gone) -> Live[Session] | Gone:
         if live and (live.session.provider or DISCORD) not in self._clients:
             # Whoever vouched for this login is no longer trusted here. It is not ended for good: a provider that is
             # missing by mistake, in one process or for an hour, logs nobody out.
             return Gone("unknown")
-        if not live and live.reason == "unknown":
-            _security.info("login: a token that names no session", extra={"event": "unknown-token"})
         return live
+
+    # --- programs ------------------------------------------------------------------------------------------
+
+    async def exchange(self, token: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> TokenPair:
+        """Tokens for a program, for a session that is alive. Raises LoginRefused."""
+        live = await self._live(token)
+        await self.audit.note("program-signed-in", who=f"login:{live.user}", what=live.id, where=visitor.where)
+        return await self.tokens.exchange(live)
+
+    async def next_tokens(self, refresh_token: str) -> TokenPair:
+        """The next tokens of a program. Raises LoginRefused where its session has ended.
+
+        Whether the session is alive is asked first, so that nothing is used up for a provider that is missing by
+        mistake.
+        """
+        named = await self.tokens.find(refresh_token)
+        if named is None or not await self._by_id(named.user, named.session):
+            raise refresh_refused()
+        return await self.tokens.next_pair(refresh_token)
 
     # --- logging out ---------------------------------------------------------------------------------------
 
-    async def logout(self, token: str | None) -> None:
+    async def logout(self, token: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> None:
         """End the session of a token. Whether there was one is not told."""
         if token is not None:
-            await self.sessions.revoke(token)
+            await self.sessions.revoke(token, Act(where=visitor.where))
 
-    async def logout_all(self, token: str | None) -> int:
+    async def logout_program(self, access_token: str, visitor: Visitor = UNKNOWN_VISITOR) -> bool:
+        """End the tokens of a program; the session that they came of goes on. False: it is no token of this kit."""
+        try:
+            named = self.tokens.named(access_token)
+        except LoginRefused:
+            return True  # it has ended already; nobody is told which it was
+        if named is not None and await self.tokens.end(named):
+            who = f"login:{named.user}"
+            await self.audit.note("program-signed-out", who=who, what=named.session, where=visitor.where)
+        return named is not None
+
+    async def logout_all(self, token: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> int:
         """End all sessions of the user. Raises LoginRefused where the login is not recent."""
         live = await self._recent(token)
-        return await self.sessions.revoke_all(live.user)
+        return await self.sessions.revoke_all(live.user, Act(where=visitor.where))
 
-    async def logout_others(self, token: str | None) -> int:
+    async def logout_others(self, token: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> int:
         """End all other sessions of the user. Raises LoginRefused where the login is not recent."""
         await self._recent(token)
-        return await self.sessions.revoke_others(token or "")
+        return await self.sessions.revoke_others(token or "", Act(where=visitor.where))
 
-    async def end(self, token: str | None, id: str) -> bool:
+    async def end(self, token: str | None, id: str, visitor: Visitor = UNKNOWN_VISITOR) -> bool:
         """End one session of the user, the own one or, after a recent login, another. False: there is no such."""
         live = await self._live(token)
         if id == live.id:
-            await self.logout(token)
+            await self.logout(token, visitor)
             return True
         await self._recent(token)
-        return await self.sessions.revoke_id(live.user, id)
+        return await self.sessions.revoke_id(live.user, id, Act(where=visitor.where))
+
+    def start_path(self, session: Session) -> str:
+        """Where the user of a session signs in again, at the same provider."""
+        return f"/api/auth/{session.provider or DISCORD}/start"
 
     async def all_of(self, token: str | None) -> tuple[Live[Session], list[Live[Session]]]:
         """The own session, and all sessions of the user, the latest login first."""
@@ -289,8 +444,8 @@ class Login:
         if self.now - live.session.created_at > timedelta(milliseconds=duration_ms(self.settings.recent)):
             raise LoginRefused(
                 "LOGIN_AGAIN",
-                "the login is too long ago to end other sessions; log in again",
-                startUrl=f"/api/auth/{live.session.provider or DISCORD}/start",
+                "you signed in too long ago to end other sessions; sign in again",
+                startUrl=self.start_path(live.session),
             )
         return live
 
@@ -343,14 +498,18 @@ class Login:
         except OAuthError as error:
             self.site.count("login", "login", "failed")
             _log.warning("login: %s", error)
-            raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this login; start again") from None
+            raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this sign-in; start again") from None
 
-    def _new_session(self, provider: str, tokens: Tokens, identity: Identity) -> Session:
+    async def _has_session_with(self, user: str, provider: str) -> bool:
+        return any((live.session.provider or DISCORD) == provider for live in await self.sessions.list_for(user))
+
+    def _new_session(self, provider: str, tokens: Tokens, identity: Identity, visitor: Visitor) -> Session:
         # Discord's ids stand for themselves, as in the document; those of others are told apart by their name.
         uid = identity.id if provider == DISCORD else f"{provider}.{identity.id}"
         if len(uid.encode()) > USER_MAX_BYTES:
             _log.warning("login: %s: it gave an id of more than %d bytes", provider, USER_MAX_BYTES)
-            raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this login; start again")
+            raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this sign-in; start again")
+        browser, device = browser_and_device(visitor.agent)
         return Session(
             uid=uid,
             name=identity.name,
@@ -363,13 +522,15 @@ class Login:
             created_at=moment(0),
             last_seen_at=moment(0),
             provider=None if provider == DISCORD else provider,
+            browser=browser,
+            device=device,
         )
 
-    async def _admit(self, session: Session, before: str | None) -> New[Session]:
+    async def _admit(self, session: Session, before: str | None, visitor: Visitor) -> New[Session]:
         """A new session. The one that the browser had ends, whoever's it was: no login goes on with an old token."""
         if before is not None:
-            await self.sessions.revoke(before)
-        return await self.sessions.create(session)
+            await self.sessions.revoke(before, Act(where=visitor.where, why="signed in again"))
+        return await self.sessions.create(session, Act(where=visitor.where, why=f"with {session.provider or DISCORD}"))
 
     async def _park(self, provider: str, state: str, made: New[Session], claim: str, *, restored: bool) -> None:
         record = PwaSession(
@@ -381,22 +542,6 @@ class Login:
             claimTokenDigest=claim,
         )
         await self._parked(provider, state).set(record)
-
-    async def _ask(
-        self, provider: str, tokens: Tokens, identity: Identity, record: AuthState, context: LoginContext, state: str
-    ) -> Unconfirmed:
-        session = self._new_session(provider, tokens, identity)
-        confirm, browser = new_secret(), new_secret()
-        pending = PendingLogin(
-            **{name: getattr(session, name) for name in PendingLogin.model_fields if name in Session.model_fields},
-            loginContext=context,
-            browserDigest=digest(browser),
-            claimTokenDigest=record.claimTokenDigest,
-            returnTo=record.returnTo,
-            state=digest(state),
-        )
-        await self.keys.login_confirm(digest(confirm)).set(pending)
-        return Unconfirmed(confirm, browser, identity.name, context)
 
 
 @asynccontextmanager
@@ -411,10 +556,19 @@ async def open_login(keys: LoginKeys, settings: LoginSettings, site: Site) -> As
             http = await opened.enter_async_context(httpx2.AsyncClient(follow_redirects=False, verify=tls))
             clients[name] = Client(provider, http, site.now_ms, development=site.development)
         login = Login(keys, settings, site, clients)
-        try:
-            yield login
-        finally:
-            await login.close()
+        async with login.revocations.outbox:
+            try:
+                yield login
+            finally:
+                await login.close()
+
+
+def _session_of(pending: PendingLogin) -> Session:
+    return Session(
+        **{name: getattr(pending, name) for name in Session.model_fields if name in PendingLogin.model_fields},
+        created_at=moment(0),
+        last_seen_at=moment(0),
+    )
 
 
 async def _readable(reading: Awaitable[T]) -> T | None:

@@ -12,7 +12,7 @@ from keystead.kits.kit import Site
 from keystead.kits.login.keys import LoginKeys
 from keystead.kits.login.models import DISCORD, Session
 from keystead.kits.login.service.secret import new_secret
-from keystead.parts.oauth import Client, OAuthError
+from keystead.parts.oauth import Client, OAuthError, ProviderRefused
 from keystead.parts.sessions import Gone, Live, Sessions
 from keystead.schema.kinds.value import ValueKey
 from keystead.schema.times import deadline_ms, moment
@@ -37,12 +37,14 @@ class Refresh:
         clients: Mapping[str, Client],
         site: Site,
         pause: Callable[[float], Awaitable[None]],
+        revoke: Callable[[Session], Awaitable[None]],
     ) -> None:
         self._keys = keys
         self._sessions = sessions
         self._clients = clients
         self._site = site
         self._pause = pause
+        self._revoke = revoke
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def finish(self) -> None:
@@ -70,6 +72,8 @@ class Refresh:
             async with asyncio.timeout(REFRESH_WITHIN_S):
                 tokens = await self._clients[provider].refresh(again.session.refresh_token)
         except (OAuthError, TimeoutError) as error:
+            if isinstance(error, ProviderRefused) and error.error == "invalid_grant":
+                return await self._given_up(token, again.session, lock.key, holder)
             # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all,
             # and none of them waits for it.
             mark = ("SET", lock.key, _FAILED, "KEEPTTL")
@@ -91,8 +95,25 @@ class Refresh:
             )
 
         changed = await self._sessions.change(token, renewed)
+        if not changed:  # it was ended meanwhile, and so nobody has any use for what came
+            await self._revoke(renewed(again.session))
         self._site.count("login", "refresh", "succeeded")
         await self._release(lock.key, holder)
+        return changed
+
+    async def _given_up(self, token: str, asked: Session, key: str, holder: str) -> Live[Session] | Gone:
+        """The provider takes this refresh token no more, as after a refresh whose answer was lost on the way: asked
+        again it would say the same for ever. The session goes on, and says that only a sign-in brings new tokens."""
+
+        def refused(session: Session) -> Session:
+            if session.refresh_token != asked.refresh_token:  # another process has brought a new one meanwhile
+                return session
+            return session.model_copy(update={"refresh_token": "", "provider_refused": True})
+
+        changed = await self._sessions.change(token, refused)
+        await self._release(key, holder)
+        self._site.count("login", "refresh", "refused")
+        _log.warning("login: %s: it takes the refresh token of a session no more", asked.provider or DISCORD)
         return changed
 
     async def _waited(self, token: str, live: Live[Session], lock: ValueKey[str]) -> Live[Session] | Gone:

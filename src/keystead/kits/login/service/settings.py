@@ -16,7 +16,16 @@ from keystead.parts.sessions import Policy
 from keystead.schema.lifetime import duration_ms
 
 # Requests of one client in a minute, by what they ask for.
-LIMITS: Final = {"start": 60, "callback": 60, "claim": 30, "me": 120, "csrf": 120, "logout": 30, "sessions": 60}
+LIMITS: Final = {
+    "start": 60,
+    "callback": 60,
+    "claim": 30,
+    "me": 120,
+    "csrf": 120,
+    "logout": 30,
+    "sessions": 60,
+    "token": 30,
+}
 
 LONGEST_IDLE: Final = "30d"  # as long as the key document gives a session that is not used
 _RETURN_MAX: Final = 2048
@@ -56,15 +65,16 @@ class LoginSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Who users can log in with.")
-    return_to: str = Field("/", description="Where users go after a login that names no path of its own.")
+    providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Who users can sign in with.")
+    return_to: str = Field("/", description="Where users go after a sign-in that names no path of its own.")
     idle: Duration = Field("30d", description="A session ends when it was not used for so long.")
-    absolute: Duration = Field("90d", description="A session ends so long after its login, however much it is used.")
+    absolute: Duration = Field("90d", description="A session ends so long after its sign-in, however much it is used.")
     cap: int = Field(5, ge=0, description="How many sessions a user may have; 1: one device; 0: as many as they like.")
     at_cap: Literal["evict", "refuse"] = Field("evict", description="Beyond the cap, end the oldest or refuse the new.")
     recent: Duration = Field(
-        "1h", description="How old a login may be that ends other sessions; older ones must log in again."
+        "1h", description="How old a sign-in may be that ends other sessions; older ones must sign in again."
     )
+    token_lifetime: Duration = Field("1h", description="For how long an access token of a program is good.")
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
@@ -118,7 +128,7 @@ def missing(settings: LoginSettings) -> Sequence[str]:
     """What production needs and these settings lack."""
     if not settings.providers:
         how = "set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or write [login.providers.NAME] in keystead.toml"
-        return [f"login: nobody can log in without a provider; {how}"]
+        return [f"login: nobody can sign in without a provider; {how}"]
     return [
         f"login.providers.{name}.client_secret: the secret that {name} gave this application"
         for name, one in settings.providers.items()

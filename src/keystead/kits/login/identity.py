@@ -1,0 +1,40 @@
+"""Who a request is from, for all kits of a server: by the session cookie, or by the access token of a program."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import HTTPConnection
+
+from keystead.kits.identity import SignedInUser, SignIn, bearer_token, invalid_token
+from keystead.kits.login.models import Session
+from keystead.kits.login.service import Login, LoginRefused
+from keystead.kits.visit import read_cookie
+from keystead.parts.cookies import Cookie
+from keystead.parts.sessions import Gone, Live
+
+SPACE: Final = "login"
+
+
+async def live_session(login: Login, connection: HTTPConnection) -> Live[Session] | Gone:
+    """The session that a request is from. Where both are given, the bearer token counts: it was meant, and a cookie
+    comes by itself. Raises Refusal for a token of this kit that does not count."""
+    token = bearer_token(connection)
+    if token is None:
+        return await login.seen(read_cookie(connection, Cookie("sid", login.site.secure)))
+    try:
+        live = await login.seen_by_token(token)
+    except LoginRefused:
+        raise invalid_token() from None
+    return Gone("unknown") if live is None else live
+
+
+async def identify(login: Login, connection: HTTPConnection) -> SignedInUser | None:
+    live = await live_session(login, connection)
+    if not live:
+        return None
+    credential: Final = "cookie" if bearer_token(connection) is None else "token"
+    return SignedInUser(SPACE, live.session.uid, live.session.name, credential)
+
+
+SIGN_IN: Final = SignIn(identify)
