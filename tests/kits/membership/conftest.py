@@ -16,8 +16,19 @@ from keystead.kits.membership import Members, MembershipKeys, MembershipRefused,
 from keystead.kits.membership.service import Ledger, Patreon
 from keystead.kits.membership.service.ledger import Usage
 from keystead.kits.membership.service.tables import LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
-from keystead.parts.tables import Tables, open_tables
-from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
+from keystead.parts.tables import open_tables
+from tests.every_store import (
+    EVERY,
+    mariadb_server,
+    on,
+    on_urls,
+    postgres_server,
+    redis_server,
+    store,
+    stores,
+    urls,
+    valkey_cluster,
+)
 from tests.kits.membership.asking import BASE, REDIRECT, RING, SECRET, table
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
 from tests.parts.sessions.conftest import Clock
@@ -33,12 +44,14 @@ __all__ = [
     "store",
     "stores",
     "table",
+    "urls",
     "valkey_cluster",
 ]
 
 everywhere = on("memory", "sqlite", "redis", "cluster")
 on_all = on(*EVERY, "cluster")  # for the few promises that each store keeps in a way of its own
 on_redis = on("redis")
+on_servers = on_urls("sqlite", "redis")  # for what is asked over HTTP
 here = on("memory")
 
 
@@ -116,15 +129,11 @@ class Books(Ledger):
 
     questions = 0
 
-    def __init__(self, tables: Tables) -> None:
-        super().__init__(tables)
-        self.tables = tables
-
     async def usage(self, user: str, month: str) -> Usage:
         self.questions += 1
         return await super().usage(user, month)
 
-    async def plan_of(self, user: str) -> str | None:
+    async def noted_plan_of(self, user: str) -> str | None:
         """The plan that was noted last."""
         history = LICENSE_HISTORY.c
         asked = select(history.new_plan).join(PROFILES).where(PROFILES.c.patreon_user_id == user)

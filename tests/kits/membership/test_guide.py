@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
-from keystead.kits.membership import KIT, MembershipKeys, MembershipSettings, routes
-from keystead.kits.membership.routes import STATUS, router
+from keystead.kits.membership import KIT, MembershipKeys, MembershipSettings
+from keystead.kits.membership.commands import COMMANDS
+from keystead.kits.membership.request import CONSENT_CODES, PROMOTION_CODES, STATUS
+from keystead.kits.membership.routes import router
 from keystead.kits.membership.service import EVENTS, LIMITS, members, missing
 from keystead.kits.membership.service.crash_reports import LOGS_MOST
 from keystead.kits.membership.service.ledger import MONTHLY_TOKENS
 from keystead.kits.membership.service.patreon import PLANS
+from tests.every_store import on_urls
+from tests.serving import environment, keystead_command, keystead_serving, program
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "membership.md").read_text()
 
@@ -61,8 +65,8 @@ def test_the_guide_names_each_error_with_its_status() -> None:
 
 
 def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> None:
-    folder = Path(members.__file__).parent
-    sources = [file.read_text() for file in folder.glob("*.py")] + [inspect.getsource(routes)]
+    folder = Path(members.__file__).parents[1]
+    sources = [file.read_text() for file in folder.rglob("*.py")]
     used = {
         node.args[0].value
         for source in sources
@@ -96,3 +100,50 @@ def test_how_old_an_answer_may_be_is_what_the_families_say(family: str, said: st
 
 def test_the_numbers_of_crash_reports_are_those_of_the_code() -> None:
     assert f"{LOGS_MOST:,} characters" in GUIDE
+
+
+def test_the_guide_names_the_codes_that_some_routes_have_for_themselves() -> None:
+    for code in {*PROMOTION_CODES.values(), *CONSENT_CODES.values()}:
+        assert f"`{code}`" in GUIDE
+
+
+COMMAND_NAMES = {one.__name__.replace("_", "-") for one in COMMANDS}
+STEPS = GUIDE.partition("## Set up a patron")[2].partition("\n## ")[0]
+
+
+@on_urls("sqlite", "redis")
+def test_an_operator_without_python_sets_up_a_patron_with_a_quota_that_moves(
+    tmp_path: Path, urls: dict[str, str]
+) -> None:
+    """Every command of the guide, in one shell, and every line that it says is shown."""
+    start, *steps = re.findall(r"```bash\n(.*?)```", STEPS, re.DOTALL)
+    assert start.endswith("\nkeystead serve --kits membership\n")
+    [command] = keystead_command()
+    for name in ("curl", "openssl"):
+        program(name)
+    before_serving = start.removesuffix("keystead serve --kits membership\n")
+    subprocess.run([program("bash"), "-c", f"set -eu\n{before_serving}"], cwd=tmp_path, env=environment(), check=True)
+    stores = {"KEYSTEAD_STORE": urls["default"]}
+    settings = {**stores, "PATREON_WEBHOOK_SECRET": (tmp_path / "webhook.secret").read_text().strip()}
+    with keystead_serving(tmp_path, None, "--kits", "membership", **settings) as server:
+        script = "".join(f"echo; echo step; echo\n{one}" for one in steps)
+        script = script.replace("http://127.0.0.1:8700", server.url)
+        ended = subprocess.run(
+            [program("bash"), "-c", f'set -eu\nkeystead() {{ "{command}" "$@"; }}\n{script}'],
+            cwd=tmp_path,
+            env=environment({**stores, "KEYSTEAD_PORT": str(server.port)}),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert ended.returncode == 0, ended.stderr
+    _, *shown = ended.stdout.split("\nstep\n")
+    for step, said in zip(steps, shown, strict=True):
+        for line in re.findall(r"^# (.*)$", step, re.MULTILINE):
+            assert line in said, (line, said)
+    used = set(re.findall(r"keystead membership ([a-z-]+)", "".join(steps)))
+    assert COMMAND_NAMES - used == {"crash-report", "revoke-key"}  # which take an id that nobody knows beforehand
+
+
+def test_the_guide_names_each_command() -> None:
+    assert {plain(name).split(" ")[2] for name, _ in rows("Command")} == COMMAND_NAMES

@@ -135,7 +135,7 @@ async def test_an_access_token_that_we_did_not_sign_for_this_opens_nothing(patre
         def ours(keys: str, **named: str) -> str:
             issuer, audience = named.get("issuer", BASE), named.get("audience", "desktop")
             made = AccessTokens(SigningKeys.from_text(keys), issuer=issuer, audience=audience, now_ms=clock)
-            claims = {name: payload[name] for name in ("plan", "hasBonusTokens", "ver", "pid", "ses")}
+            claims = {name: payload[name] for name in ("plan", "hasBonusTokens", "ver", "pid", "ses", "chn")}
             return made.issue(payload["sub"], **claims).token
 
         assert (await visit.quota(ours(f"2026a:{own}"))).status_code == 200

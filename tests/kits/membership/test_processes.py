@@ -12,6 +12,9 @@ import pytest
 
 from keystead import Store, connect
 from keystead.kits.membership import Members
+from keystead.kits.membership.service import Ledger
+from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
+from keystead.parts.tables import open_tables
 from tests import forking
 from tests.every_store import on_urls, urls
 from tests.kits.membership.conftest import FakePatreon, refusal, rows, signed_in, works
@@ -143,3 +146,26 @@ async def test_tokens_that_are_asked_for_during_a_logout_are_not_left_behind(
     assert found[-1] == "True"
     assert not await works(members, token)
     assert await rows(store) == set()
+
+
+@on_urls("sqlite", "redis", "cluster")
+async def test_a_reuse_in_one_process_ends_the_access_tokens_in_the_others(members: Members, crowd: Crowd) -> None:
+    first = await members.tokens(await signed_in(members))
+    second = await members.refreshed(first.refresh_token)
+    third = await members.refreshed(second.refresh_token)
+    assert await crowd.do(*[("entitled", 25, third.access_token)] * 2) == ["Pro"] * 50
+    found = await crowd.do(("refresh", 1, first.refresh_token), ("refresh", 50, third.refresh_token))
+    assert found[0] == "INVALID_REFRESH_TOKEN"
+    for pair in (first, second, third):
+        assert set(await crowd.do(*[("entitled", 25, pair.access_token)] * 2)) == {"SESSION_INVALID"}
+    assert await refusal(members.refreshed(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
+
+
+@on_urls("sqlite", "redis")
+async def test_fifty_uses_that_three_processes_tell_count_once_each(
+    members: Members, crowd: Crowd, tmp_path: Path
+) -> None:
+    found = await crowd.do(*[("use", 50, "")] * 3)
+    assert (found.count("True"), found.count("False")) == (50, 100)
+    async with open_tables(f"sqlite:///{tmp_path}/tables.db", MEMBERSHIP_TABLES) as tables:
+        assert (await Ledger(tables).status("123", "Pro", members.keys.now_ms())).tokens_used == 50

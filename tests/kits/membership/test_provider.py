@@ -152,7 +152,7 @@ async def test_a_changed_membership_is_out_of_every_cache_at_once(
     assert (await members.entitled(token)).plan == "Premium"
     again = await members.webhook(body, signed(body), "members:pledge:update")
     assert not again.plan_change_recorded
-    assert await ledger.plan_of("123") == "Premium"
+    assert await ledger.noted_plan_of("123") == "Premium"
 
 
 @here
@@ -193,7 +193,7 @@ async def test_the_end_of_a_pledge_leaves_the_session(members: Members, ledger: 
     body = told(300, "former_patron")
     await members.webhook(body, signed(body), "members:pledge:delete")
     assert await works(members, token)
-    assert await ledger.plan_of("123") == "Free"
+    assert await ledger.noted_plan_of("123") == "Free"
 
 
 @here

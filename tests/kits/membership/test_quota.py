@@ -67,6 +67,8 @@ async def test_the_limit_is_that_of_the_plan(
             },
             "plan": plan,
             "has_bonus_tokens": False,
+            "plan_is_stale": False,
+            "plan_as_of": int(SEPTEMBER.timestamp()) * 1000,
         }
         assert told.headers["x-ratelimit-limit"] == told.headers["x-ratelimit-remaining"] == str(limit)
         assert told.headers["x-ratelimit-reset"] == str(OCTOBER_S)

@@ -48,6 +48,7 @@ async def test_a_code_brings_a_session(http: httpx2.AsyncClient, path: str) -> N
     told = await sign_in(http, path)
     token = told.pop("session_token")
     assert told.pop("expires_in") > 29 * 86_400
+    as_of = told.pop("plan_as_of")
     assert told == {
         "patreon_user_id": "123",
         "email": "ann@example.com",
@@ -57,11 +58,14 @@ async def test_a_code_brings_a_session(http: httpx2.AsyncClient, path: str) -> N
         "patron_status": "active_patron",
         "next_charge_date": "2026-02-01",
         "entitled_amount_cents": 300,
+        "plan_is_stale": False,
     }
     valid = await http.post("/api/session/validate", json={"session_token": token})
     assert valid.json()["session_valid"] is True
     license_ = await http.get("/api/patreon/license-status", headers=bearer(token))
-    assert license_.json() == {
+    synced = license_.json()
+    assert synced.pop("plan_as_of") >= as_of
+    assert synced == {
         "success": True,
         "session_valid": True,
         "session_expired": False,
@@ -69,6 +73,7 @@ async def test_a_code_brings_a_session(http: httpx2.AsyncClient, path: str) -> N
         "tier_id": "t1",
         "patron_status": "active_patron",
         "next_charge_date": "2026-02-01",
+        "plan_is_stale": False,
         "error": None,
         "error_code": None,
     }

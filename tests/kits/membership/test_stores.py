@@ -110,6 +110,12 @@ REASONS = {
     "quota_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
     "auth": [],
     "auth_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
+    "api_keys": ["the store keeps no SortedSet", FORGETS, NO_STEP],
+    "api_key": [
+        FORGETS,
+        NO_STEP,
+        "it is listed in an index, and the store cannot write a record and its entry in one step",
+    ],
 }
 SLOW = Guarantees(
     kinds=frozenset({"string"}), consistency="eventual", atomic="nothing", shortest_lifetime_ms=60_000

@@ -187,7 +187,8 @@ def nobody_listens(patreon: FakePatreon) -> Callable[[], None]:
         ("retry-after: 90\r\n", 90),
         ("retry-after: 1\r\n", 5),  # never less than after any other failure
         ("retry-after: 86400\r\n", 300),  # never longer than 5 minutes
-        ("retry-after: Wed, 21 Oct 2026 07:28:00 GMT\r\n", 60),
+        ("retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 5),  # a moment that has passed
+        ("retry-after: yesterday\r\n", 60),
         ("retry-after: 99999999999999999999\r\n", 60),
         ("retry-after: -5\r\n", 60),
         ("", 60),

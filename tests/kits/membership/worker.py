@@ -7,6 +7,8 @@ It does one thing so many times at once, when it is told to, and prints a line o
     refresh    a refresh token is used
     tokens     tokens are asked for with a session token
     logout     a session is ended by its token
+    entitled   an access token is asked what it may do
+    use        a program records one token, under ids that all processes share
 """
 
 from __future__ import annotations
@@ -59,12 +61,23 @@ async def main(what: str, store_url: str, provider_url: str, database_url: str, 
         async def logout() -> str:
             return str(await members.logout(token))
 
+        async def entitled() -> str:
+            return (await members.entitled(token)).plan
+
+        numbers = iter(range(int(count)))
+
+        async def use() -> str:
+            recorded, _ = await members.programs.record_usage("123", f"e{next(numbers)}", 1)
+            return str(recorded.is_new)
+
         does: dict[str, Callable[[], Awaitable[str]]] = {
             "sign-in": sign_in,
             "validate": validate,
             "refresh": refresh,
             "tokens": tokens,
             "logout": logout,
+            "entitled": entitled,
+            "use": use,
         }
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)

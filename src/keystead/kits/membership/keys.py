@@ -12,12 +12,14 @@ from keystead.kits.membership.models import (
     SessionData,
     UserTokenData,
 )
+from keystead.parts.apikeys import ApiKey
 from keystead.parts.cache import Marks
 from keystead.parts.schedule.keys import ScheduleKeys
-from keystead.schema import Counter, Hash, Keyspace, Value, after, link
+from keystead.schema import Counter, Hash, Keyspace, SortedSet, Value, after, link, never
 
 _CALLBACK, _LOGOUT, _REFRESH = "/api/auth/callback", "/api/auth/logout", "/api/auth/refresh"
 _TOKEN, _WEBHOOK = "/api/auth/token", "/webhook"
+_PROGRAMS = "keystead membership issue-key, list-keys, revoke-key"
 _EACH_REQUEST = "every request with Authorization: Bearer"
 
 
@@ -47,7 +49,7 @@ class MembershipKeys(Keyspace):
         lifetime=after("30d"),
         owns=["auth_mark", "auth", "refresh_chain"],
         leads_to=link("user_token", patreonUserId="userId"),
-        member_of="user:{userId}",
+        member_of="membership:{userId}",
         tag="sessionToken",
         doc="A session, and the provider's tokens as the login got them. It counts only while its user's `usertoken` "
         "names it.",
@@ -63,7 +65,7 @@ class MembershipKeys(Keyspace):
         UserTokenData,
         lifetime=after("31d"),
         owns=["membership_mark", "membership", "membership_stale", "renewing"],
-        member_of="user:{patreonUserId}",
+        member_of="membership:{patreonUserId}",
         tag="patreonUserId",
         doc="The provider's tokens of a user, renewed before they expire, and the one session that is theirs.",
         used_by=(_CALLBACK, _EACH_REQUEST, _REFRESH, _LOGOUT, _WEBHOOK),
@@ -76,7 +78,7 @@ class MembershipKeys(Keyspace):
         CachedMembership,
         lifetime=after("1h"),
         role="cache",
-        member_of="user:{patreonUserId}",
+        member_of="membership:{patreonUserId}",
         tag="patreonUserId",
         doc="What a user pays for, so that the provider is asked once an hour.",
         used_by=(_CALLBACK, _EACH_REQUEST, _LOGOUT, _WEBHOOK),
@@ -89,7 +91,7 @@ class MembershipKeys(Keyspace):
         retry="5s",
         retry_at_most="5m",
         tag="patreonUserId",
-        member_of="user:{patreonUserId}",
+        member_of="membership:{patreonUserId}",
         doc="Who asks the provider now, or that it did not answer: so that one asks, and a webhook is not undone by a "
         "question that was under way.",
         used_by=(_EACH_REQUEST, _WEBHOOK),
@@ -100,7 +102,7 @@ class MembershipKeys(Keyspace):
         CachedMembership,
         lifetime=after("1d"),
         role="cache",
-        member_of="user:{patreonUserId}",
+        member_of="membership:{patreonUserId}",
         tag="patreonUserId",
         doc="What a user paid for when the provider last answered. It is told while the provider is away, at most a "
         "day.",
@@ -111,7 +113,7 @@ class MembershipKeys(Keyspace):
         "renewing:{patreonUserId}",
         str,
         lifetime=after("20s"),
-        member_of="user:{patreonUserId}",
+        member_of="membership:{patreonUserId}",
         tag="patreonUserId",
         doc="Held by the one request that renews the provider's tokens of a user.",
         used_by=(_EACH_REQUEST,),
@@ -122,7 +124,7 @@ class MembershipKeys(Keyspace):
         RefreshTokenData,
         lifetime=after("30d"),
         leads_to=session,
-        member_of="user:{userId}",
+        member_of="membership:{userId}",
         doc="Refresh tokens, each good for one use, and the session that they belong to.",
         used_by=(_REFRESH,),
         changed="One row for a token and all that are made of it, instead of a row for each: so that a use is one "
@@ -163,7 +165,7 @@ class MembershipKeys(Keyspace):
         CachedQuota,
         lifetime=after("5m"),
         role="cache",
-        member_of="user:{userId}",
+        member_of="membership:{userId}",
         tag="userId",
         doc="How many tokens a user has used this month, so that the database is asked every five minutes.",
         used_by=("/api/translate",),
@@ -174,7 +176,7 @@ class MembershipKeys(Keyspace):
         loading="5s",
         retry="2s",
         tag="userId",
-        member_of="user:{userId}",
+        member_of="membership:{userId}",
         doc="Who asks the database now, or that it did not answer.",
         used_by=("/api/translate",),
         changed="New, as for the membership.",
@@ -184,12 +186,12 @@ class MembershipKeys(Keyspace):
         CachedAuth,
         lifetime=after("60s"),
         role="cache",
-        member_of="user:{userId}",
+        member_of="membership:{userId}",
         tag="sessionToken",
         doc="Whose session it is and what it may do, for the next minute.",
         used_by=(_EACH_REQUEST,),
         changed="The document gives a URL in an HTTP cache and no shape; this is what the routes ask for. It is "
-        "deleted with the session, so a logout does not have to wait for it.",
+        "deleted with the session, so a logout does not have to wait for it. `planAsOf` says how old the plan is.",
     )
     auth_mark = Marks(
         "auth:{sessionToken:uuid}:mark",
@@ -199,4 +201,24 @@ class MembershipKeys(Keyspace):
         doc="Who finds out what a session may do, or that nobody could.",
         used_by=(_EACH_REQUEST,),
         changed="New, as for the membership.",
+    )
+    api_keys = SortedSet(
+        "membership-apikeys",
+        str,
+        lifetime=never("emptied as API keys are revoked"),
+        role="durable",
+        doc="The ids of all API keys of programs, the oldest first.",
+        used_by=(_PROGRAMS,),
+        changed="New: in the running system the relay itself counts what it translates, and nobody else does.",
+    )
+    api_key = Value(
+        "membership-apikey:{id:alnum}",
+        ApiKey,
+        lifetime=never("removed when it is revoked"),
+        role="durable",
+        listed_in=api_keys.by(score="made_ms"),
+        doc="The API key of a program that records usage and grants bonuses, under the part of it that is no secret. "
+        "Of the rest there is a digest. It acts for no user: `user_id` is 0.",
+        used_by=(_PROGRAMS, "/api/membership/…"),
+        changed="New, as the list of them.",
     )

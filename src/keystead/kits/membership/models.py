@@ -102,7 +102,11 @@ class CachedQuota(BaseModel):
 class CachedAuth(BaseModel):
     """Whose session it is and what it may do, for requests that come in quick succession."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     userId: str
     plan: Plan
     hasBonusTokens: bool
     cachedAt: EpochMs
+    planAsOf: OmittedIfNone[EpochMs] = None
+    """when the provider told the plan"""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
 
@@ -11,10 +10,22 @@ from fastapi import APIRouter, Body, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from keystead.kits.kit import Example, Kit, service_of
+from keystead.kits.identity import bearer_token
+from keystead.kits.kit import Example, Kit
 from keystead.kits.limited import address_of, limited
+from keystead.kits.membership.account_routes import MonthlyUsage, add_account_routes, quota_headers
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import Plan
+from keystead.kits.membership.program_routes import add_program_routes
+from keystead.kits.membership.request import (
+    Authorization,
+    MembershipRoute,
+    Serving,
+    answer,
+    bearer,
+    is_bearer,
+    refusals,
+)
 from keystead.kits.membership.service import (
     TRY_PATH,
     Member,
@@ -30,39 +41,25 @@ from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE, Visit
 from keystead.parts.limit import Limits, Verdict
+from keystead.schema.times import moment
 
 _BODY_MOST: Final = 1024 * 1024  # of a crash report with its logs
-
-# What each refusal of the service is in HTTP.
-STATUS: Final[Mapping[str, int]] = {
-    "INVALID_REDIRECT_URI": 400,
-    "VALIDATION_ERROR": 400,
-    "WEBHOOK_ERROR": 400,
-    "MISSING_REFRESH_TOKEN": 400,
-    "MISSING_AUTH": 401,
-    "TOKEN_EXCHANGE_FAILED": 401,
-    "IDENTITY_FETCH_FAILED": 401,
-    "SESSION_INVALID": 401,
-    "SESSION_EXPIRED": 401,
-    "PATREON_TOKEN_EXPIRED": 401,
-    "INVALID_REFRESH_TOKEN": 401,
-    "MISSING_SIGNATURE": 401,
-    "INVALID_SIGNATURE": 401,
-    "RATE_LIMITED": 429,
-    "CONFIG_ERROR": 503,
-    "PROVIDER_UNAVAILABLE": 503,
-    "WEBHOOK_NOT_CONFIGURED": 503,
-}
-
 
 # --- what is sent and answered ---------------------------------------------------------------------------------
 
 
-class SignInBody(BaseModel):
+class CodeBody(BaseModel):
     code: str = Field(min_length=1, max_length=4096)
     redirect_uri: str = Field(min_length=1, max_length=2048)
     code_verifier: str | None = Field(None, max_length=128, description="Of an application that began with PKCE.")
+
+
+class SignInBody(CodeBody):
     state: str | None = Field(None, max_length=2048, description="Checked by the application; not used here.")
+
+
+class ProviderRefreshBody(BaseModel):
+    refresh_token: str = Field(min_length=1, max_length=4096)
 
 
 class SessionBody(BaseModel):
@@ -86,6 +83,38 @@ class SignedInAnswer(BaseModel):
     patron_status: str | None
     next_charge_date: str | None
     entitled_amount_cents: int | None
+    plan_is_stale: bool
+    plan_as_of: int
+
+
+class ProviderTokensAnswer(BaseModel):
+    """What the provider answered itself."""
+
+    access_token: str
+    refresh_token: str | None = None
+    token_type: str | None = None
+    expires_in: int | None = None
+    scope: str | None = None
+
+
+class Tier(BaseModel):
+    id: str
+
+
+class MembershipAnswer(BaseModel):
+    user_id: str
+    email: str
+    full_name: str
+    is_active_patron: bool
+    patron_status: str | None
+    entitled_amount_cents: int | None
+    tier: Tier | None
+
+
+class HealthAnswer(BaseModel):
+    status: Literal["ok"] = "ok"
+    timestamp: str
+    environment: Literal["development", "production"]
 
 
 class ValidAnswer(BaseModel):
@@ -98,6 +127,8 @@ class ValidAnswer(BaseModel):
     patron_status: str | None
     next_charge_date: str | None
     session_expires_at: int
+    plan_is_stale: bool
+    plan_as_of: int
 
 
 class LicenseAnswer(BaseModel):
@@ -108,6 +139,8 @@ class LicenseAnswer(BaseModel):
     tier_id: str | None
     patron_status: str | None
     next_charge_date: str | None
+    plan_is_stale: bool
+    plan_as_of: int
     error: None = None
     error_code: None = None
 
@@ -128,18 +161,13 @@ class TokensAnswer(BaseModel):
     tokenType: Literal["Bearer"] = "Bearer"  # noqa: N815
 
 
-class MonthlyUsage(BaseModel):
-    year_month: str
-    tokens_used: int
-    tokens_limit: int
-    is_exceeded: bool
-
-
 class QuotaAnswer(BaseModel):
     success: Literal[True] = True
     monthly_usage: MonthlyUsage
     plan: Plan
     has_bonus_tokens: bool
+    plan_is_stale: bool
+    plan_as_of: int
 
 
 class HeardAnswer(BaseModel):
@@ -151,34 +179,7 @@ class HeardAnswer(BaseModel):
 
 # --- the request -----------------------------------------------------------------------------------------------
 
-Serving = Annotated[Members, Depends(service_of("membership"))]
-Authorization = Annotated[str | None, Header(description="Bearer, and the token")]
 AppSession = Annotated[str | None, Header(alias="x-app-session-id", max_length=128)]
-
-
-@asynccontextmanager
-async def _refusals(**more: object) -> AsyncIterator[None]:
-    """Turns what the service refuses into what the server answers. `more` stands beside the sentence."""
-    try:
-        yield
-    except MembershipRefused as refused:
-        headers = dict(NO_STORE)
-        if refused.retry_after_s is not None:
-            headers["retry-after"] = str(refused.retry_after_s)
-        told = {"error_code": refused.reason, **more}
-        raise Refusal(STATUS[refused.reason], refused.reason, str(refused), headers=headers, more=told) from None
-
-
-def _is_bearer(authorization: str | None) -> bool:
-    return (authorization or "").strip().partition(" ")[0].lower() == "bearer"
-
-
-def _bearer(authorization: str | None) -> str:
-    """The token of the header. Raises MembershipRefused where there is none."""
-    token = (authorization or "").strip().partition(" ")[2].strip()
-    if not _is_bearer(authorization) or not token:
-        raise MembershipRefused("MISSING_AUTH", "send the header Authorization: Bearer, and the token")
-    return token.strip()
 
 
 def _limit(name: Literal["webhooks", "sign_ins", "crash_reports"]) -> Callable[[Request], Limits | None]:
@@ -212,7 +213,7 @@ _CrashReports = Annotated[Verdict | None, Depends(limited(_limit("crash_reports"
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["membership"])
+    routes = APIRouter(tags=["membership"], route_class=MembershipRoute)
     add = routes.add_api_route
     for path in ("/api/auth/callback", "/api/patreon/exchange"):
         add(
@@ -240,7 +241,7 @@ def router() -> APIRouter:
         response_model=RevokedAllAnswer,
         summary="End every session of the user",
     )
-    add("/api/auth/logout", _logout, methods=["POST"], summary="Log out", operation_id="membership_logout")
+    add("/api/auth/logout", _logout, methods=["POST"], summary="Sign out", operation_id="membership_logout")
     add("/api/auth/token", _token, methods=["POST"], response_model=TokensAnswer, summary="Tokens for a session")
     add("/api/auth/refresh", _refresh, methods=["POST"], response_model=TokensAnswer, summary="The next tokens")
     add("/api/quota/status", _quota, methods=["GET"], response_model=QuotaAnswer, summary="What is left this month")
@@ -254,19 +255,77 @@ def router() -> APIRouter:
         summary="What the provider tells",
     )
     add("/api/crash-report", _crash_report, methods=["POST"], response_model=DoneAnswer, summary="Tell of a crash")
+    for path, endpoint, summary in (
+        ("/oauth/token", _oauth_token, "Exchange a code for the provider's own tokens"),
+        ("/oauth/refresh", _oauth_refresh, "The provider's own next tokens"),
+    ):
+        add(
+            path,
+            endpoint,
+            methods=["POST"],
+            response_model=ProviderTokensAnswer,
+            dependencies=[_SignIns],
+            summary=summary,
+            operation_id=f"oauth_{path.rpartition('/')[2]}",
+        )
+    add(
+        "/api/membership",
+        _membership,
+        methods=["GET"],
+        response_model=MembershipAnswer,
+        dependencies=[_SignIns],
+        summary="What the provider says of its own access token",
+    )
+    add("/health", _health, methods=["GET"], response_model=HealthAnswer, summary="Is it there?", operation_id="health")
+    add("/health", _health, methods=["POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    add_account_routes(routes)
+    add_program_routes(routes)
     add(TRY_PATH, _try, methods=["GET"], include_in_schema=False)
     return routes
 
 
 async def _sign_in(members: Serving, body: SignInBody) -> Response:
-    async with _refusals():
-        return _answer(_signed_in(await members.sign_in(body.code, body.redirect_uri, body.code_verifier), members))
+    async with refusals():
+        return answer(_signed_in(await members.sign_in(body.code, body.redirect_uri, body.code_verifier), members))
+
+
+async def _oauth_token(members: Serving, body: CodeBody) -> Response:
+    async with refusals():
+        told = await members.exchange_code(body.code, body.redirect_uri, body.code_verifier)
+    return JSONResponse(told, headers=NO_STORE)
+
+
+async def _oauth_refresh(members: Serving, body: ProviderRefreshBody) -> Response:
+    async with refusals():
+        return JSONResponse(await members.exchange_refresh_token(body.refresh_token), headers=NO_STORE)
+
+
+async def _membership(members: Serving, authorization: Authorization = None) -> Response:
+    async with refusals():
+        told = await members.membership_by(bearer(authorization))
+    return answer(
+        MembershipAnswer(
+            user_id=told.userId,
+            email=told.email,
+            full_name=told.fullName,
+            is_active_patron=told.isActive,
+            patron_status=told.patronStatus,
+            entitled_amount_cents=told.entitledAmountCents,
+            tier=None if told.tierId is None else Tier(id=told.tierId),
+        )
+    )
+
+
+async def _health(members: Serving) -> Response:
+    now = moment(members.keys.now_ms()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    environment = "development" if members.site.development else "production"
+    return answer(HealthAnswer(timestamp=now, environment=environment))
 
 
 async def _validate(members: Serving, body: SessionBody) -> Response:
-    async with _refusals(session_valid=False):
+    async with refusals(session_valid=False):
         member = await members.validate(body.session_token)
-    return _answer(
+    return answer(
         ValidAnswer(
             patreon_user_id=member.named.user,
             email=member.membership.email,
@@ -278,29 +337,29 @@ async def _validate(members: Serving, body: SessionBody) -> Response:
 
 
 async def _license(members: Serving, authorization: Authorization = None) -> Response:
-    async with _refusals(success=False, session_valid=False, session_expired=True):
-        token = _bearer(authorization)
+    async with refusals(success=False, session_valid=False, session_expired=True):
+        token = bearer(authorization)
         try:
             member = await members.sync(token)
         except MembershipRefused as refused:
             # Nobody is signed out because the provider is in trouble, and an application should not think so.
             stays = refused.reason in ("PROVIDER_UNAVAILABLE", "RATE_LIMITED")
-            async with _refusals(success=False, session_valid=stays, session_expired=not stays):
+            async with refusals(success=False, session_valid=stays, session_expired=not stays):
                 raise
-    return _answer(LicenseAnswer(**_paid(member)))
+    return answer(LicenseAnswer(**_paid(member)))
 
 
 async def _revoke(members: Serving, authorization: Authorization = None) -> Response:
     """Answers the same whether there was a session or not."""
-    async with _refusals():
-        await members.logout(_bearer(authorization))
-    return _answer(DoneAnswer(message="the session has ended"))
+    async with refusals():
+        await members.logout(bearer(authorization))
+    return answer(DoneAnswer(message="the session has ended"))
 
 
 async def _revoke_all(members: Serving, authorization: Authorization = None) -> Response:
-    async with _refusals():
-        ended = await members.logout_all(_bearer(authorization))
-    return _answer(RevokedAllAnswer(message="all sessions have ended", revoked_count=ended))
+    async with refusals():
+        ended = await members.logout_all(bearer(authorization))
+    return answer(RevokedAllAnswer(message="all sessions have ended", revoked_count=ended))
 
 
 async def _logout(request: Request, members: Serving, authorization: Authorization = None) -> Response:
@@ -310,11 +369,12 @@ async def _logout(request: Request, members: Serving, authorization: Authorizati
     What a proxy puts into the header (`Basic …`) is no token.
     """
     login = request.app.state.kits.get("login")
-    if login is not None and not _is_bearer(authorization):
+    token = bearer_token(request)
+    if login is not None and (token is None or login.tokens.is_own(token)):
         return await _login_logout(request, login)
-    async with _refusals():
-        await members.logout(_bearer(authorization))
-    return _answer(DoneAnswer(message="the session has ended"))
+    async with refusals():
+        await members.logout(bearer(authorization))
+    return answer(DoneAnswer(message="the session has ended"))
 
 
 async def _login_logout(request: Request, login: Any) -> Response:
@@ -324,32 +384,45 @@ async def _login_logout(request: Request, login: Any) -> Response:
     return await logout(LoginVisit(request, login))
 
 
-async def _token(members: Serving, authorization: Authorization = None, app_session: AppSession = None) -> Response:
-    async with _refusals():
-        return _pair(await members.tokens(_bearer(authorization), app_session))
+async def _token(
+    request: Request, members: Serving, authorization: Authorization = None, app_session: AppSession = None
+) -> Response:
+    """For a session of a member, by bearer token; or of the login kit, by its cookie."""
+    login = request.app.state.kits.get("login")
+    if login is not None and not is_bearer(authorization):
+        from keystead.kits.login.routes import LoginVisit, exchange
+
+        visit = LoginVisit(request, login)
+        if visit.token is not None:
+            return await exchange(visit)
+    async with refusals():
+        return _pair(await members.tokens(bearer(authorization), app_session))
 
 
-async def _refresh(members: Serving, body: RefreshBody, app_session: AppSession = None) -> Response:
-    async with _refusals():
+async def _refresh(request: Request, members: Serving, body: RefreshBody, app_session: AppSession = None) -> Response:
+    """Of a session of a member, or of the login kit, as the token says."""
+    login = request.app.state.kits.get("login")
+    if login is not None and await login.tokens.find(body.refreshToken) is not None:
+        from keystead.kits.login.routes import LoginVisit, refresh
+
+        return await refresh(LoginVisit(request, login), body.refreshToken)
+    async with refusals():
         if not body.refreshToken:
             raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")
         return _pair(await members.refreshed(body.refreshToken, app_session))
 
 
 async def _quota(members: Serving, authorization: Authorization = None) -> Response:
-    async with _refusals(success=False):
-        who, status = await members.quota(_bearer(authorization))
-    usage = MonthlyUsage(
-        year_month=status.month,
-        tokens_used=status.tokens_used,
-        tokens_limit=status.tokens_limit,
-        is_exceeded=status.is_exceeded,
+    async with refusals(success=False):
+        who, status = await members.quota(bearer(authorization))
+    told = QuotaAnswer(
+        monthly_usage=MonthlyUsage.of(status),
+        plan=who.plan,
+        has_bonus_tokens=status.has_bonus_tokens,
+        plan_is_stale=who.plan_is_stale,
+        plan_as_of=who.plan_as_of_ms,
     )
-    answer = _answer(QuotaAnswer(monthly_usage=usage, plan=who.plan, has_bonus_tokens=status.has_bonus_tokens))
-    answer.headers["x-ratelimit-limit"] = str(status.tokens_limit)
-    answer.headers["x-ratelimit-remaining"] = str(max(0, status.tokens_limit - status.tokens_used))
-    answer.headers["x-ratelimit-reset"] = str(members.month_ends_s())
-    return answer
+    return answer(told, quota_headers(status, members))
 
 
 async def _jwks(members: Serving) -> Response:
@@ -363,18 +436,17 @@ async def _webhook(
     x_patreon_event: Annotated[str, Header(max_length=64)] = "",
 ) -> Response:
     body = await request.body()  # as it was signed: not a byte of it may be read and written again
-    async with _refusals():
+    async with refusals():
         heard = await members.webhook(body, x_patreon_signature, x_patreon_event)
     processed = heard.user is not None
-    return _answer(HeardAnswer(event=heard.event, processed=processed, planChangeRecorded=heard.plan_change_recorded))
+    return answer(HeardAnswer(event=heard.event, processed=processed, planChangeRecorded=heard.plan_change_recorded))
 
 
 async def _crash_report(members: Serving, verdict: _CrashReports, body: Annotated[dict[str, Any], Body()]) -> Response:
-    async with _refusals():
+    async with refusals():
         is_new = await members.crash_report(body)
-    answer = _answer(DoneAnswer(message="the report was kept" if is_new else "this report was submitted already"))
-    answer.headers.update({} if verdict is None else verdict.headers())
-    return answer
+    done = DoneAnswer(message="the report was kept" if is_new else "this report was submitted already")
+    return answer(done, {} if verdict is None else verdict.headers())
 
 
 async def _try(request: Request, members: Serving) -> Response:
@@ -402,6 +474,8 @@ def _paid(member: Member) -> dict[str, Any]:
         "tier_id": told.tierId,
         "patron_status": told.patronStatus,
         "next_charge_date": told.nextChargeDate,
+        "plan_is_stale": member.is_stale,
+        "plan_as_of": member.as_of_ms,
     }
 
 
@@ -419,13 +493,9 @@ def _signed_in(signed: SignedIn, members: Members) -> SignedInAnswer:
 
 
 def _pair(pair: TokenPair) -> Response:
-    return _answer(
+    return answer(
         TokensAnswer(accessToken=pair.access_token, refreshToken=pair.refresh_token, expiresIn=pair.expires_in_s)
     )
-
-
-def _answer(body: BaseModel) -> Response:
-    return JSONResponse(body.model_dump(), headers=NO_STORE)
 
 
 KIT: Final = Kit(
@@ -433,12 +503,17 @@ KIT: Final = Kit(
     doc="Patrons of a desktop app: one device each, tokens that live an hour, what they pay for, and fair limits.",
     keyspace=MembershipKeys,
     settings=MembershipSettings,
+    turned_on_by="PATREON_CLIENT_ID, PATREON_CLIENT_SECRET, PATREON_WEBHOOK_SECRET and membership.redirect_uris",
     router=router,
     service=open_members,
     environment={
         "PATREON_CLIENT_ID": "client_id",
         "PATREON_CLIENT_SECRET": "client_secret",
         "PATREON_WEBHOOK_SECRET": "webhook_secret",
+        "GEMINI_API_KEY": "translate_key",
+        "JWT_SECRET": "jwt_secret",
+        "SUPABASE_URL": "supabase_url",
+        "SUPABASE_SERVICE_KEY": "supabase_service_key",
     },
     missing=missing,
     examples=(
@@ -452,5 +527,6 @@ KIT: Final = Kit(
     bodies=lambda settings: {"/api/crash-report": _BODY_MOST},
     jobs=lambda members: members.jobs,
     tables=MEMBERSHIP_TABLES,
+    commands="keystead.kits.membership.commands:COMMANDS",
     leads=True,  # POST /api/auth/logout, which hands over to the login kit what has no bearer token
 )

@@ -3,6 +3,7 @@
 from keystead.kits.membership.service.ledger import CrashReport, Ledger
 from keystead.kits.membership.service.members import TRY_PATH, Members, open_members
 from keystead.kits.membership.service.outcomes import (
+    ASKING,
     Entitled,
     Heard,
     Member,
@@ -16,6 +17,7 @@ from keystead.kits.membership.service.settings import LIMITS, PATREON, Membershi
 from keystead.kits.membership.service.webhook import EVENTS
 
 __all__ = [
+    "ASKING",
     "EVENTS",
     "LIMITS",
     "PATREON",

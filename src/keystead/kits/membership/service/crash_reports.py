@@ -28,7 +28,10 @@ def crash_report_of(told: dict[str, Any]) -> CrashReport:
         if given.get(f"include_{name}") is not True:
             given.pop(name, None)
     if given.get("system_info") is not None and not isinstance(given["system_info"], str):
-        given["system_info"] = json.dumps(given["system_info"], ensure_ascii=False)
+        try:
+            given["system_info"] = json.dumps(given["system_info"], ensure_ascii=False)
+        except RecursionError:
+            raise MembershipRefused("VALIDATION_ERROR", "system_info is nested too deep; send it as a text") from None
     try:
         report = _REPORTS.validate_python(given)
     except ValidationError as error:

@@ -25,6 +25,7 @@ from keystead.kits.membership.service.tables import (
     TOKEN_USAGE,
     USAGE_EVENTS,
     USER_MAX_BYTES,
+    WORD_MAX_BYTES,
     is_user,
     rows_of_user,
 )
@@ -46,6 +47,14 @@ class Profile:
     email: str | None
     full_name: str | None
     created_at_ms: int
+
+
+@dataclass(frozen=True)
+class ToldPlan:
+    """A plan, and when the provider told it."""
+
+    plan: Plan
+    as_of_ms: int
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,24 @@ class CrashReport:
 
 
 @dataclass(frozen=True)
+class Received:
+    """A crash report that is kept, and when it came."""
+
+    report: CrashReport
+    received_at_ms: int
+
+
+@dataclass(frozen=True)
+class PlanNote:
+    """A plan in the history of a member. `source` is the event that named it."""
+
+    old_plan: Plan
+    new_plan: Plan
+    source: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
 class PlanChange:
     """A plan that was noted, and the one before."""
 
@@ -138,45 +165,63 @@ class Ledger:
     """
 
     def __init__(self, tables: Tables, limits: Mapping[Plan, int] = MONTHLY_TOKENS) -> None:
-        self._tables = tables
+        self.tables: Final = tables
         self._limits = limits
 
     # --- profiles ------------------------------------------------------------------------------------------
 
     async def profile_of(
-        self, user: str, at_ms: int, *, email: str | None = None, full_name: str | None = None
+        self,
+        user: str,
+        at_ms: int,
+        *,
+        email: str | None = None,
+        full_name: str | None = None,
+        plan: ToldPlan | None = None,
     ) -> Profile:
-        """The profile of a user, made at the first sight of them. An email or a name that is given is kept."""
-        _check_id("the id of a user", user, USER_MAX_BYTES)
+        """The profile of a user, made at the first sight of them. An email, a name or a plan that is given is kept.
+
+        A plan that is older than the last event that named one is not: whoever read it before a webhook must not put
+        it back after it.
+        """
+        check_user(user)
 
         def work(connection: Connection) -> Profile:
-            row = _locked(connection, user, at_ms)
+            row = locked_profile(connection, user, at_ms)
             given = {"email": email, "full_name": full_name}
+            if plan is not None and plan.as_of_ms >= _last_event_ms(connection, row["id"]):
+                given["plan"] = plan.plan
             fresh = {name: value for name, value in given.items() if value is not None and value != row[name]}
             if fresh:
                 at = PROFILES.c.id == row["id"]
                 connection.execute(update(PROFILES).where(at).values(**fresh, updated_at_ms=at_ms))
             return _profile({**row, **fresh})
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
 
     async def find_profile(self, profile_id: UUID) -> Profile | None:
         """The profile with this id, as in the `sub` of an access token; None: there is none."""
-        return await self._tables.read(
+        return await self.tables.read(
             lambda connection: _maybe_profile(connection.execute(select(PROFILES).where(PROFILES.c.id == profile_id)))
         )
+
+    async def plan_of(self, user: str) -> Plan | None:
+        """The plan of a user as it was last told, by a webhook or when tokens were issued; None: nobody has told."""
+        asked = select(PROFILES.c.plan).where(PROFILES.c.patreon_user_id == user)
+        found: Plan | None = await self.tables.read(lambda connection: connection.execute(asked).scalar())
+        return found
 
     async def erase(self, user: str) -> bool:
         """Delete all that is kept of a user. False: there was nothing. Crash reports name nobody, and stay."""
 
         def work(connection: Connection) -> bool:
-            if not is_user(user) or _id_of(connection, user, lock=True) is None:
+            if not is_user(user) or profile_id_of(connection, user, lock=True) is None:
                 return False
             for table, where in rows_of_user(user):
                 connection.execute(delete(table).where(where))
             return True
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
 
     # --- quota ---------------------------------------------------------------------------------------------
 
@@ -188,13 +233,13 @@ class Ledger:
         server. The month is that of `at_ms`, in UTC. No quota and no bonus is ever overspent: what neither covers is
         `beyond`, and the month is exceeded by it.
         """
-        _check_id("the id of a user", user, USER_MAX_BYTES)
+        check_user(user)
         _check_id("the id of an event", event_id, ID_MAX_BYTES)
-        _check_tokens(tokens)
+        check_tokens(tokens)
         limit, month = self._limits[plan], month_of(at_ms)
 
         def work(connection: Connection) -> Recorded:
-            profile = _locked(connection, user, at_ms)["id"]
+            profile = locked_profile(connection, user, at_ms)["id"]
             if (before := _recorded(connection, profile, event_id)) is not None:
                 return before
             used = _usage(connection, profile, month)
@@ -208,16 +253,16 @@ class Ledger:
             _count(connection, profile, month, from_quota + beyond, from_bonus, at_ms)
             return Recorded(True, month, from_quota, from_bonus, beyond)
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
 
     async def usage(self, user: str, month: str) -> Usage:
         """What a user has used in a month, as in `2026-01`; zeros where there is nothing."""
 
         def work(connection: Connection) -> Usage:
-            profile = _id_of(connection, user)
+            profile = profile_id_of(connection, user)
             return Usage(month, 0, 0) if profile is None else _usage(connection, profile, month)
 
-        return await self._tables.read(work)
+        return await self.tables.read(work)
 
     async def status(self, user: str, plan: Plan, at_ms: int) -> Status:
         """How a user stands in the month of `at_ms`."""
@@ -231,7 +276,7 @@ class Ledger:
         )
         # One question, and so one state of both: a use is never seen in one of them and not yet in the other.
         asked = select(used.scalar_subquery(), left.scalar_subquery())
-        tokens_used, bonus_left = await self._tables.read(lambda connection: connection.execute(asked).one())
+        tokens_used, bonus_left = await self.tables.read(lambda connection: connection.execute(asked).one())
         return Status(month, tokens_used or 0, self._limits[plan], int(bonus_left or 0))
 
     async def forget_usage_events(self, before_ms: int, *, most: int = 1_000) -> int:
@@ -250,21 +295,22 @@ class Ledger:
                 connection.execute(delete(table).where(*(key == value for key, value in zip(keys, row, strict=True))))
             return len(rows)
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
 
     # --- bonuses -------------------------------------------------------------------------------------------
 
     async def grant_bonus(self, user: str, bonus_id: str, tokens: int, source: str, at_ms: int) -> bool:
         """Give a user tokens beside their quota. False: they had this bonus already, and it is as it was."""
-        _check_id("the id of a user", user, USER_MAX_BYTES)
+        check_user(user)
         _check_id("the id of a bonus", bonus_id, ID_MAX_BYTES)
-        _check_tokens(tokens)
+        _check_id("the source of a bonus", source, WORD_MAX_BYTES)
+        check_tokens(tokens)
 
         def work(connection: Connection) -> bool:
-            row = {"bonus_id": bonus_id, "granted": tokens, "used": 0, "source": source, "granted_at_ms": at_ms}
-            return insert_new(connection, BONUS_TOKENS, {"profile_id": _locked(connection, user, at_ms)["id"], **row})
+            profile = locked_profile(connection, user, at_ms)["id"]
+            return insert_bonus(connection, profile, bonus_id, tokens, source, at_ms)
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
 
     async def sync_bonuses(self, user: str, used: Mapping[str, int]) -> dict[str, int]:
         """Take over how much a client says it has used of each bonus; what is now used of each that the user has.
@@ -274,10 +320,10 @@ class Ledger:
         """
         for bonus_id, tokens in used.items():
             _check_id("the id of a bonus", bonus_id, ID_MAX_BYTES)
-            _check_tokens(tokens)
+            check_tokens(tokens)
 
         def work(connection: Connection) -> dict[str, int]:
-            profile = _id_of(connection, user, lock=True)
+            profile = profile_id_of(connection, user, lock=True)
             synced: dict[str, int] = {}
             if profile is None:
                 return synced
@@ -288,23 +334,23 @@ class Ledger:
                         _set_used(connection, profile, bonus.id, synced[bonus.id])
             return synced
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
 
     async def bonuses(self, user: str) -> list[Bonus]:
         """All bonuses of a user, the oldest first, those that are used up, too."""
 
         def work(connection: Connection) -> list[Bonus]:
-            profile = _id_of(connection, user)
+            profile = profile_id_of(connection, user)
             return [] if profile is None else _bonuses(connection, profile)
 
-        return await self._tables.read(work)
+        return await self.tables.read(work)
 
     # --- crash reports and plans ---------------------------------------------------------------------------
 
     async def add_crash_report(self, report: CrashReport, at_ms: int) -> bool:
         """Keep a report. False: one with its id is there already, and stays as it is."""
         row = {name: getattr(report, name) for name in report.__dataclass_fields__}
-        return await self._tables.write(
+        return await self.tables.write(
             lambda connection: insert_new(connection, CRASH_REPORTS, {**row, "received_at_ms": at_ms})
         )
 
@@ -312,8 +358,22 @@ class Ledger:
         """The report with this id; None: there is none."""
         columns = (CRASH_REPORTS.c[name] for name in CrashReport.__dataclass_fields__)
         asked = select(*columns).where(CRASH_REPORTS.c.report_id == report_id)
-        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        row = await self.tables.read(lambda connection: connection.execute(asked).first())
         return None if row is None else CrashReport(*row)
+
+    async def crash_reports(self, most: int, before: UUID | None = None) -> list[Received]:
+        """The newest reports, newest first; `before` goes on after the one with this id, and finds none where that is
+        gone."""
+        columns = CRASH_REPORTS.c
+        asked = select(columns.received_at_ms, *(columns[name] for name in CrashReport.__dataclass_fields__))
+        if before is not None:
+            # Of several that came in one millisecond, the id decides: so no page repeats or leaves out one.
+            came = select(columns.received_at_ms).where(columns.report_id == before).scalar_subquery()
+            same_moment = (columns.received_at_ms == came) & (columns.report_id > before)
+            asked = asked.where((columns.received_at_ms < came) | same_moment)
+        asked = asked.order_by(columns.received_at_ms.desc(), columns.report_id).limit(most)
+        rows = await self.tables.read(lambda connection: connection.execute(asked).all())
+        return [Received(CrashReport(*row[1:]), row[0]) for row in rows]
 
     async def forget_crash_reports(self, before_ms: int, *, most: int = 1_000) -> int:
         """Delete up to `most` reports that came before a moment; how many there were."""
@@ -324,12 +384,12 @@ class Ledger:
 
         The plan before is that of the last event, in the order in which they came, and Free before the first.
         """
-        _check_id("the id of a user", user, USER_MAX_BYTES)
+        check_user(user)
         _check_id("the id of an event", event_id, ID_MAX_BYTES)
         history = LICENSE_HISTORY.c
 
         def work(connection: Connection) -> PlanChange:
-            profile = _locked(connection, user, at_ms)["id"]
+            profile = locked_profile(connection, user, at_ms)["id"]
             own = select(LICENSE_HISTORY).where(history.profile_id == profile)
             if (before := connection.execute(own.where(history.event_id == event_id)).first()) is not None:
                 return PlanChange(False, before.old_plan, before.new_plan, before.at_ms)
@@ -346,9 +406,29 @@ class Ledger:
                     at_ms=at_ms,
                 )
             )
+            connection.execute(update(PROFILES).where(PROFILES.c.id == profile).values(plan=plan))
             return PlanChange(True, old, plan, at_ms)
 
-        return await self._tables.write(work)
+        return await self.tables.write(work)
+
+    async def plan_history(self, user: str, most: int) -> list[PlanNote]:
+        """Which plans events gave a user, the newest first."""
+        history = LICENSE_HISTORY.c
+        asked = (
+            select(history.old_plan, history.new_plan, history.source, history.at_ms)
+            .join(PROFILES, PROFILES.c.id == history.profile_id)
+            .where(PROFILES.c.patreon_user_id == user)
+            .order_by(history.place.desc())
+            .limit(most)
+        )
+        rows = await self.tables.read(lambda connection: connection.execute(asked).all())
+        return [PlanNote(*row) for row in rows]
+
+
+def insert_bonus(connection: Connection, profile: UUID, bonus_id: str, tokens: int, source: str, at_ms: int) -> bool:
+    """A bonus, in the transaction of whoever grants it. False: the member has it already, and it is as it was."""
+    row = {"bonus_id": bonus_id, "granted": tokens, "used": 0, "source": source, "granted_at_ms": at_ms}
+    return insert_new(connection, BONUS_TOKENS, {"profile_id": profile, **row})
 
 
 def month_of(at_ms: int) -> str:
@@ -359,14 +439,14 @@ def month_of(at_ms: int) -> str:
 # --- within a transaction ----------------------------------------------------------------------------------
 
 
-def _locked(connection: Connection, user: str, at_ms: int) -> dict[str, Any]:
+def locked_profile(connection: Connection, user: str, at_ms: int) -> dict[str, Any]:
     """The profile of a user, made if there is none, and locked until the end of the transaction."""
     asked = select(PROFILES).where(PROFILES.c.patreon_user_id == user)
     fresh = {"id": uuid4(), "patreon_user_id": user, "created_at_ms": at_ms, "updated_at_ms": at_ms}
     return dict(locked_row(connection, asked, PROFILES, fresh)._mapping)
 
 
-def _id_of(connection: Connection, user: str, *, lock: bool = False) -> UUID | None:
+def profile_id_of(connection: Connection, user: str, *, lock: bool = False) -> UUID | None:
     asked = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user)
     found: UUID | None = connection.execute(asked.with_for_update() if lock else asked).scalar()
     return found
@@ -374,6 +454,12 @@ def _id_of(connection: Connection, user: str, *, lock: bool = False) -> UUID | N
 
 def _profile(row: Mapping[str, Any]) -> Profile:
     return Profile(row["id"], row["patreon_user_id"], row["email"], row["full_name"], row["created_at_ms"])
+
+
+def _last_event_ms(connection: Connection, profile: UUID) -> int:
+    """When the last event came that named a plan of a member; 0: there was none."""
+    asked = select(func.max(LICENSE_HISTORY.c.at_ms)).where(LICENSE_HISTORY.c.profile_id == profile)
+    return int(connection.execute(asked).scalar() or 0)
 
 
 def _maybe_profile(found: Any) -> Profile | None:
@@ -432,11 +518,16 @@ def _set_used(connection: Connection, profile: UUID, bonus_id: str, used: int) -
     connection.execute(update(BONUS_TOKENS).where(*at).values(used=used))
 
 
+def check_user(user: Any) -> None:
+    """Raises BadValue for what cannot be the id of a user at the provider."""
+    _check_id("the id of a user", user, USER_MAX_BYTES)
+
+
 def _check_id(what: str, text: Any, max_bytes: int) -> None:
     if not isinstance(text, str) or not text or not text.isprintable() or len(text.encode()) > max_bytes:
         raise BadValue(f"{what} is a text of 1 to {max_bytes} bytes that can be printed")
 
 
-def _check_tokens(tokens: int) -> None:
+def check_tokens(tokens: int) -> None:
     if type(tokens) is not int or not 0 <= tokens <= MOST_TOKENS:
         raise BadValue(f"a number of tokens is a whole number from 0 to {MOST_TOKENS:,}")

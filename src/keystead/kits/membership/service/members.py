@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -12,7 +13,7 @@ from uuid import UUID
 import httpx2
 from pydantic import SecretStr
 
-from keystead.errors import BadDeclaration, KeysteadError, StoreError, Unreadable
+from keystead.errors import BadDeclaration, KeysteadError, StoreError, StoreUnavailable, Unreadable
 from keystead.kits.kit import Site, StandIn
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import (
@@ -24,12 +25,16 @@ from keystead.kits.membership.models import (
     RefreshTokenData,
     UserTokenData,
 )
+from keystead.kits.membership.service.account import Account
+from keystead.kits.membership.service.consents import Consents
 from keystead.kits.membership.service.crash_reports import crash_report_of
 from keystead.kits.membership.service.devices import Devices
-from keystead.kits.membership.service.ledger import Ledger, Recorded, Status
+from keystead.kits.membership.service.ledger import Ledger, Recorded, Status, ToldPlan
 from keystead.kits.membership.service.outcomes import (
+    ASKING,
     Entitled,
     Heard,
+    KnownPlan,
     Member,
     MembershipRefused,
     Named,
@@ -38,16 +43,19 @@ from keystead.kits.membership.service.outcomes import (
     session_invalid,
     token_expired,
 )
-from keystead.kits.membership.service.patreon import Patreon, TokenRejected
+from keystead.kits.membership.service.patreon import Patreon, TokenRejected, code_form
+from keystead.kits.membership.service.programs import Programs
+from keystead.kits.membership.service.promotions import Promotions
 from keystead.kits.membership.service.settings import LIMITS, PATREON, MembershipSettings
 from keystead.kits.membership.service.tables import is_user
+from keystead.kits.membership.service.translation import Translation
 from keystead.kits.membership.service.webhook import told_in
+from keystead.parts.apikeys import ApiKeys
 from keystead.parts.cache import Cache, LoadFailed, TryLater
-from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
-from keystead.parts.limit import AlignedWindow, FixedWindow, Limits, Rate, WhenDown
+from keystead.parts.limit import AlignedWindow, FixedWindow, LimitReached, Limits, Rate, WhenDown
 from keystead.parts.oauth import BadAnswer, Provider, ProviderRefused, ProviderUnavailable, Tokens
-from keystead.parts.refresh import RefreshTokens, Refused
+from keystead.parts.refresh import Begun, RefreshEvent, RefreshTokens, Refused, Retried, Rotated
 from keystead.parts.renewal import Fresh, Held, Over, Renewal
 from keystead.parts.schedule import Job, Run
 from keystead.schema import Bound
@@ -61,8 +69,17 @@ _MINUTE_MS: Final = 60_000
 _APP_SESSION_MOST: Final = 128
 _PORTION: Final = 1_000
 _TRY_AGAIN_S: Final = 5
+_BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,2048}=*", re.ASCII)
+_CHAIN: Final = re.compile(r"[\w-]{43}", re.ASCII)
 
 TRY_PATH: Final = "/membership/try"
+
+
+class _Claimed(NamedTuple):
+    """What a bearer token names. `chain` is that of the refresh tokens that an access token came with."""
+
+    named: Named
+    chain: str | None
 
 
 class _Profile(NamedTuple):
@@ -102,7 +119,9 @@ class Members:
         )
         self.entitlements: Cache[CachedAuth] = Cache(keys.auth, keys.auth_mark)
         self.quotas: Cache[CachedQuota] = Cache(keys.quota, keys.quota_mark)
-        self.refresh: RefreshTokens[RefreshTokenData] = RefreshTokens(keys.refresh, grace=settings.refresh_grace)
+        self.refresh: RefreshTokens[RefreshTokenData] = RefreshTokens(
+            keys.refresh, grace=settings.refresh_grace, tell=self._tell_misuse
+        )
         self.devices = Devices(keys, self.refresh, self._forget_user)
         self.signing = _signing_keys(keys, settings)
         self.access = AccessTokens(self.signing, issuer=site.public_url, audience=settings.audience, now_ms=site.now_ms)
@@ -112,6 +131,19 @@ class Members:
         self.webhooks = self._limit("webhook", AlignedWindow, keys.rate_limit, when_down="allow")
         self.sign_ins = self._limit("sign_in", AlignedWindow, keys.rate_limit, when_down="deny")
         self.syncs = self._limit("sync", AlignedWindow, keys.rate_limit, when_down="deny")
+        self.account = Account(
+            self,
+            Promotions(ledger.tables, settings.promotion_prefix),
+            Consents(ledger.tables),
+            {
+                name: self._limit(name, AlignedWindow, keys.rate_limit, when_down="deny")
+                for name in ("sync_init", "bonus_sync", "redeem")
+            },
+        )
+        self.programs = Programs(self, ApiKeys(keys.api_key, keys.api_keys()))
+        self.translation = Translation(
+            self, settings, patreon.http, self._limit("translate", AlignedWindow, keys.rate_limit, when_down="deny")
+        )
 
     def _limit(
         self, name: str, kind: type[FixedWindow | AlignedWindow], family: Bound[Any], when_down: WhenDown
@@ -125,7 +157,8 @@ class Members:
         return self.memberships.longest_staleness + self.entitlements.longest_staleness
 
     async def close(self) -> None:
-        """Save what the provider has granted before the store is closed."""
+        """Save what the provider has granted, and what was translated, before the store is closed."""
+        await self.translation.finish()
         await self._renewal.finish()
         await self.quotas.close()
         await self.entitlements.close()
@@ -140,12 +173,7 @@ class Members:
         was never asked before a webhook that has dropped it. Where that one fails, the answer of the second is told,
         and nothing is remembered. Where a cache is away that would have to be emptied, nothing has changed.
         """
-        if not self._may_return_to(redirect_uri):
-            raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
-        if not self.settings.client_id and self.stand_in is None:
-            raise MembershipRefused(
-                "CONFIG_ERROR", "nobody can sign in: set PATREON_CLIENT_ID and PATREON_CLIENT_SECRET, and restart"
-            )
+        self._refuse_sign_in(redirect_uri)
         with _failing("TOKEN_EXCHANGE_FAILED", "the code could not be exchanged; sign in again"):
             tokens = await self._patreon.tokens_for(code, redirect_uri, verifier)
         with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
@@ -159,8 +187,44 @@ class Members:
         except LoadFailed:
             found = None
         self.site.count("membership", "sign-in", "succeeded")
-        expires_at_ms = self.keys.now_ms() + (self.keys.session.family.lifetime.longest_ms or 0)
-        return SignedIn(token, Member(named, told if found is None else found.membership, expires_at_ms))
+        now_ms = self.keys.now_ms()
+        if found is None:
+            found = CachedMembership(membership=told, cachedAt=moment(now_ms))
+        lifetime = timedelta(milliseconds=self.keys.session.family.lifetime.longest_ms or 0)
+        return SignedIn(token, self._member(named, lifetime, found))
+
+    async def exchange_code(self, code: str, redirect_uri: str, verifier: str | None = None) -> dict[str, Any]:
+        """The provider's own tokens for a code, for an application that keeps them itself. No session begins."""
+        self._refuse_sign_in(redirect_uri)
+        with _failing("TOKEN_EXCHANGE_FAILED", "the code could not be exchanged; sign in again"):
+            return await self._patreon.raw_tokens(code_form(code, redirect_uri, verifier))
+
+    async def exchange_refresh_token(self, refresh_token: str) -> dict[str, Any]:
+        """The provider's own next tokens, for the same application."""
+        self._refuse_sign_in(None)
+        form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        with _failing("TOKEN_EXCHANGE_FAILED", "the refresh token could not be exchanged; sign in again"):
+            return await self._patreon.raw_tokens(form)
+
+    async def membership_by(self, access_token: str) -> ParsedMembership:
+        """What the provider says of whoever has this access token of its own. Nothing is remembered."""
+        self._refuse_sign_in(None)
+        if not _BEARER.fullmatch(access_token):
+            raise token_expired()
+        with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
+            try:
+                return await self._patreon.membership(access_token, self.settings.campaign)
+            except TokenRejected:
+                raise token_expired() from None
+
+    def _refuse_sign_in(self, redirect_uri: str | None) -> None:
+        """Raises MembershipRefused where sign-ins do not return to this address, or nobody can sign in at all."""
+        if redirect_uri is not None and not self._may_return_to(redirect_uri):
+            raise MembershipRefused("INVALID_REDIRECT_URI", "sign-ins do not return to this address")
+        if not self.settings.client_id and self.stand_in is None:
+            raise MembershipRefused(
+                "CONFIG_ERROR", "nobody can sign in: set PATREON_CLIENT_ID and PATREON_CLIENT_SECRET, and restart"
+            )
 
     def _may_return_to(self, uri: str) -> bool:
         """Exactly one of the list. Without a list nothing is, but in development.
@@ -189,7 +253,8 @@ class Members:
         may ask so a few times a minute: every such question is one to the provider.
         """
         named, left, _ = await self._session(token)
-        await self._refuse_impatient(named.user)
+        await self.refuse_impatient(self.syncs, "sync", named.user)
+        asked_ms = self.keys.now_ms()
         try:
             found = await self.memberships.refresh(self.keys.membership(named.user), lambda: self._asked(named.user))
         except LoadFailed as error:
@@ -197,28 +262,34 @@ class Members:
         if found is None:
             raise token_expired()
         await self.entitlements.invalidate(self.keys.auth(named.session))
-        return self._member(named, left, found)
+        return self._member(named, left, found, fresh_since_ms=asked_ms)
 
-    async def _refuse_impatient(self, user: str) -> None:
-        verdict = None if self.syncs is None else await self.syncs.hit(f"sync:{user}")
-        if verdict is not None and not verdict:
-            raise MembershipRefused(
-                "RATE_LIMITED",
-                "the provider was asked about you too often; what is known without asking it, validate tells",
-                retry_after_s=verdict.retry_after or 1,
-            )
+    async def refuse_impatient(self, limit: Limits | None, name: str, user: str) -> None:
+        """Count a request of a user. Raises MembershipRefused where they ask too often, and StoreUnavailable where
+        nobody can tell."""
+        verdict = None if limit is None else await limit.hit(f"{name}:{user}")
+        if verdict is None or verdict:
+            return
+        if verdict.store_is_down:
+            raise StoreUnavailable("how often a user has asked cannot be counted: the store does not answer")
+        reached = LimitReached.of(verdict)
+        raise MembershipRefused("RATE_LIMITED", str(reached), retry_after_s=reached.retry_after_s)
 
     async def entitled(self, bearer: str) -> Entitled:
         """Who sent this access token or session token, and what they may do. One round trip, on a hit.
 
-        An access token counts as long as its session does, whatever its own end is.
+        An access token counts as long as its session does, and the chain of refresh tokens that it came with, whatever
+        its own end is.
         """
-        named = self._bearer(bearer)
-        key = self.keys.auth(named.session)
-        is_there, held, found = await self._each(
-            self.keys.session(named.session).exists(), self.keys.user_token(named.user).get(), key.get()
+        claimed = self._claimed(bearer)
+        named, key = claimed.named, self.keys.auth(claimed.named.session)
+        chain = [] if claimed.chain is None else [self.keys.refresh(claimed.chain).get()]
+        is_there, held, *record, found = await self._each(
+            self.keys.session(named.session).exists(), self.keys.user_token(named.user).get(), *chain, key.get()
         )
         if not is_there or held is None or named.session not in held.sessionTokens:
+            raise session_invalid()
+        if chain and not _is_alive(record[0], named):
             raise session_invalid()
         if found is None:
             try:
@@ -231,18 +302,47 @@ class Members:
                 raise _unavailable(error) from None
         if found is None:
             raise session_invalid()
-        return Entitled(named, found.plan, found.hasBonusTokens)
+        # What an older version wrote does not say how old the plan is; then it is as old as what was written.
+        as_of_ms = deadline_ms(found.planAsOf or found.cachedAt)
+        return Entitled(named, found.plan, found.hasBonusTokens, as_of_ms, self._is_stale(as_of_ms))
 
-    def _bearer(self, bearer: str) -> Named:
+    def _claimed(self, bearer: str) -> _Claimed:
         """What a bearer token of either kind names. It asks nobody."""
         if bearer.count(".") == 1:
             named = self.devices.named(bearer)
-        else:
-            access = self.access.check(bearer)
-            named = _named_in(access) if isinstance(access, Access) else None
-        if named is None:
+            if named is None:
+                raise session_invalid()
+            return _Claimed(named, None)
+        access = self.access.check(bearer)
+        claimed = _claims_of(access) if isinstance(access, Access) else None
+        if claimed is None:
+            self._note_refused("claims" if isinstance(access, Access) else access.reason)
             raise session_invalid()
-        return named
+        return claimed
+
+    def _note_refused(self, reason: str) -> None:
+        """A token that nobody of ours made is an event. One that has expired is what honest clients come with."""
+        level = logging.INFO if reason == "expired" else logging.WARNING
+        event = {"event": "refused-token", "reason": reason, "client": ASKING.get()}
+        _security.log(level, "membership: a bearer token was refused: %s", reason, extra=event)
+
+    async def _named(self, bearer: str) -> Named:
+        """What a bearer token names, unless it came with a chain of refresh tokens that has ended."""
+        claimed = self._claimed(bearer)
+        if claimed.chain is not None:
+            record = await self.keys.refresh(claimed.chain).get().if_readable()
+            if not _is_alive(record, claimed.named):
+                raise session_invalid()
+        return claimed.named
+
+    async def _tell_misuse(self, event: RefreshEvent) -> None:
+        """A refresh token that was used twice is in two hands: its whole chain has ended, with its access tokens."""
+        self.site.count("membership", "refresh", "reused")
+        fields = {"event": event.event, "reason": event.why, "user": event.user, "chain": event.chain}
+        _security.warning(
+            "membership: a refresh token was used again, so its chain and the access tokens of it have ended",
+            extra={**fields, "client": ASKING.get()},
+        )
 
     async def _session(self, token: str) -> tuple[Named, timedelta, CachedMembership | None]:
         """A session that counts, how long it lives, and what is remembered of its user: one round trip."""
@@ -322,7 +422,9 @@ class Members:
                 await self._copied(fresh.value)
             if told.userId != user:
                 raise BadAnswer(self._patreon.provider.name, "its identity endpoint speaks of somebody else")
-            return CachedMembership(membership=told, cachedAt=moment(self.keys.now_ms()))
+            asked_at = moment(self.keys.now_ms())
+            told = told.model_copy(update={"hasBonusTokens": await self._bonus_if_known(user, told.plan)})
+            return CachedMembership(membership=told, cachedAt=asked_at)
         raise ProviderUnavailable(self._patreon.provider.name, "it takes none of its tokens")
 
     async def _copied(self, held: UserTokenData) -> None:
@@ -350,20 +452,45 @@ class Members:
         found = await self._membership(named)
         plan = found.membership.plan
         bonus = await self._has_bonus_tokens(named.user, plan)
-        return CachedAuth(userId=named.user, plan=plan, hasBonusTokens=bonus, cachedAt=moment(self.keys.now_ms()))
+        return CachedAuth(
+            userId=named.user,
+            plan=plan,
+            hasBonusTokens=bonus,
+            cachedAt=moment(self.keys.now_ms()),
+            planAsOf=found.cachedAt,
+        )
 
     async def _has_bonus_tokens(self, user: str, plan: Plan) -> bool:
-        return (await self.ledger.status(user, plan, self.keys.now_ms())).has_bonus_tokens
+        return (await self.status_of(user, plan)).has_bonus_tokens
 
-    def _member(self, named: Named, left: timedelta, found: CachedMembership) -> Member:
-        return Member(named, found.membership, self.keys.now_ms() + left // timedelta(milliseconds=1))
+    async def _bonus_if_known(self, user: str, plan: Plan) -> bool:
+        """Whether somebody has bonus tokens, for what is remembered of their membership. Sessions go on while the
+        database is away; the routes that tell of bonus tokens ask it themselves."""
+        try:
+            return await self._has_bonus_tokens(user, plan)
+        except StoreError as error:
+            _log.warning("membership: whether a user has bonus tokens is not known: %s", error.code)
+            return False
+
+    def _member(
+        self, named: Named, left: timedelta, found: CachedMembership, fresh_since_ms: int | None = None
+    ) -> Member:
+        """`fresh_since_ms`: what was told before this moment is stale; without it, what should not be remembered."""
+        as_of_ms = deadline_ms(found.cachedAt)
+        is_stale = self._is_stale(as_of_ms) if fresh_since_ms is None else as_of_ms < fresh_since_ms
+        ends_ms = self.keys.now_ms() + left // timedelta(milliseconds=1)
+        return Member(named, found.membership, ends_ms, as_of_ms, is_stale)
+
+    def _is_stale(self, as_of_ms: int) -> bool:
+        """Whether the provider told this longer ago than it is asked again, so it does not answer."""
+        return self.keys.now_ms() >= as_of_ms + (self.keys.membership.family.lifetime.longest_ms or 0)
 
     # --- signing out ---------------------------------------------------------------------------------------
 
     async def logout(self, bearer: str) -> bool:
         """End the session of a token, of either kind. False: it had ended, or never was one. Nobody is told which."""
         try:
-            named = self._bearer(bearer)
+            named = await self._named(bearer)
         except MembershipRefused:
             return False
         return await self.devices.end(named)
@@ -373,7 +500,7 @@ class Members:
 
         Raises MembershipRefused for a session that has ended: the one on a newer device is not ended by an older one.
         """
-        if not await self.devices.end(self._bearer(bearer)):
+        if not await self.devices.end(await self._named(bearer)):
             raise session_invalid()
         return 1
 
@@ -382,7 +509,7 @@ class Members:
     async def tokens(self, token: str, app_session: str | None = None) -> TokenPair:
         """An access token and a refresh token for a session. Those that it had before end: a session has one pair."""
         member = await self.validate(token)
-        named, profile = member.named, await self._profile(member.membership)
+        named, profile = member.named, await self._profile(member.membership, member.as_of_ms)
         begun = await self.refresh.begin(
             RefreshTokenData(userId=named.user, sessionToken=named.session, audience=self.settings.audience)
         )
@@ -398,7 +525,7 @@ class Members:
             if counts is not None:
                 await self.devices.drop(named.session)
             raise session_invalid()
-        return self._pair(named, member.membership.plan, profile, begun.token, app_session)
+        return self._pair(named, member.membership.plan, profile, begun, app_session, is_stale=member.is_stale)
 
     async def refreshed(self, refresh_token: str, app_session: str | None = None) -> TokenPair:
         """The next pair for a refresh token. It may be sent again for as long as the grace, and gets the same.
@@ -406,8 +533,8 @@ class Members:
         All that can fail is asked before the token is used up: who is refused because the provider or the database is
         away comes again with the same token, whenever that is.
         """
-        record = await self._chain(refresh_token)
-        if record is None:
+        record = await self.refresh.examine(refresh_token)
+        if isinstance(record, Refused):
             raise _bad_refresh_token()
         named = Named(record.userId, record.sessionToken)
         counts = await self._counts(named)
@@ -416,16 +543,13 @@ class Members:
                 await self.devices.drop(named.session)
                 await self.refresh.revoke(refresh_token)
             raise _session_expired()
-        membership = (await self._membership(named)).membership
-        profile = await self._profile(membership)
+        known = await self._membership(named)
+        membership, as_of_ms = known.membership, deadline_ms(known.cachedAt)
+        profile = await self._profile(membership, as_of_ms)
         found = await self.refresh.rotate(refresh_token)
         if isinstance(found, Refused):
             raise _session_expired() if found.reason == "session" else _bad_refresh_token()
-        return self._pair(named, membership.plan, profile, found.token, app_session)
-
-    async def _chain(self, refresh_token: str) -> RefreshTokenData | None:
-        """What the store holds for a refresh token. It is not believed here: whether it counts, `rotate` says."""
-        return await self.keys.refresh(digest(refresh_token.partition(".")[0])).get().if_readable()
+        return self._pair(named, membership.plan, profile, found, app_session, is_stale=self._is_stale(as_of_ms))
 
     async def _counts(self, named: Named) -> bool | None:
         """Whether a session is the one of its user. None: their row cannot be read, which says nothing: as where a key
@@ -441,14 +565,22 @@ class Members:
             return None
         return [] if held is None else held.sessionTokens
 
-    async def _profile(self, membership: ParsedMembership) -> _Profile:
-        """Whom an access token is for. The database learns here how the provider calls them."""
-        user, email, name = membership.userId, membership.email or None, membership.fullName or None
-        found = await self.ledger.profile_of(user, self.keys.now_ms(), email=email, full_name=name)
+    async def _profile(self, membership: ParsedMembership, as_of_ms: int) -> _Profile:
+        """Whom an access token is for. The database learns here what the provider said of them."""
+        user, plan = membership.userId, ToldPlan(membership.plan, as_of_ms)
+        email, name = membership.email or None, membership.fullName or None
+        found = await self.ledger.profile_of(user, self.keys.now_ms(), email=email, full_name=name, plan=plan)
         return _Profile(str(found.id), await self._has_bonus_tokens(user, membership.plan))
 
     def _pair(
-        self, named: Named, plan: Plan, profile: _Profile, refresh_token: str, app_session: str | None
+        self,
+        named: Named,
+        plan: Plan,
+        profile: _Profile,
+        refresh: Begun[RefreshTokenData] | Rotated[RefreshTokenData] | Retried[RefreshTokenData],
+        app_session: str | None,
+        *,
+        is_stale: bool,
     ) -> TokenPair:
         claims: dict[str, Any] = {
             "plan": plan,
@@ -456,18 +588,21 @@ class Members:
             "ver": 1,
             "pid": named.user,
             "ses": str(named.session),
+            "chn": refresh.id,
         }
+        if is_stale:
+            claims["planIsStale"] = True
         if app_session:
             claims["sid"] = app_session[:_APP_SESSION_MOST]
         new = self.access.issue(profile.subject, **claims)
-        return TokenPair(new.token, refresh_token, new.expires_in_s)
+        return TokenPair(new.token, refresh.token, new.expires_in_s)
 
     # --- the quota -----------------------------------------------------------------------------------------
 
     async def quota(self, bearer: str) -> tuple[Entitled, Status]:
         """How somebody stands this month, past the cache: the database is asked."""
         who = await self.entitled(bearer)
-        return who, await self.ledger.status(who.named.user, who.plan, self.keys.now_ms())
+        return who, await self.status_of(who.named.user, who.plan)
 
     async def tokens_used(self, who: Entitled) -> int:
         """How many tokens somebody has used this month, as it was known within the last 5 minutes, or since the last
@@ -485,11 +620,64 @@ class Members:
 
     async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> Recorded:
         """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
-        user, now_ms = who.named.user, self.keys.now_ms()
-        recorded = await self.ledger.record_usage(user, who.plan, event_id, tokens, now_ms)
+        return await self.count_usage(who.named.user, who.plan, event_id, tokens)
+
+    async def count_usage(self, user: str, plan: Plan, event_id: str, tokens: int) -> Recorded:
+        """The same for somebody who need not be signed in."""
+        now_ms = self.keys.now_ms()
+        recorded = await self.ledger.record_usage(user, plan, event_id, tokens, now_ms)
         await self.quotas.invalidate(self.keys.quota(user, _month(now_ms)))
-        await self.entitlements.invalidate(self.keys.auth(who.named.session))  # it tells of bonus tokens
+        if recorded.from_bonus:
+            await self.bonuses_changed(user)
         return recorded
+
+    async def grant_bonus(self, user: str, bonus_id: str, tokens: int, source: str) -> bool:
+        """Give a user tokens beside their quota. False: they had this bonus already, and it is as it was."""
+        is_new = await self.ledger.grant_bonus(user, bonus_id, tokens, source, self.keys.now_ms())
+        await self.bonuses_changed(user)
+        return is_new
+
+    async def bonuses_changed(self, user: str) -> None:
+        """Bonus tokens were granted or used: what is remembered of a user says from now on whether there are some.
+
+        The membership itself stays: to drop it would make its plan depend on a provider that may be away. Who may
+        interleave: a question to the provider that read the ledger before and writes after this. Then the flag in the
+        cache is wrong until the next question; no route goes by it, they all ask the ledger.
+        """
+        has_bonus = await self._has_bonus_tokens(user, "Free")
+
+        def told(cached: CachedMembership) -> CachedMembership:
+            membership = cached.membership.model_copy(update={"hasBonusTokens": has_bonus})
+            return cached.model_copy(update={"membership": membership})
+
+        for family in (self.keys.membership, self.keys.membership_stale):
+            with suppress(Unreadable):
+                await family(user).change(told)
+        for session in await self._sessions(user) or ():
+            await self.entitlements.invalidate(self.keys.auth(session))
+
+    async def plan_of(self, user: str, *, may_be_stale: bool = False) -> KnownPlan:
+        """What a user pays for, whether they are signed in or not: what the provider says where it can be asked with
+        their tokens, else what it said last, and Free where nobody ever said.
+
+        Where they are signed in and the provider does not answer, it is what it said last if that may be stale, and
+        MembershipRefused otherwise: to go by an old plan could spend bonus tokens in the place of the quota.
+        """
+        is_stale = False
+        if await self._sessions(user):
+            try:
+                found = await self.memberships.get(self.keys.membership(user), lambda: self._asked(user))
+            except LoadFailed as error:
+                if not may_be_stale:
+                    raise _unavailable(error) from None
+                found, is_stale = None, True
+            if found is not None:
+                return KnownPlan(found.membership.plan, self._is_stale(deadline_ms(found.cachedAt)))
+        return KnownPlan(await self.ledger.plan_of(user) or "Free", is_stale)
+
+    async def status_of(self, user: str, plan: Plan) -> Status:
+        """How somebody stands this month, past the cache."""
+        return await self.ledger.status(user, plan, self.keys.now_ms())
 
     def month_ends_s(self) -> int:
         """When the quota begins anew: the first of the next month, UTC, in seconds since 1970."""
@@ -631,7 +819,7 @@ def _failing(reason: str, sentence: str) -> Iterator[None]:
         _log.info("membership: %s", error)
         raise MembershipRefused(reason, sentence) from None
     except KeysteadError as error:
-        if isinstance(error, StoreError):
+        if isinstance(error, StoreError | MembershipRefused):
             raise
         _log.warning("membership: the provider could not be asked: %s", error.code)
         wait_s = -(-error.after_ms // 1000) if isinstance(error, TryLater) else _TRY_AGAIN_S
@@ -656,7 +844,7 @@ def _unavailable(error: LoadFailed) -> MembershipRefused:
     wait = max(1, -(-int(error.retry_after.total_seconds() * 1000) // 1000))
     return MembershipRefused(
         "PROVIDER_UNAVAILABLE",
-        "what you pay for cannot be asked at the moment, and you stay signed in; try again",
+        "what is paid for cannot be asked at the moment; sessions stay as they are; try again",
         retry_after_s=wait,
     )
 
@@ -670,8 +858,8 @@ def _bad_refresh_token() -> MembershipRefused:
 
 
 def _signing_keys(keys: MembershipKeys, settings: MembershipSettings) -> SigningKeys:
-    if settings.jwt_keys is not None:
-        return SigningKeys.from_text(settings.jwt_keys.get_secret_value())
+    if settings.signing_keys is not None:
+        return settings.signing_keys
     if keys.ring is None:
         raise BadDeclaration("the membership kit seals tokens, so it needs keys: MembershipKeys(store, seal=…)")
     return SigningKeys.from_ring(keys.ring)
@@ -681,9 +869,18 @@ def _held(row: UserTokenData) -> Held:
     return Held(row.accessToken, row.refreshToken or None, deadline_ms(row.expiresAt))
 
 
-def _named_in(access: Access) -> Named | None:
-    user, session = access.claims.get("pid"), access.claims.get("ses")
+def _claims_of(access: Access) -> _Claimed | None:
+    """What an access token names; None: it is signed by our key, and yet no token of this kit."""
+    user, session, chain = (access.claims.get(name) for name in ("pid", "ses", "chn"))
+    if not is_user(user) or not isinstance(session, str) or not isinstance(chain, str) or not _CHAIN.fullmatch(chain):
+        return None
     try:
-        return Named(user, UUID(session)) if isinstance(user, str) and isinstance(session, str) else None
+        UUID(access.sub)  # the id of a profile
+        return _Claimed(Named(user, UUID(session)), chain)
     except ValueError:
         return None
+
+
+def _is_alive(record: RefreshTokenData | None, named: Named) -> bool:
+    """Whether a chain of refresh tokens is that of this session, and has not ended."""
+    return record is not None and not record.is_used and record.sessionToken == named.session

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from keystead.errors import KeysteadError
 from keystead.kits.membership.models import ParsedMembership, Plan
+from keystead.kits.membership.service.ledger import Status
+
+# The address of whoever asks, for what is logged. Whoever calls the service for somebody may set it.
+ASKING: Final = ContextVar("keystead membership: who asks", default="")
 
 
 class MembershipRefused(KeysteadError):
-    """A request is refused. `reason` is a stable word; `retry_after_s` says when to come again, where that helps."""
+    """A request is refused.
+
+    reason          a stable word
+    retry_after_s   when to come again, where that helps
+    status          of a quota that is used up: how the member stands
+    is_retryable    of a translation: whether the same may succeed later
+    """
 
     code = "membership-refused"
 
-    def __init__(self, reason: str, sentence: str, *, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        sentence: str,
+        *,
+        retry_after_s: int | None = None,
+        status: Status | None = None,
+        is_retryable: bool | None = None,
+    ) -> None:
         super().__init__(sentence)
         self.reason = reason
         self.retry_after_s = retry_after_s
+        self.status = status
+        self.is_retryable = is_retryable
 
 
 @dataclass(frozen=True)
@@ -30,11 +52,18 @@ class Named:
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody who is signed in, and what they pay for. `expires_at_ms` is when the session ends."""
+    """Somebody who is signed in, and what they pay for.
+
+    expires_at_ms   when the session ends
+    as_of_ms        when the provider told what they pay for
+    is_stale        whether that is older than it should be, because the provider does not answer
+    """
 
     named: Named
     membership: ParsedMembership
     expires_at_ms: int
+    as_of_ms: int
+    is_stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +90,16 @@ class Entitled:
     named: Named
     plan: Plan
     has_bonus_tokens: bool
+    plan_as_of_ms: int
+    plan_is_stale: bool = False
+
+
+@dataclass(frozen=True)
+class KnownPlan:
+    """What a user pays for, and whether that is older than it should be, because the provider does not answer."""
+
+    plan: Plan
+    is_stale: bool
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, timedelta
+from email.utils import parsedate_to_datetime
+from math import ceil
 from typing import Any, Final
 
 import httpx2
@@ -22,7 +24,9 @@ PLANS: Final[tuple[tuple[int, Plan], ...]] = ((900, "Ultimate"), (500, "Premium"
 
 _TIMEOUT: Final = "10s"
 _UNAUTHORIZED, _TOO_MANY = 401, 429
-_LONGEST_PAUSE_S: Final = 3600
+_USUAL_PAUSE_S: Final = 60
+_LONGEST_PAUSE_S: Final = 86_400
+_TOKEN_FIELDS: Final = ("access_token", "refresh_token", "token_type", "expires_in", "scope")
 _DIGITS_MOST: Final = 10
 _LONGEST_TEXT: Final = 320  # an address of mail has no more
 
@@ -51,14 +55,25 @@ class Patreon(Client):
         timeout: str | timedelta = _TIMEOUT,
     ) -> None:
         super().__init__(provider, http, now_ms, development=development, timeout=timeout)
-        self._members = _Members(provider.name, http, duration_ms(timeout, "a timeout") / 1000)
+        self.http = http
+        self._members = _Members(provider.name, http, duration_ms(timeout, "a timeout") / 1000, now_ms)
 
     async def tokens_for(self, code: str, redirect_uri: str, verifier: str | None) -> Tokens:
         """The tokens for a code. Only an application that began with PKCE has a verifier. One round trip."""
-        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
-        if verifier is not None:
-            form["code_verifier"] = verifier
-        return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms())
+        form = code_form(code, redirect_uri, verifier)
+        return tokens_from(await self._granted(form), self.provider, self._now_ms())
+
+    async def raw_tokens(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """What the token endpoint itself answers to a grant, of which only the fields of OAuth are repeated."""
+        told = await self._granted(form)
+        tokens_from(told, self.provider, self._now_ms())  # what is no answer with tokens is refused
+        return {name: told[name] for name in _TOKEN_FIELDS if name in told}
+
+    async def _granted(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """Raises TryLater where the provider asks for a pause, and other errors of OAuth."""
+        places = await self._discovery.places()
+        headers, sent = self._authenticated(dict(form))
+        return await self._members.post("token endpoint", places.token_url, headers, sent)
 
     async def membership(self, access_token: str, campaign: str | None) -> ParsedMembership:
         """Whose token this is, and what they pay for. One round trip.
@@ -76,9 +91,13 @@ class Patreon(Client):
 class _Members(Endpoints):
     """Tells a token that counts no more, and a pause that the provider asks for, from other refusals."""
 
+    def __init__(self, provider: str, http: httpx2.AsyncClient, timeout_s: float, now_ms: Callable[[], int]) -> None:
+        super().__init__(provider, http, timeout_s)
+        self._now_ms = now_ms
+
     async def _body(self, what: str, answer: httpx2.Response) -> bytes:
         if answer.status_code == _TOO_MANY:
-            raise TryLater(timedelta(seconds=_pause_s(answer.headers.get("retry-after"))))
+            raise TryLater(timedelta(seconds=pause_s(answer.headers.get("retry-after"), self._now_ms())))
         return await super()._body(what, answer)
 
     def _failure(self, what: str, status: int, answer: dict[str, Any] | None) -> Exception:
@@ -87,11 +106,28 @@ class _Members(Endpoints):
         return super()._failure(what, status, answer)
 
 
-def _pause_s(retry_after: str | None) -> int:
-    """Whole seconds; a date, or what is none of both, is a minute."""
-    text = retry_after or ""
-    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS_MOST
-    return min(max(1, int(text)), _LONGEST_PAUSE_S) if is_number else 60
+def pause_s(retry_after: str | None, now_ms: int) -> int:
+    """How long a server asks to be left alone, in whole seconds. It says so, or until when; if neither, a minute."""
+    text = (retry_after or "").strip()
+    if text.isascii() and text.isdecimal() and len(text) < _DIGITS_MOST:
+        asked = int(text)
+    else:
+        asked = _seconds_until(text, now_ms)
+    return min(max(1, asked), _LONGEST_PAUSE_S)
+
+
+def _seconds_until(date: str, now_ms: int) -> int:
+    try:
+        until = parsedate_to_datetime(date)
+    except ValueError:
+        return _USUAL_PAUSE_S
+    until = until.replace(tzinfo=UTC) if until.tzinfo is None else until
+    return ceil(until.timestamp() - now_ms / 1000)
+
+
+def code_form(code: str, redirect_uri: str, verifier: str | None) -> dict[str, str]:
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+    return form if verifier is None else {**form, "code_verifier": verifier}
 
 
 def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> ParsedMembership:

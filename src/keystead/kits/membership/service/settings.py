@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from keystead.errors import BadDeclaration
+from keystead.kits.membership.service.ledger import MOST_TOKENS
 from keystead.kits.setting_types import Duration, LimitsByName, SigningText, Words, known
+from keystead.parts.jwt import SigningKeys
 from keystead.parts.oauth import IdentityFields, Provider
 
-# Requests in a minute: of one address, and of one user where they ask past the cache.
-LIMITS: Final = {"crash_report": 10, "webhook": 100, "sign_in": 120, "sync": 30}
+# Requests in a minute: of one address, and of one user where they are signed in.
+LIMITS: Final = {
+    "crash_report": 10,
+    "webhook": 100,
+    "sign_in": 120,
+    "sync": 30,
+    "sync_init": 5,
+    "bonus_sync": 30,
+    "redeem": 10,
+    "translate": 60,
+}
 
 _INCLUDED: Final = "memberships,memberships.currently_entitled_tiers,memberships.campaign"
 _USER: Final = "email,full_name"
@@ -31,6 +44,21 @@ PATREON: Final = Provider(
     userinfo_url=_IDENTITY,
     identity=IdentityFields(id="id"),
 )
+
+
+def _signing_secret(given: SecretStr) -> SecretStr:
+    try:
+        SigningKeys.from_secret(given.get_secret_value())
+    except BadDeclaration as error:  # whose sentence holds no secret
+        raise ValueError(str(error)) from None
+    return given
+
+
+def _refuse_supabase(given: object) -> object:
+    raise ValueError(
+        "Supabase is not used: profiles, usage and bonuses are tables of Keystead. Unset this, and set "
+        "KEYSTEAD_DATABASE to a PostgreSQL, such as the connection string that Supabase shows (postgresql://…)"
+    )
 
 
 class MembershipSettings(BaseModel):
@@ -54,13 +82,63 @@ class MembershipSettings(BaseModel):
         description="Keys that sign access tokens, from `keystead secrets signing`; without them HS256 keys are "
         "derived from the keys that seal.",
     )
+    jwt_secret: Annotated[SecretStr, AfterValidator(_signing_secret)] | None = Field(
+        None,
+        description="One text of 32 bytes or more that signs access tokens with HS256, for other programs that have "
+        "it. Not together with `jwt_keys`.",
+    )
     audience: str = Field("desktop", min_length=1, description="The `aud` of access tokens.")
     refresh_grace: Duration = Field("30s", description="For how long a refresh token may be sent again after its use.")
     keep_usage_events: Duration = Field("400d", description="For how long a recorded use is kept. Sums of months stay.")
     keep_crash_reports: Duration = Field("90d", description="For how long crash reports are kept.")
+    welcome_bonus: int = Field(
+        25_000, ge=0, le=MOST_TOKENS, description="Bonus tokens for a member's first `sync/init`; 0: none."
+    )
+    promotion_prefix: str = Field(
+        "PROMO", pattern="^[A-Z0-9]{1,16}$", description="What promotion codes begin with, before the dash."
+    )
+    translate_url: str | None = Field(
+        None, pattern="^https?://", description="Where `POST /api/translate` passes requests on to; without it, 503."
+    )
+    translate_key: SecretStr | None = Field(
+        None, description="The API key of that service, sent to it in the header of `translate_header`."
+    )
+    translate_header: str = Field(
+        "authorization",
+        pattern="^[A-Za-z0-9-]{1,64}$",
+        description="Which header takes the key; in `authorization` it is sent as a bearer token.",
+    )
+    translate_tokens: str = Field(
+        "usage.total_tokens",
+        min_length=1,
+        max_length=200,
+        description="Where the answer says how many tokens were used: names of JSON fields, divided by dots.",
+    )
+    translate_timeout: Duration = Field(
+        "25s", description="How long that service may take; shorter than `request_timeout` of the server."
+    )
+    supabase_url: Annotated[str, AfterValidator(_refuse_supabase)] | None = Field(
+        None, description="Refused: there is no Supabase here. Tables are in the setting `database`."
+    )
+    supabase_service_key: Annotated[SecretStr, AfterValidator(_refuse_supabase)] | None = Field(
+        None, description="Refused: there is no Supabase here. Tables are in the setting `database`."
+    )
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_key(self) -> Self:
+        if self.jwt_keys is not None and self.jwt_secret is not None:
+            raise ValueError("jwt_keys and jwt_secret (JWT_SECRET) both say what signs access tokens; set one of them")
+        return self
+
+    @property
+    def signing_keys(self) -> SigningKeys | None:
+        """What signs access tokens; None: keys that are derived from those that seal."""
+        if self.jwt_secret is not None:
+            return SigningKeys.from_secret(self.jwt_secret.get_secret_value())
+        return None if self.jwt_keys is None else SigningKeys.from_text(self.jwt_keys.get_secret_value())
 
     @property
     def provider(self) -> Provider:
@@ -84,4 +162,13 @@ def missing(settings: MembershipSettings) -> Sequence[str]:
         "webhook_secret": (settings.webhook_secret, "what it signs its webhooks with (PATREON_WEBHOOK_SECRET)"),
         "redirect_uris": (settings.redirect_uris, "where sign-ins may return to, such as http://localhost:8080/done"),
     }
-    return [f"membership.{name}: {what}" for name, (value, what) in needed.items() if not value]
+    sentences = [f"membership.{name}: {what}" for name, (value, what) in needed.items() if not value]
+    if settings.translate_key is not None and _is_in_the_clear(settings.translate_url):
+        sentences.append("membership.translate_url: with https, since translate_key would go over http in the clear")
+    return sentences
+
+
+def _is_in_the_clear(url: str | None) -> bool:
+    """Whether a request to this address can be read on the way."""
+    parts = urlsplit(url or "")
+    return parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost")

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from typing import Final, TypeGuard
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, MetaData, Uuid, select
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    MetaData,
+    Uuid,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.schema import CreateColumn
 
 from keystead.parts.tables import Belongings, Change, Name, TableSet, Words, create, table
 
@@ -26,6 +39,7 @@ PROFILES = table(
     Column("full_name", Words),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("updated_at_ms", BigInteger, nullable=False),
+    Column("plan", Name(WORD_MAX_BYTES)),  # as it was last told; none: nobody has told
 )
 
 # One row for each use, so that a use that is told of twice counts once. Its id is the member's own affair: that of
@@ -97,13 +111,63 @@ LICENSE_HISTORY = table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
+# A code is kept as its digest: whoever reads the table cannot redeem one. `masked` is what people see of it.
+PROMOTIONS = table(
+    "membership_promotions",
+    _metadata,
+    Column("code_digest", Name(64), primary_key=True),
+    Column("masked", Name(WORD_MAX_BYTES), nullable=False),
+    Column("plan", Name(WORD_MAX_BYTES), nullable=False),
+    Column("bonus_tokens", BigInteger, nullable=False),
+    Column("lasts_ms", BigInteger, nullable=False),
+    Column("max_uses", BigInteger, nullable=False),
+    Column("uses", BigInteger, nullable=False),
+    Column("redeem_before_ms", BigInteger),
+    Column("made_at_ms", BigInteger, nullable=False),
+    CheckConstraint("uses >= 0 AND uses <= max_uses", name="keystead_membership_promotions_uses"),
+)
+
+REDEMPTIONS = table(
+    "membership_redemptions",
+    _metadata,
+    Column("profile_id", Uuid, ForeignKey(PROFILES.c.id), primary_key=True),
+    Column("code_digest", Name(64), primary_key=True),
+    Column("masked", Name(WORD_MAX_BYTES), nullable=False),
+    Column("plan", Name(WORD_MAX_BYTES), nullable=False),
+    Column("redeemed_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False),
+)
+
+# Insert-only: what somebody agreed to, and when.
+CONSENTS = table(
+    "membership_consents",
+    _metadata,
+    Column("profile_id", Uuid, ForeignKey(PROFILES.c.id), primary_key=True),
+    Column("consent_type", Name(WORD_MAX_BYTES), primary_key=True),
+    Column("version", Name(WORD_MAX_BYTES), primary_key=True),
+    Column("accepted_at_ms", BigInteger, nullable=False),
+    Column("client_version", Words),
+    Column("recorded_at_ms", BigInteger, nullable=False),
+)
+
 
 def is_user(told: object) -> TypeGuard[str]:
     """Whether this can be the id of a user at the provider: in a key, in a row, and in a line of a log."""
     return isinstance(told, str) and told.isprintable() and 0 < len(told.encode()) <= USER_MAX_BYTES
 
 
-ALL = (PROFILES, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE_HISTORY)
+ALL = (
+    PROFILES,
+    USAGE_EVENTS,
+    TOKEN_USAGE,
+    BONUS_TOKENS,
+    CRASH_REPORTS,
+    LICENSE_HISTORY,
+    PROMOTIONS,
+    REDEMPTIONS,
+    CONSENTS,
+)
+_OF_A_MEMBER = (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY, REDEMPTIONS, CONSENTS)
 
 
 def rows_of_user(user: str) -> Belongings:
@@ -111,12 +175,46 @@ def rows_of_user(user: str) -> Belongings:
     if not is_user(user):  # somebody else's kind of id, in a command that asks all kits
         return []
     profile = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user).scalar_subquery()
-    rows = [(one, one.c.profile_id == profile) for one in (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY)]
+    rows = [(one, one.c.profile_id == profile) for one in _OF_A_MEMBER]
     return [*rows, (PROFILES, PROFILES.c.patreon_user_id == user)]
+
+
+# The profiles as version 1 made them: a step is never edited after a release.
+_PROFILES_1 = table(
+    "membership_profiles",
+    MetaData(),
+    *(
+        Column(one.name, one.type, primary_key=one.primary_key, nullable=one.nullable, unique=one.unique)
+        for one in PROFILES.columns
+        if one.name != "plan"
+    ),
+)
+_VERSION_1 = (_PROFILES_1, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORTS, LICENSE_HISTORY)
+
+
+def _to_version_2(connection: Connection) -> None:
+    """The plan of a member is that of the last event that named one, where there was one."""
+    columns = {one["name"] for one in inspect(connection).get_columns(PROFILES.name)}
+    if "plan" not in columns:
+        plan = CreateColumn(PROFILES.c.plan).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {PROFILES.name} ADD COLUMN {plan}")
+    history = LICENSE_HISTORY.c
+    last = (
+        select(history.new_plan)
+        .where(history.profile_id == PROFILES.c.id)
+        .order_by(history.place.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    connection.execute(update(PROFILES).where(PROFILES.c.plan.is_(None)).values(plan=last))
+    create(PROMOTIONS, REDEMPTIONS, CONSENTS)(connection)
 
 
 MEMBERSHIP_TABLES = TableSet(
     "membership",
-    (Change(1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*ALL)),),
-    member_of={"user": rows_of_user},
+    (
+        Change(1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*_VERSION_1)),
+        Change(2, "adds the plan of a member, promotions, redemptions and consents", _to_version_2),
+    ),
+    member_of={"membership": rows_of_user},
 )

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.service.outcomes import MembershipRefused
+from keystead.kits.membership.service.outcomes import ASKING, MembershipRefused
 from keystead.kits.membership.service.patreon import plan_of
 
 EVENTS: Final = frozenset({"members:pledge:create", "members:pledge:update", "members:pledge:delete"})
@@ -73,5 +73,6 @@ def _refuse_unsigned(body: bytes, signature: str | None, secrets: Sequence[Secre
     given = signature.encode("utf-8", "replace")
     made = [hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest().encode() for secret in known]
     if not any(hmac.compare_digest(one, given) for one in made):
-        _security.warning("membership: a webhook with a wrong signature", extra={"event": "bad-signature"})
+        event = {"event": "bad-signature", "client": ASKING.get()}
+        _security.warning("membership: a webhook with a wrong signature", extra=event)
         raise MembershipRefused("INVALID_SIGNATURE", "the signature of this webhook is wrong")

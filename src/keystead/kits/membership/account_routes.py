@@ -1,0 +1,366 @@
+"""The routes of members who are signed in: their first sync, consents, promotions, bonus tokens and translations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, Self
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import AwareDatetime, BaseModel, Field
+
+from keystead.kits.membership.models import Plan
+from keystead.kits.membership.request import (
+    CONSENT_CODES,
+    PROMOTION_CODES,
+    Authorization,
+    Serving,
+    answer,
+    bearer,
+    refusal_of,
+    refusals,
+)
+from keystead.kits.membership.service import Members, MembershipRefused
+from keystead.kits.membership.service.account import PromotionStatus
+from keystead.kits.membership.service.consents import CONSENT_TYPES, Consent, ConsentType
+from keystead.kits.membership.service.ledger import MOST_TOKENS, Bonus, Status
+from keystead.kits.membership.service.promotions import Redeemed
+from keystead.kits.refusal import Refusal
+from keystead.kits.visit import NO_STORE
+from keystead.schema.times import deadline_ms, moment
+
+_BONUSES_MOST: Final = 1_000
+
+# Why a code is not redeemed, for people.
+_NOT_REDEEMED: Final = {
+    "INVALID_CODE": "this is not a promotion code; check each letter",
+    "CODE_EXPIRED": "this code can no longer be redeemed",
+    "CODE_USED_UP": "this code was redeemed by as many as it is for",
+    "ALREADY_REDEEMED": "you have redeemed this code already",
+}
+
+
+# --- what is sent ----------------------------------------------------------------------------------------------
+
+
+class ConsentBody(BaseModel):
+    user_id: str = Field(min_length=1, max_length=64, description="The member's own id: that of Patreon, or `sub`.")
+    consent_type: ConsentType
+    version: str = Field(min_length=1, max_length=64)
+    accepted_at: AwareDatetime
+    client_version: str | None = Field(None, max_length=256)
+
+
+class RedeemBody(BaseModel):
+    code: str = Field(max_length=64)
+
+
+class UsedBonus(BaseModel):
+    id: str = Field(min_length=1, max_length=200)
+    used_tokens: int = Field(ge=0, le=MOST_TOKENS, strict=True)
+
+
+class BonusSyncBody(BaseModel):
+    bonuses: Annotated[list[UsedBonus], Field(max_length=_BONUSES_MOST)]
+
+
+# --- what is answered ------------------------------------------------------------------------------------------
+
+
+class MonthlyUsage(BaseModel):
+    year_month: str
+    tokens_used: int
+    tokens_limit: int
+    is_exceeded: bool
+
+    @classmethod
+    def of(cls, status: Status) -> Self:
+        return cls(
+            year_month=status.month,
+            tokens_used=status.tokens_used,
+            tokens_limit=status.tokens_limit,
+            is_exceeded=status.is_exceeded,
+        )
+
+
+class BonusAnswer(BaseModel):
+    id: str
+    granted_tokens: int
+    used_tokens: int
+    remaining_tokens: int
+    source: str
+    granted_at: str
+
+    @classmethod
+    def of(cls, bonus: Bonus) -> Self:
+        return cls(
+            id=bonus.id,
+            granted_tokens=bonus.granted,
+            used_tokens=bonus.used,
+            remaining_tokens=bonus.left,
+            source=bonus.source,
+            granted_at=text_of(bonus.granted_at_ms),
+        )
+
+
+class BonusesAnswer(BaseModel):
+    bonuses: list[BonusAnswer]
+    total_remaining: int
+
+    @classmethod
+    def of(cls, bonuses: Sequence[Bonus]) -> Self:
+        return cls(bonuses=[BonusAnswer.of(one) for one in bonuses], total_remaining=sum(one.left for one in bonuses))
+
+
+class BonusStatusAnswer(BonusesAnswer):
+    success: Literal[True] = True
+
+
+class BonusSyncAnswer(BaseModel):
+    success: Literal[True] = True
+    synced: dict[str, int]
+    synced_count: int
+
+
+class RedeemedPromotion(BaseModel):
+    code_masked: str
+    plan_type: Plan
+    applied_at: str
+    expires_at: str
+
+
+class PromotionAnswer(BaseModel):
+    has_promotion: bool
+    promotion: RedeemedPromotion | None
+    expired: bool
+
+    @classmethod
+    def of(cls, status: PromotionStatus) -> Self:
+        found = status.promotion
+        told = None
+        if found is not None:
+            told = RedeemedPromotion(
+                code_masked=found.masked,
+                plan_type=found.plan,
+                applied_at=text_of(found.redeemed_at_ms),
+                expires_at=text_of(found.expires_at_ms),
+            )
+        return cls(has_promotion=found is not None and not status.expired, promotion=told, expired=status.expired)
+
+
+class RedeemAnswer(BaseModel):
+    """200 also where a code is not redeemed: then `success` is false, and `error_code` says why."""
+
+    success: bool
+    plan_type: Plan | None = None
+    expires_at: str | None = None
+    bonus_tokens_granted: int = 0
+    message: str
+    error_code: str | None = None
+
+
+class GivenConsent(BaseModel):
+    version: str
+    accepted_at: str
+
+
+class ConsentsAnswer(BaseModel):
+    privacy_policy: GivenConsent | None = None
+    terms_of_service: GivenConsent | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[ConsentType, Consent]) -> Self:
+        return cls(
+            **{
+                name: GivenConsent(version=given[name].version, accepted_at=text_of(given[name].accepted_at_ms))
+                for name in CONSENT_TYPES
+                if name in given
+            }
+        )
+
+
+class ConsentStatusAnswer(ConsentsAnswer):
+    success: Literal[True] = True
+
+
+class RecordedAnswer(BaseModel):
+    success: Literal[True] = True
+    is_new: bool
+
+
+class WelcomeBonus(BaseModel):
+    granted_tokens: int
+
+
+class SyncAnswer(BaseModel):
+    success: Literal[True] = True
+    promotion: PromotionAnswer | None
+    consent: ConsentsAnswer | None
+    bonus_tokens: BonusesAnswer | None
+    quota: MonthlyUsage | None
+    plan: Plan
+    plan_is_stale: bool
+    plan_as_of: int
+    welcome_bonus: WelcomeBonus | None
+    partial_failure: bool
+    failed_components: list[str]
+
+
+def text_of(at_ms: int) -> str:
+    """A moment as clients read it, as in 2026-01-18T09:30:00.000Z."""
+    return moment(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def quota_headers(status: Status, members: Members) -> dict[str, str]:
+    """What is left of the month, and when the next one begins."""
+    return {
+        "x-ratelimit-limit": str(status.tokens_limit),
+        "x-ratelimit-remaining": str(max(0, status.tokens_limit - status.tokens_used)),
+        "x-ratelimit-reset": str(members.month_ends_s()),
+    }
+
+
+# --- the routes ------------------------------------------------------------------------------------------------
+
+
+def add_account_routes(routes: APIRouter) -> None:
+    add = routes.add_api_route
+    add("/api/sync/init", _sync, methods=["GET"], response_model=SyncAnswer, summary="All that an app starts with")
+    add(
+        "/api/consent/record",
+        _record_consent,
+        methods=["POST"],
+        response_model=RecordedAnswer,
+        summary="Keep what a member agreed to",
+    )
+    add(
+        "/api/consent/status",
+        _consents,
+        methods=["GET"],
+        response_model=ConsentStatusAnswer,
+        summary="What a member agreed to",
+    )
+    add("/api/promotion/redeem", _redeem, methods=["POST"], response_model=RedeemAnswer, summary="Redeem a code")
+    add(
+        "/api/promotion/status",
+        _promotion,
+        methods=["GET"],
+        response_model=PromotionAnswer,
+        summary="Which promotion a member has",
+    )
+    add(
+        "/api/bonus-tokens/status",
+        _bonuses,
+        methods=["GET"],
+        response_model=BonusStatusAnswer,
+        summary="Which bonus tokens a member has",
+    )
+    add(
+        "/api/bonus-tokens/sync",
+        _sync_bonuses,
+        methods=["POST"],
+        response_model=BonusSyncAnswer,
+        summary="What an app has used of bonus tokens",
+    )
+    add(
+        "/api/translate",
+        _translate,
+        methods=["POST"],
+        summary="Pass a request on to the service that translates, and count its tokens",
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
+        },
+    )
+
+
+async def _sync(members: Serving, authorization: Authorization = None) -> Response:
+    async with refusals(success=False):
+        found = await members.account.sync(bearer(authorization))
+    return answer(
+        SyncAnswer(
+            promotion=None if found.promotion is None else PromotionAnswer.of(found.promotion),
+            consent=None if found.consents is None else ConsentsAnswer.of(found.consents),
+            bonus_tokens=None if found.bonuses is None else BonusesAnswer.of(found.bonuses),
+            quota=None if found.quota is None else MonthlyUsage.of(found.quota),
+            plan=found.who.plan,
+            plan_is_stale=found.who.plan_is_stale,
+            plan_as_of=found.who.plan_as_of_ms,
+            welcome_bonus=WelcomeBonus(granted_tokens=found.welcome_tokens) if found.welcome_tokens else None,
+            partial_failure=bool(found.failed),
+            failed_components=list(found.failed),
+        )
+    )
+
+
+async def _record_consent(members: Serving, body: ConsentBody, authorization: Authorization = None) -> Response:
+    consent = Consent(
+        body.consent_type,
+        body.version,
+        deadline_ms(body.accepted_at),
+        members.keys.now_ms(),
+        body.client_version,
+    )
+    async with refusals(CONSENT_CODES, success=False):
+        is_new = await members.account.record_consent(bearer(authorization), body.user_id, consent)
+    return answer(RecordedAnswer(is_new=is_new))
+
+
+async def _consents(members: Serving, authorization: Authorization = None) -> Response:
+    async with refusals(CONSENT_CODES, success=False):
+        return answer(ConsentStatusAnswer.of(await members.account.consents(bearer(authorization))))
+
+
+async def _redeem(members: Serving, body: RedeemBody, authorization: Authorization = None) -> Response:
+    async with refusals(PROMOTION_CODES, success=False):
+        found = await members.account.redeem(bearer(authorization), body.code)
+    if not isinstance(found, Redeemed):
+        return answer(RedeemAnswer(success=False, message=_NOT_REDEEMED[found], error_code=found))
+    return answer(
+        RedeemAnswer(
+            success=True,
+            plan_type=found.plan,
+            expires_at=text_of(found.expires_at_ms),
+            bonus_tokens_granted=found.bonus_tokens,
+            message="the code was redeemed",
+        )
+    )
+
+
+async def _promotion(members: Serving, authorization: Authorization = None) -> Response:
+    async with refusals(PROMOTION_CODES, success=False):
+        return answer(PromotionAnswer.of(await members.account.promotion(bearer(authorization))))
+
+
+async def _bonuses(members: Serving, authorization: Authorization = None) -> Response:
+    async with refusals(success=False):
+        return answer(BonusStatusAnswer.of(await members.account.bonuses(bearer(authorization))))
+
+
+async def _sync_bonuses(members: Serving, body: BonusSyncBody, authorization: Authorization = None) -> Response:
+    used: dict[str, int] = {}
+    for one in body.bonuses:
+        used[one.id] = max(one.used_tokens, used.get(one.id, 0))
+    async with refusals(success=False):
+        synced = await members.account.sync_bonuses(bearer(authorization), used)
+    return answer(BonusSyncAnswer(synced=dict(synced), synced_count=len(synced)))
+
+
+async def _translate(request: Request, members: Serving, authorization: Authorization = None) -> Response:
+    request_id: str = request.scope.get("state", {}).get("request_id", "")
+    body = await request.body()
+    try:
+        found = await members.translation.translate(bearer(authorization), body)
+    except MembershipRefused as refused:
+        raise _not_translated(refused, request_id, members) from None
+    headers = {**NO_STORE, **quota_headers(found.status, members), "x-tokens-used": str(found.tokens)}
+    return Response(found.body, media_type="application/json", headers=headers)
+
+
+def _not_translated(refused: MembershipRefused, request_id: str, members: Members) -> Refusal:
+    may_come_again = refused.retry_after_s is not None if refused.is_retryable is None else refused.is_retryable
+    more: dict[str, Any] = {"success": False, "request_id": request_id, "is_retryable": may_come_again}
+    refusal = refusal_of(refused, **more)
+    if refused.status is not None:
+        refusal.more["monthly_usage"] = MonthlyUsage.of(refused.status).model_dump()
+        refusal.headers.update(quota_headers(refused.status, members))
+    return refusal

@@ -1,0 +1,223 @@
+"""The routes of programs with an API key: they count what members use, grant bonuses, and read what was reported."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from keystead.kits.membership.account_routes import BonusesAnswer, MonthlyUsage, text_of
+from keystead.kits.membership.models import Plan
+from keystead.kits.membership.request import Authorization, Serving, answer, bearer, refusals
+from keystead.kits.membership.service.ledger import MOST_TOKENS, CrashReport
+from keystead.kits.membership.service.programs import LISTED_MAX, SOURCE, Programs, Standing
+
+_USER_MOST: Final = 64
+_ID_MOST: Final = 200
+_HEADLINE_MOST: Final = 500
+
+
+class UsageBody(BaseModel):
+    user_id: str = Field(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")
+    event_id: str = Field(min_length=1, max_length=_ID_MOST, description="Counts once: send the same again to retry.")
+    tokens: int = Field(ge=0, le=MOST_TOKENS, strict=True)
+
+
+class BonusBody(BaseModel):
+    user_id: str = Field(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")
+    bonus_id: str = Field(min_length=1, max_length=_ID_MOST, description="Granted once: send the same again to retry.")
+    tokens: int = Field(ge=1, le=MOST_TOKENS, strict=True)
+    source: str = Field(SOURCE, min_length=1, max_length=64, description="What it is for, in a word.")
+
+
+class StandingAnswer(BaseModel):
+    success: Literal[True] = True
+    user_id: str
+    plan: Plan
+    plan_is_stale: bool
+    monthly_usage: MonthlyUsage
+    has_bonus_tokens: bool
+    bonus_tokens: BonusesAnswer
+
+
+class UsedAnswer(StandingAnswer):
+    is_new: bool
+    from_quota: int
+    from_bonus: int
+    beyond: int
+
+
+class GrantedAnswer(StandingAnswer):
+    is_new: bool
+
+
+class PlanNoteAnswer(BaseModel):
+    old_plan: Plan
+    new_plan: Plan
+    source: str
+    at: str
+
+
+class PlanHistoryAnswer(BaseModel):
+    success: Literal[True] = True
+    user_id: str
+    changes: list[PlanNoteAnswer]
+
+
+class CrashSummary(BaseModel):
+    report_id: UUID
+    received_at: str
+    crash_timestamp: str
+    error_message: str
+    app_version: str
+    os_version: str
+    has_logs: bool
+
+
+class CrashReportsAnswer(BaseModel):
+    success: Literal[True] = True
+    reports: list[CrashSummary]
+    next_before: UUID | None = Field(description="Send this as `before` for the next page; null: there is none.")
+
+
+class CrashReportAnswer(BaseModel):
+    success: Literal[True] = True
+    report_id: UUID
+    crash_timestamp: str
+    error_message: str
+    app_version: str
+    os_version: str
+    system_info: str | None
+    logs: str | None
+
+
+async def _programs(members: Serving, authorization: Authorization = None) -> Programs:
+    """What a program may do, for whoever has an API key."""
+    async with refusals(success=False):
+        await members.programs.admit(bearer(authorization))
+    return members.programs
+
+
+Program = Annotated[Programs, Depends(_programs)]
+UserId = Annotated[str, Query(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")]
+Limit = Annotated[int, Query(ge=1, le=LISTED_MAX)]
+
+
+def add_program_routes(routes: APIRouter) -> None:
+    add = routes.add_api_route
+    add(
+        "/api/membership/usage",
+        _record_usage,
+        methods=["POST"],
+        response_model=UsedAnswer,
+        summary="Count what a member has used",
+    )
+    add(
+        "/api/membership/bonus",
+        _grant_bonus,
+        methods=["POST"],
+        response_model=GrantedAnswer,
+        summary="Give a member bonus tokens",
+    )
+    add(
+        "/api/membership/status",
+        _standing,
+        methods=["GET"],
+        response_model=StandingAnswer,
+        summary="How a member stands this month",
+    )
+    add(
+        "/api/membership/plan-history",
+        _plan_history,
+        methods=["GET"],
+        response_model=PlanHistoryAnswer,
+        summary="Which plans a member had",
+    )
+    add(
+        "/api/membership/crash-reports",
+        _crash_reports,
+        methods=["GET"],
+        response_model=CrashReportsAnswer,
+        summary="The newest crash reports",
+    )
+    add(
+        "/api/membership/crash-reports/{report_id}",
+        _crash_report,
+        methods=["GET"],
+        response_model=CrashReportAnswer,
+        summary="One crash report",
+    )
+
+
+async def _record_usage(programs: Program, body: UsageBody) -> Response:
+    async with refusals(success=False):
+        recorded, standing = await programs.record_usage(body.user_id, body.event_id, body.tokens)
+    return answer(
+        UsedAnswer(
+            **_told(standing),
+            is_new=recorded.is_new,
+            from_quota=recorded.from_quota,
+            from_bonus=recorded.from_bonus,
+            beyond=recorded.beyond,
+        )
+    )
+
+
+async def _grant_bonus(programs: Program, body: BonusBody) -> Response:
+    async with refusals(success=False):
+        is_new, standing = await programs.grant_bonus(body.user_id, body.bonus_id, body.tokens, body.source)
+    return answer(GrantedAnswer(**_told(standing), is_new=is_new))
+
+
+async def _standing(programs: Program, user_id: UserId) -> Response:
+    async with refusals(success=False):
+        return answer(StandingAnswer(**_told(await programs.standing(user_id))))
+
+
+async def _plan_history(programs: Program, user_id: UserId, limit: Limit = LISTED_MAX) -> Response:
+    found = await programs.plan_history(user_id, limit)
+    changes = [
+        PlanNoteAnswer(old_plan=one.old_plan, new_plan=one.new_plan, source=one.source, at=text_of(one.at_ms))
+        for one in found
+    ]
+    return answer(PlanHistoryAnswer(user_id=user_id, changes=changes))
+
+
+async def _crash_reports(programs: Program, limit: Limit = 50, before: UUID | None = None) -> Response:
+    found = await programs.crash_reports(limit, before)
+    reports = [_summary(one.report, one.received_at_ms) for one in found]
+    return answer(
+        CrashReportsAnswer(reports=reports, next_before=reports[-1].report_id if len(found) == limit else None)
+    )
+
+
+async def _crash_report(programs: Program, report_id: UUID) -> Response:
+    async with refusals(success=False):
+        found = await programs.crash_report(report_id)
+    return answer(CrashReportAnswer(**{name: getattr(found, name) for name in CrashReport.__dataclass_fields__}))
+
+
+def _told(standing: Standing) -> dict[str, object]:
+    return {
+        "user_id": standing.user,
+        "plan": standing.plan,
+        "plan_is_stale": standing.plan_is_stale,
+        "monthly_usage": MonthlyUsage.of(standing.status),
+        "has_bonus_tokens": standing.status.has_bonus_tokens,
+        "bonus_tokens": BonusesAnswer.of(standing.bonuses),
+    }
+
+
+def _summary(report: CrashReport, received_at_ms: int) -> CrashSummary:
+    return CrashSummary(
+        report_id=report.report_id,
+        received_at=text_of(received_at_ms),
+        crash_timestamp=report.crash_timestamp,
+        error_message=report.error_message[:_HEADLINE_MOST],
+        app_version=report.app_version,
+        os_version=report.os_version,
+        has_logs=report.logs is not None,
+    )
