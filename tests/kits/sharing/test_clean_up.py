@@ -6,10 +6,12 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
-from keystead import Store
+from keystead import Store, connect
 from keystead.kits.sharing import EdgeMeta, Wanted
 from keystead.kits.sharing.models import Retry
 from keystead.kits.sharing.service import told
@@ -18,6 +20,8 @@ from keystead.parts.schedule import Run
 from keystead.stores import Command, Reply
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
+    CLEANUP_SECRET,
+    RING_TEXT,
     URL,
     Clock,
     Kept,
@@ -32,7 +36,9 @@ from tests.kits.sharing.visiting import (
     running,
     service_on,
 )
+from tests.parts.schedule.conftest import Time, schedule_of
 from tests.parts.sessions.relays import Relay
+from tests.serving import keystead_serving
 
 NOTHING = {"scanned": 0, "deleted": 0, "notFound": 0, "missingMeta": 0, "skipped": 0, "errors": 0}
 
@@ -163,13 +169,13 @@ async def test_a_folder_that_is_away_is_not_taken_for_files_that_are_gone(
     assert site.files() == []
 
 
-async def test_the_daily_job_does_the_same_and_asks_to_run_again_for_what_would_not_go(
+async def test_the_job_does_the_same_and_asks_to_run_again_for_what_would_not_go(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
     await expired(site, 3)
     [job] = site.sharing.jobs
-    assert (job.name, job.cron) == ("sharing.clean-up", "0 15 * * *")
+    assert (job.name, job.cron) == ("sharing.clean-up", "*/5 * * * *")
     away = site.folder.with_name("unmounted")
     os.rename(site.folder, away)
     run = Run(job.name, site.clock(), 1, now_ms=site.clock)
@@ -182,6 +188,74 @@ async def test_the_daily_job_does_the_same_and_asks_to_run_again_for_what_would_
     run = Run(job.name, site.clock(), 2, now_ms=site.clock)
     assert await job.run(run) == NOTHING | {"scanned": 3, "deleted": 3}
     assert run.again_ms is None
+
+
+@everywhere
+async def test_runs_at_the_same_moment_count_each_file_once(store: Store, folder: Path, clock: Clock) -> None:
+    services = [service_on(store, folder, clock) for _ in range(50)]
+    for _ in range(60):
+        await services[0].upload(body_of(b"x"), None, Wanted(), who="", where="")
+    clock.move("8d")
+    runs = await asyncio.gather(*(one.clean_up.run() for one in services))
+    runs.append(await services[0].clean_up.run())  # what all of them passed over
+    assert sum(run.scanned for run in runs) == sum(run.deleted for run in runs) == 60
+    assert sum(run.not_found + run.missing_meta + run.skipped for run in runs) == 0
+    assert files_in(folder) == []
+    assert await Kept(store).keys() == []
+
+
+def as_expired(meta: EdgeMeta) -> EdgeMeta:
+    return meta.model_copy(update={"expires_at": datetime(2026, 1, 1, tzinfo=UTC)})
+
+
+@pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
+async def test_calls_to_several_processes_at_once_count_each_file_once(store_url: str, tmp_path: Path) -> None:
+    files, secret = tmp_path / "files", {"authorization": f"Bearer {CLEANUP_SECRET}"}
+    async with connect(store_url) as store:
+        sharing = service_on(store, files, Clock())
+        for _ in range(60):
+            made = await sharing.upload(body_of(b"x"), None, Wanted(), who="", where="")
+            await sharing.keys.meta(made.id).change(as_expired)
+    settings = {
+        "RECEIVE_CLEANUP_SECRET": CLEANUP_SECRET,
+        "KEYSTEAD_SHARING__FILES": str(files),
+        "KEYSTEAD_SHARING__CLEANUP_CRON": "0 0 29 2 *",
+        "KEYSTEAD_SEAL_KEYS": RING_TEXT,
+    }
+    with keystead_serving(tmp_path, store_url, "--kits", "sharing", "--workers", "2", **settings) as server:
+        async with httpx2.AsyncClient(base_url=server.url, headers=secret, trust_env=False, timeout=60) as http:
+            calls = (http.post("/api/cron/receive-cleanup") for _ in range(50))
+            told = [ok(answer) for answer in await asyncio.gather(*calls)]
+            told.append(ok(await http.post("/api/cron/receive-cleanup")))
+    assert sum(one["deleted"] for one in told) == sum(one["scanned"] for one in told) == 60
+    assert sum(one["notFound"] + one["missingMeta"] + one["skipped"] for one in told) == 0
+    assert files_in(files) == []
+
+
+@everywhere
+async def test_the_schedule_deletes_a_file_within_minutes_of_its_expiry(store: Store, folder: Path) -> None:
+    time = Time()
+    time.now_ms = Clock()()
+    sharing = service_on(store, folder, time)
+    made = await sharing.upload(body_of(b"x"), None, Wanted(valid_until=time() + 60_000), who="", where="")
+    async with schedule_of(store, time, *sharing.jobs):
+        await time.rested(1)
+        while files_in(folder):
+            assert time() - made.expires_ms < 6 * 60_000
+            time.pass_ms(30_000)
+            await time.rested(1)
+    assert time() > made.expires_ms
+    assert await Kept(store).keys() == []
+
+
+async def test_by_default_files_are_deleted_within_five_minutes_and_the_page_says_so(folder: Path) -> None:
+    for cron, said in (
+        ("", "The file is deleted within 5 minutes after the link expires."),
+        ("0 15 * * *", "The file is deleted within 1 day after the link expires."),
+    ):
+        more: dict[str, Any] = {"cleanup_cron": cron} if cron else {}
+        async with running("memory://", folder, **more) as site:
+            assert said in (await site.visitor().get("/share", {"accept": "text/html"})).text
 
 
 # --- what must not hold it up, or mislead it ------------------------------------------------------------------------
@@ -208,7 +282,9 @@ async def test_a_run_that_was_held_up_does_not_delete_what_came_after_its_own_fi
     monkeypatch.setattr(late.blobs, "delete", slow)
     held_up = asyncio.create_task(late.clean_up.run())
     await deleting.wait()
-    assert (await one.clean_up.run()).deleted == 1
+    assert (await one.clean_up.run()).scanned == 0  # another run is at it
+    clock.move("3m")
+    assert (await one.clean_up.run()).deleted == 1  # that seems to have died
     with Reason() as reason:
         await one.register(path, URL, None, Wanted(), who="", where="")
     assert reason.word == "PATH_TAKEN"

@@ -2,7 +2,7 @@
 
 import unicodedata
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keystead.kits.sharing import SharingRefused
 from keystead.kits.sharing.service.names import checked_url, display_name, file_name
-from tests.kits.sharing.visiting import CONTENT, Running, Visitor, ok, refused, running
+from tests.kits.sharing.visiting import CONTENT, URL, Running, Visitor, ok, refused, running
 
 ALLOWED = "allowed.example"
 
@@ -310,3 +310,33 @@ async def test_a_purpose_keeps_its_plain_characters(visitor: Visitor) -> None:
     ):
         issued = await visitor.issue(purpose=given_purpose)
         assert ok(await visitor.resolve(issued["token"]))["purpose"] == kept
+
+
+# Emoji of Unicode 15, 16 and 17, a family of three, the flag of Scotland, and what is written from right to left.
+NEW_NAMES = (
+    "\U0001fae8.txt",
+    "\U0001fae9.txt",
+    "\U0001fac8.txt",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467.txt",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f.txt",
+    "\u05e9\u05dc\u05d5\u05dd.txt",
+)
+TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+async def test_newer_emoji_in_names_work(visitor: Visitor) -> None:
+    for name in NEW_NAMES:
+        uploaded = await visitor.upload(name=name)
+        page = (await visitor.get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])).text
+        assert f"<bdi>{name}</bdi>" in page, ascii(name)
+        told = (await visitor.download(uploaded["shortToken"])).headers["content-disposition"]
+        assert told.endswith(f"filename*=UTF-8''{quote(name, safe='')}"), ascii(name)
+
+
+async def test_what_turns_the_direction_of_a_name_or_hides_in_it_does_not(visitor: Visitor) -> None:
+    hidden = "\U000e0041\U000e0001\U000e007f\ufff0\u2065\ufdd0\U0001fffe\ue000\u00ad\u2028"
+    for char in TURNING + hidden:
+        answer = await visitor.try_upload(name=f"annexe{char}gpj.exe")
+        assert refused(answer) == (400, "BAD_NAME"), ascii(char)
+        body = {"url": URL, "receiverName": f"Eve{char}"}
+        assert refused(await visitor.post("/api/receive/token", body)) == (400, "BAD_RECEIVER"), ascii(char)

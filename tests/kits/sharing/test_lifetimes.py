@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keystead import Store
-from keystead.kits.sharing import Wanted
+from keystead.kits.sharing import SharingRefused, Wanted
 from keystead.parts.digest import digest
 from keystead.schema.times import moment
 from tests.kits.sharing.conftest import everywhere
@@ -137,7 +137,7 @@ async def test_a_link_that_expires_in_the_middle_of_a_request_has_expired(store:
     service = service_on(store, folder, clock)
     words: dict[str, set[str]] = {"issue": set(), "upload": set(), "resolve": set()}
     lasting = await service.upload(body_of(b"x"), None, Wanted(), who="", where="")
-    for moments in range(12):
+    for moments in range(40):
         soon = Wanted(valid_until=clock() + moments)
         with Reason() as reason:
             await service.issue(URL, None, soon, who="", where="")
@@ -165,12 +165,16 @@ async def test_what_is_in_the_store_lives_as_long_as_its_link(store: Store, fold
     issued = await service.upload(body_of(b"x"), None, wanted, who="", where="")
     ticket = (await service.resolve(issued.short_token, password="open")).ticket
     assert ticket is not None
+    begun = aiter((await service.download(ticket)).body)
+    await anext(begun)
     await service.limit.count("resolve", "10.0.0.1")
     lives_ms = {
         f"receive:token:{digest(issued.short_token)}": expires_ms - clock(),
         await kept.key("receive:link:"): expires_ms - clock(),
         await kept.key("receive:downloads:"): expires_ms - clock(),
-        f"receive:ticket:{digest(ticket)}": 600_000,
+        await kept.key("receive:ticket:"): 600_000,
+        f"receive:past:{digest(issued.short_token)}": expires_ms - clock() + 30 * 86_400_000,
+        "receive:stored:all": 30 * 86_400_000,
         await kept.key("receive:wrong:"): 3_600_000,
         "audit:sharing": 90 * 86_400_000,
         "audit:sharing:used": 90 * 86_400_000,
@@ -182,7 +186,12 @@ async def test_what_is_in_the_store_lives_as_long_as_its_link(store: Store, fold
         assert lives - SLACK_MS < left <= lives + SLACK_MS, key
         if key != counter and not key.startswith("audit:"):
             assert left <= lives, key
-    for_ever = {await kept.key("receive:edge:meta:"), await kept.key("receive:edge:file:"), "receive:edge:index"}
+    for_ever = {
+        await kept.key("receive:edge:meta:"),
+        await kept.key("receive:edge:file:"),
+        "receive:edge:index",
+        "receive:files",
+    }
     for key in for_ever:
         assert await kept.left_ms(key) == -1, key
     assert set(await kept.all_keys()) == lives_ms.keys() | for_ever
@@ -207,3 +216,30 @@ async def test_times_are_told_in_milliseconds_and_in_iso(visitor: Visitor) -> No
     told = ok(await visitor.post("/api/receive/edge-resolve", body))["expiresAt"]
     assert told.endswith("Z")
     assert datetime.fromisoformat(told).tzinfo == UTC
+
+
+@everywhere
+async def test_a_link_that_has_expired_says_so_for_thirty_days_also_by_its_short_token(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    sharing, kept = service_on(store, folder, clock), Kept(store)
+    issued = [
+        await sharing.upload(body_of(b"x"), None, Wanted(), who="", where=""),
+        await sharing.issue(URL, None, Wanted(), who="", where=""),
+    ]
+    ended = await sharing.issue(URL, None, Wanted(), who="", where="")
+    await sharing.end(ended.token, owner_key=None, where="")
+    clock.move("8d")
+    assert (await sharing.clean_up.run()).deleted == 1
+    for one in issued:
+        await kept.ask("DEL", f"receive:token:{digest(one.short_token)}")  # as the store does by itself
+        for looking in (sharing.look(one.short_token), sharing.resolve(one.short_token)):
+            with pytest.raises(SharingRefused, match="has expired") as refusal:
+                await looking
+            assert (refusal.value.reason, refusal.value.more) == ("EXPIRED", {"exp": one.expires_ms})
+        left = await kept.left_ms(f"receive:past:{digest(one.short_token)}")
+        assert 36 * 86_400_000 < left <= 37 * 86_400_000  # 7 days of the link, and 30 more
+    for token in (ended.short_token, "never-was1"):
+        with Reason() as reason:
+            await sharing.resolve(token)
+        assert reason.word == "TOKEN_NOT_FOUND"

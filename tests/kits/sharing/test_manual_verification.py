@@ -67,6 +67,7 @@ class Verified:
 @pytest.fixture(scope="module")
 def server(redis_server: servers.Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
     folder = tmp_path_factory.mktemp("serving")
+    redis_server.ask("FLUSHALL")
     with keystead_serving(
         folder,
         redis_server.url,

@@ -129,7 +129,7 @@ async def test_what_is_refused_is_noted_and_holds_no_secret(site: Running, visit
 
 async def test_what_is_done_is_noted(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload(purpose="prizes")
-    ok(await visitor.resolve(uploaded["token"]))
+    assert (await visitor.download(uploaded["token"])).status_code == 200
     ok(await visitor.end(token=uploaded["token"]))
     entries = [(entry.event, entry.who, entry.what) for entry in reversed(await site.sharing.audit.latest(10))]
     assert entries == [
@@ -138,7 +138,7 @@ async def test_what_is_done_is_noted(site: Running, visitor: Visitor) -> None:
         ("link-deleted", "clean-up", uploaded["id"]),
     ]
     [used] = await site.sharing.uses.latest(10)  # apart, so that nobody pushes the others out by using a link often
-    assert (used.event, used.who, used.what) == ("link-resolved", "receiver", uploaded["id"])
+    assert (used.event, used.who, used.what) == ("link-downloaded", "receiver", uploaded["id"])
 
 
 def test_a_real_server_that_logs_all_it_can_logs_no_query_and_no_secret(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from keystead import KeyRing, Store
 from keystead.kits.kit import Site
 from keystead.kits.sharing import KIT, SharingKeys, SharingSettings
 from keystead.kits.sharing.service import SealedLinks, Sharing, SharingRefused
+from keystead.kits.sharing.service.place import MARKER
 from keystead.parts.blobs import open_blobs
 from keystead.schema.lifetime import duration_ms
 from keystead.server import Settings
@@ -42,6 +43,7 @@ _READS: dict[str, Callable[[str], Command]] = {
     "stream": lambda key: ("XRANGE", key, "-", "+"),
     "hash": lambda key: ("HGETALL", key),
 }
+_BESIDE = ("audit:", "receive:rl:", "receive:past:", "receive:stored:", "receive:files", "schedule:")
 _addresses = (f"10.{a}.{b}.{c}" for a, b, c in itertools.product(range(256), repeat=3))
 
 
@@ -79,8 +81,10 @@ class Kept:
         return sorted({key.decode() async for page in self.store.scan() for key in page})
 
     async def keys(self) -> list[str]:
-        """The keys, without the audit, the counters of requests, and what the schedule of the server has."""
-        return [key for key in await self.all_keys() if not key.startswith(("audit:", "receive:rl:", "schedule:"))]
+        """The keys of links and files that are there: without the audit, counters of all kinds, what is remembered of
+        links and of the place of the files, and what the schedule of the server has.
+        """
+        return [key for key in await self.all_keys() if not key.startswith(_BESIDE)]
 
     async def key(self, prefix: str) -> str:
         [found] = [key for key in await self.keys() if key.startswith(prefix)]
@@ -179,8 +183,8 @@ class Running(Kept):
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files, also those that are not whole yet. A server may delete folders while we look into them."""
-    return [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
+    """All files, also those that are not whole yet; without the marker. A server may delete folders meanwhile."""
+    return [Path(inside, name) for inside, _, names in os.walk(folder) for name in names if name != MARKER]
 
 
 def table(folder: Path, **more: Any) -> dict[str, Any]:
@@ -231,6 +235,13 @@ def service_on(
     site = Site(BASE, BASE, True, clock, lambda *_, **__: "")
     keys = SharingKeys(store, seal=RING, now_ms=clock)
     return Sharing(keys, settings, site, open_blobs(folder), SealedLinks([TOKEN_KEY]), pause=pause)
+
+
+async def fetched(sharing: Sharing, token: str, where: str = "") -> bytes:
+    """The file of a link, all of it."""
+    ticket = (await sharing.resolve(token, where=where)).ticket
+    assert ticket is not None
+    return b"".join([piece async for piece in (await sharing.download(ticket, where=where)).body])
 
 
 async def body_of(*pieces: bytes) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """The key document of the sharing kit."""
 
-from keystead.kits.sharing.models import EdgeMeta, Link, Retry, Ticket
+from keystead.kits.sharing.models import Claim, EdgeMeta, FilesPlace, Link, PastLink, Retry, Ticket
 from keystead.parts.audit import AuditEntry
 from keystead.parts.schedule.keys import ScheduleKeys
 from keystead.schema import Counter, Keyspace, Log, SortedSet, Value, after, never, sliding, until
@@ -9,8 +9,10 @@ from keystead.schema import link as schema_link
 _TOKEN, _RESOLVE, _DELETE = "/api/receive/token", "/api/receive/resolve", "/api/receive/delete"
 _UPLOAD, _DOWNLOAD, _PAGE = "/api/receive/upload", "/api/receive/download", "/receive"
 _EDGE, _CLEANUP = "/api/receive/edge-resolve", "/api/cron/receive-cleanup"
+_LINKS, _EXTEND = "/api/receive/links", "/api/receive/extend"
 
 LONGEST = "14d"
+REMEMBERED = "30d"  # for how long after its end a link is remembered
 
 
 class SharingKeys(Keyspace):
@@ -58,7 +60,13 @@ class SharingKeys(Keyspace):
         lifetime=never("removed by the clean-up job"),
         listed_in=index.by(score="expires_at"),
         # A link to a file elsewhere has no upload, and so no meta.
-        owns=(token.by(short="short_token"), file.by(path="pathname"), schema_link("link", optional=True), "retry"),
+        owns=(
+            token.by(short="short_token"),
+            file.by(path="pathname"),
+            schema_link("link", optional=True),
+            "retry",
+            "claim",
+        ),
         tag="id",
         doc="What the clean-up job must delete when an upload has expired.",
         used_by=(_EDGE, _UPLOAD, _CLEANUP),
@@ -70,11 +78,23 @@ class SharingKeys(Keyspace):
         Link,
         lifetime=until("expires_at", at_most=LONGEST),
         owns=("downloads", "wrong_passwords"),
+        member_of="login:{user_id}",
         tag="id",
         doc="A link that can be used: a sealed link counts only while this is there.",
         used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE, _PAGE),
         changed="New. In the document a sealed link opens until it expires, whatever is deleted: here ending a link "
         "ends it in both forms. It also holds what its owner wanted: a password, a number of downloads.",
+    )
+    links_of_user = SortedSet(
+        "receive:user:{user_id:uri}:links",
+        str,
+        score="expires_at in ms since 1970",
+        # Longer than any link lives without being extended, which renews it.
+        lifetime=sliding("15d", touch_every="1h"),
+        member_of="login:{user_id}",
+        doc="The ids of the links of a user who was signed in, in the order in which they expire.",
+        used_by=(_TOKEN, _UPLOAD, _EDGE, _LINKS, _EXTEND, _DELETE),
+        changed="New, for the list of one's own links. What has expired or was ended is taken out when it is read.",
     )
     gone = Value(
         "receive:edge:gone:{path:uri}",
@@ -93,12 +113,45 @@ class SharingKeys(Keyspace):
         used_by=(_CLEANUP,),
         changed="New: the document tries three times at once, and then again the next day.",
     )
+    claim = Value(
+        "receive:edge:claim:{id:token}",
+        Claim,
+        lifetime=until("until", at_most="2m"),
+        tag="id",
+        doc="A run of the clean-up that is at work on an upload; others leave it to that one.",
+        used_by=(_CLEANUP, _DELETE),
+        changed="New. So each file is counted by one run, however many there are at once.",
+    )
+    past = Value(
+        "receive:past:{short:token}",
+        PastLink,
+        lifetime=until("forget_at", at_most="44d"),
+        doc="When a link has expired, by its short token, for 30 days more.",
+        used_by=(_TOKEN, _UPLOAD, _EDGE, _RESOLVE, _DELETE, _PAGE),
+        changed="New. In the document a short token that has expired is one that never was.",
+    )
+    files = Value(
+        "receive:files",
+        FilesPlace,
+        lifetime=never("there is one, as long as there is the store"),
+        doc="Where the files of this store are.",
+        used_by=(_UPLOAD, _CLEANUP),
+        changed="New. A process that was started in another folder would take every file for deleted.",
+    )
+    stored = Counter(
+        "receive:stored:{owner:uri}",
+        # Longer than any file stays without an upload or an extension, which renew it.
+        lifetime=sliding("30d", touch_every="1d"),
+        doc="How many bytes of uploads are kept: of all, of a user, or of a client by the digest of its address.",
+        used_by=(_UPLOAD, _CLEANUP, _DELETE),
+        changed="New, for the storage quota. It changes in one step with the records that it counts.",
+    )
     downloads = Counter(
         "receive:downloads:{id:token}",
         lifetime=until("expires_at", at_most=LONGEST),
         tag="id",
-        doc="How often a link was resolved.",
-        used_by=(_RESOLVE,),
+        doc="How often the file of a link was downloaded; of a link to elsewhere, how often it was resolved.",
+        used_by=(_RESOLVE, _DOWNLOAD),
         changed="New.",
     )
     wrong_passwords = Counter(
@@ -118,12 +171,13 @@ class SharingKeys(Keyspace):
         changed="New. So a stranger who guesses does not shut out whoever knows the password.",
     )
     ticket = Value(
-        "receive:ticket:{ticket:token}",
+        "receive:ticket:{id:token}:{ticket:token}",
         Ticket,
-        lifetime=after("10m"),
+        lifetime=sliding("10m", touch_every="1m"),
+        tag="id",
         doc="A download that may begin, and be taken up again where it broke off.",
         used_by=(_RESOLVE, _DOWNLOAD),
-        changed="New, for files that are kept here. The key holds the digest of the ticket.",
+        changed="New, for files that are kept here. The key holds the id of the link and the digest of the ticket.",
     )
     requests = Counter(
         "receive:rl:{name:slug}:{window:int}:{client:hex}",
@@ -148,8 +202,8 @@ class SharingKeys(Keyspace):
         AuditEntry,
         keep=10_000,
         lifetime=sliding("90d", touch_every="1h"),
-        doc="Which links were resolved, when and from where.",
-        used_by=(_RESOLVE, _EDGE),
+        doc="Which files were downloaded and which links to elsewhere resolved, when and from where.",
+        used_by=(_RESOLVE, _EDGE, _DOWNLOAD),
         changed="New. In a log of their own, so that nobody can push out who issued a link by using one often.",
     )
     refusals = Log(
@@ -158,6 +212,6 @@ class SharingKeys(Keyspace):
         keep=10_000,
         lifetime=sliding("90d", touch_every="1h"),
         doc="What was refused, to whom and why.",
-        used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE),
+        used_by=(_TOKEN, _RESOLVE, _DELETE, _UPLOAD, _EDGE, _DOWNLOAD),
         changed="New. In a log of their own, so that nobody can push out what was done by asking for what is refused.",
     )

@@ -1,6 +1,6 @@
 """The values of the sharing kit, with the names that their fields have in the stored JSON."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -20,6 +20,12 @@ class EdgeMeta(BaseModel):
     expires_at: IsoTime
     short_token: OmittedIfNone[str] = None
     """the link to it, if there is one"""
+    upload: OmittedIfNone[Literal["under way", "given up"]] = None
+    """an upload that is not complete; `expires_at` is then the end of its lease, which its process renews"""
+    size: OmittedIfNone[int] = None
+    """how many bytes of the storage quota it takes"""
+    charged_to: OmittedIfNone[str] = None
+    """whose quota that is, beside that of all"""
 
     @model_validator(mode="after")
     def _names_the_file(self) -> Self:
@@ -53,14 +59,64 @@ class Link(BaseModel):
     display_name: OmittedIfNone[Sealed[str]] = None
     message: OmittedIfNone[Sealed[str]] = None
     theme: OmittedIfNone[str] = None
+    receiver: OmittedIfNone[Sealed[str]] = None
+    """for whom it is, as its owner calls them"""
+    user_id: OmittedIfNone[str] = None
+    """the id of the user whose link it is, at sign-in"""
+    short: OmittedIfNone[Sealed[str]] = None
+    """of a user's link: its short token, so that the user can copy the link again"""
+
+
+class Stream(BaseModel):
+    """A part of a file that is on its way, from `start` up to `end`."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    start: int
+    end: int
+    sent: int
+    """up to where it was sent, when that was last written down"""
+    alive_until: EpochMs
+    """when it counts as broken off, unless more of it was sent"""
 
 
 class Ticket(BaseModel):
-    """A download of a file that is kept here, for whoever was just let through."""
+    """One download of a file that is kept here, for whoever was just let through. It gives each byte once."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: str
     path: str
     name: str
+    is_counted: bool = False
+    """whether its first bytes went out"""
+    sent: list[tuple[int, int]] = []
+    """the parts of the file that were sent, each from a byte up to another, in order and apart from each other"""
+    streams: dict[str, Stream] = {}
+    """the parts that are on their way"""
+
+
+class PastLink(BaseModel):
+    """What is remembered of a link, by its short token, for some time after it has expired."""
+
+    expires_at: EpochMs
+
+
+class FilesPlace(BaseModel):
+    """Where the files of a store are."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    marker: str
+    """what the file `keystead-files` holds there, and nowhere else"""
+    place: str
+    """its address when it was first used, for people"""
+
+
+class Claim(BaseModel):
+    """A run of the clean-up is at work on an upload; when its process died, until then."""
+
+    until: EpochMs
 
 
 class Retry(BaseModel):

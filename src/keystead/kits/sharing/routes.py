@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
@@ -14,38 +15,52 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field, SecretStr
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from keystead.errors import BadArgument
+from keystead.kits.identity import sign_in_of
 from keystead.kits.kit import Example, Kit, service_of
+from keystead.kits.language import language_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.sharing.keys import SharingKeys
+from keystead.kits.sharing.messages import Speaker
 from keystead.kits.sharing.service import (
     MESSAGE_MAX,
+    RECEIVER_MAX,
     UPLOAD_S,
+    FilesElsewhere,
     Issued,
+    Range,
     Resolved,
     Sharing,
     SharingRefused,
     SharingSettings,
+    User,
     Wanted,
     missing,
     open_sharing,
     told,
 )
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
+from keystead.kits.signed_in import not_signed_in, signed_in
 from keystead.kits.visit import NO_STORE, Visit, too_often
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.digest import same
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
-from keystead.schema.lifetime import duration_ms, in_words
+from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
 
 _UPLOAD: Final = "/api/receive/upload"
 _DOWNLOAD: Final = "/api/receive/download"
+_LINKS_PAGE: Final = "/share/links"
+_EXTENDED_LEAST_MS: Final = 600_000  # what the page offers is worth a click
 _LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
 _UPLOAD_OPTIONS: Final = frozenset(
-    {"name", "purpose", "validUntil", "maxDownloads", "ownerOnly", "message", "format", "health"}
+    {
+        *("name", "purpose", "validUntil", "maxDownloads", "ownerOnly", "message", "receiverName", "theme"),
+        *("format", "health"),
+    }
 )
 _CLEANUP_S: Final = 20  # a request may take 30 s
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
@@ -74,6 +89,7 @@ STATUS: Final[Mapping[str, int]] = {
     "BAD_PASSWORD": 400,
     "BAD_MESSAGE": 400,
     "BAD_THEME": 400,
+    "BAD_RECEIVER": 400,
     "PATH_TAKEN": 409,
     "NOT_ENDABLE": 409,
     "NOT_OWNER": 403,
@@ -83,6 +99,8 @@ STATUS: Final[Mapping[str, int]] = {
     "RANGE": 416,
     "TRY_AGAIN": 503,
     "STALLED": 408,
+    "QUOTA_EXCEEDED": 413,
+    "STORAGE_FULL": 507,
     # As edge-resolve calls some of them.
     "NOT_FOUND": 404,
     "KEY_REQUIRED": 400,
@@ -141,6 +159,29 @@ class StatusAnswer(Ok):
     ready: bool
 
 
+class OwnLinkAnswer(BaseModel):
+    id: str
+    name: str
+    shareUrl: str | None = Field(description="null: the link was made before it was kept for you.")  # noqa: N815
+    exp: int
+    downloads: int
+    maxDownloads: int | None  # noqa: N815
+    ready: bool
+    hasPassword: bool  # noqa: N815
+    size: int | None = Field(description="In bytes, of a file that is kept here.")
+    receiverName: str | None  # noqa: N815
+
+
+class OwnLinksAnswer(Ok):
+    links: list[OwnLinkAnswer]
+    used: int = Field(description="How many bytes of your quota your files take.")
+    quota: int = Field(description="0: there is no limit.")
+
+
+class ExtendedAnswer(Ok):
+    exp: int
+
+
 class CsrfAnswer(Ok):
     token: str
 
@@ -165,16 +206,22 @@ class WantedBody(BaseModel):
     maxDownloads: int | None = Field(None, description="1: a single download.")  # noqa: N815
     password: SecretStr | None = None
     ownerOnly: bool = Field(False, description="Whether only its owner can end it, and not everybody who has it.")  # noqa: N815
+    message: str | None = Field(None, description="A line for the receiver.")
+    receiverName: str | None = Field(None, description="For whom it is; the page of the link says so.")  # noqa: N815
+    theme: str | None = Field(None, description="How the page of the link looks: amber, ocean, rose or violet.")
     csrf: str | None = Field(None, description="The token of /api/blob/csrf, for pages; not needed.")
 
-    def wanted(self, **more: str | None) -> Wanted:
+    def wanted(self, user_id: str | None) -> Wanted:
         return Wanted(
+            message=self.message,
+            theme=self.theme,
+            receiver=self.receiverName,
+            user_id=user_id,
             valid_until=self.validUntil,
             purpose=self.purpose,
             max_downloads=self.maxDownloads,
             password=None if self.password is None else self.password.get_secret_value(),
             owner_only=self.ownerOnly,
-            **more,
         )
 
 
@@ -186,12 +233,9 @@ class TokenBody(WantedBody):
 class EdgeBody(WantedBody):
     pathname: str | None = None
     downloadUrl: str | None = None  # noqa: N815
-    ownerDiscordId: str | None = None  # noqa: N815
-    userId: str | None = None  # noqa: N815
-    receiverName: str | None = None  # noqa: N815
+    ownerDiscordId: str | None = Field(None, max_length=200, description="The user whose link it is.")  # noqa: N815
+    userId: str | None = Field(None, max_length=200, description="The same, without ownerDiscordId.")  # noqa: N815
     displayName: str | None = None  # noqa: N815
-    message: str | None = None
-    theme: str | None = None
 
 
 class DeleteBody(BaseModel):
@@ -203,7 +247,11 @@ class DeleteBody(BaseModel):
 
 class StatusBody(BaseModel):
     id: str
-    ownerKey: SecretStr  # noqa: N815
+    ownerKey: SecretStr | None = Field(None, description="Not needed for a link of whoever is signed in.")  # noqa: N815
+
+
+class ExtendBody(StatusBody):
+    validUntil: int | str = Field(description="In ms since 1970, or as 2026-12-31T15:00:00Z.")  # noqa: N815
 
 
 # --- the request -----------------------------------------------------------------------------------------------
@@ -224,11 +272,24 @@ async def _refusals(renamed: Mapping[str, str] | None = None) -> AsyncIterator[N
         raise Refusal(STATUS[code], code, str(refused), headers=headers, more=more) from None
     except LimitReached as reached:
         raise too_often(reached) from None
-    except BlobUnavailable:
+    except (BlobUnavailable, FilesElsewhere):
         sentence = "the place where files are kept cannot be reached just now; try again in a moment"
         raise Refusal(503, "FILES_UNAVAILABLE", sentence, headers=NO_STORE | {"retry-after": "5"}) from None
     except BadArgument as error:
         raise Refusal(400, "BAD_PATH", str(error), headers=NO_STORE) from None
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """Who issues a link: `who` for the audit log; `user`, if they are signed in; and whether they have the key."""
+
+    who: str
+    user: User | None = None
+    has_key: bool = False
+
+    @property
+    def user_id(self) -> str | None:
+        return None if self.user is None else self.user.id
 
 
 class SharingVisit(Visit):
@@ -237,6 +298,13 @@ class SharingVisit(Visit):
     def __init__(self, request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> None:
         super().__init__(request, sharing.site)
         self.sharing = sharing
+        self.say = Speaker(language_of(request.headers.get("accept-language", "")))
+
+    def shown(self, template: str, *, status: int = 200, scripts: bool = False, **values: object) -> Response:
+        """A page of the kit, in the language of the browser."""
+        response = self.page(template, status=status, scripts=scripts, say=self.say, **values)
+        response.headers["vary"] = "accept-language"
+        return response
 
     async def count(self, name: str) -> None:
         await self.sharing.limit.count(name, self.address)
@@ -247,19 +315,34 @@ class SharingVisit(Visit):
         given = self.request.headers.get("authorization", "")
         return re.sub(r"(?i)^bearer\s+", "", given).strip() or None
 
-    async def issuer(self, csrf: str | None = None) -> str:
+    async def user(self) -> User | None:
+        """Who is signed in. Raises Refusal for a write that no page of this site makes, though its cookie says who."""
+        found = await signed_in(self.request)
+        if found is None:
+            return None
+        # An id alone is one of the login kit; those of others stand with their space.
+        is_plain = found.space == "login" and ":" not in found.id
+        return User(found.id if is_plain else found.subject, found.subject)
+
+    async def issuer(self, csrf: str | None = None) -> Issuer:
         """Who issues a link. Raises Refusal where they may not, which is noted."""
-        key = self.sharing.settings.issue_key
-        if key is not None:
-            if self.bearer is None or not same(self.bearer, key.get_secret_value()):
-                await self.sharing.note_stranger("issue", self.address)
-                raise _unauthorized("issuing links takes the issue key, as Authorization: Bearer …")
-            return "issuer"
-        # Nothing is let through by a cookie here, so a request that no page of another site makes is let through.
+        settings, user = self.sharing.settings, await self.user()
+        key = settings.issue_key
+        given = self.request.headers.get("x-issue-key") or self.bearer
+        if key is not None and given is not None and same(given, key.get_secret_value()):
+            return Issuer("issuer" if user is None else user.subject, user, has_key=True)
+        is_user_let_through = user is not None and settings.allow_users
+        is_open = key is None and (settings.open or self.site.development)
+        if not is_user_let_through and not is_open:
+            await self.sharing.note_stranger("issue", self.address)
+            if key is None or settings.allow_users:
+                raise _unauthorized("sign in to share files here")
+            raise _unauthorized("issuing links takes the issue key, as Authorization: Bearer …")
+        # Without a user nothing is let through by a cookie, so what no page of another site makes is let through.
         self.refuse_other_origins()
         if csrf is not None:
             self.refuse_foreign(csrf)
-        return "visitor"
+        return Issuer("visitor" if user is None else user.subject, user)
 
     @property
     def is_looking(self) -> bool:
@@ -400,6 +483,22 @@ def router() -> APIRouter:
         response_model=StatusAnswer,
         summary="How often a link was used, for its owner",
     )
+    add(_LINKS_PAGE, _links_page, methods=["GET"], include_in_schema=False)
+    add(_LINKS_PAGE, _change_link, methods=["POST"], include_in_schema=False)
+    add(
+        "/api/receive/links",
+        _links,
+        methods=["GET"],
+        response_model=OwnLinksAnswer,
+        summary="Your links, while you are signed in",
+    )
+    add(
+        "/api/receive/extend",
+        _extend,
+        methods=["POST"],
+        response_model=ExtendedAnswer,
+        summary="Let a link live longer, for its owner",
+    )
     for method in ("GET", "POST"):
         add(
             "/api/cron/receive-cleanup",
@@ -442,63 +541,86 @@ async def _show(visit: SharingVisit, token: str | None, refusal: Refusal | None 
     if shown.downloads_left == 0:
         return _refused(visit, token, Refusal(410, "USED_UP", "this link was used as often as it may be"))
     now_ms, expires_at = visit.site.now_ms(), moment(shown.expires_ms)
-    return visit.page(
+    language = visit.say.language
+    return visit.shown(
         "sharing/receive.html",
         status=200 if refusal is None else refusal.status,
         scripts=True,
         token=token,
         shown=shown,
-        size=None if shown.size is None else size_in_words(shown.size),
+        size=None if shown.size is None else size_in_words(shown.size, language),
         now_ms=now_ms,
-        left=left_in_words(shown.expires_ms - now_ms),
-        expires=moment_in_words(expires_at),
+        left=left_in_words(shown.expires_ms - now_ms, language),
+        expires=moment_in_words(expires_at, language),
         expires_at=expires_at,
-        wrong=None if refusal is None else _WRONG[refusal.code],
+        wrong=None if refusal is None else visit.say(refusal.code),
     )
-
-
-_WRONG: Final = {
-    "PASSWORD_WRONG": "This is not the password. Capitals count, and so do spaces.",
-    "PASSWORD_REQUIRED": "This link asks for a password.",
-}
 
 
 def _refused(visit: SharingVisit, token: str | None, refusal: Refusal) -> Response:
     """The page that says why a link does not open, and what to do."""
     exp = refusal.more.get("exp")
     expired_at = moment(exp) if isinstance(exp, int) else None
-    response = visit.page(
+    heading, advice, action = _page_of(visit.say, refusal)
+    response = visit.shown(
         "sharing/refused.html",
         status=refusal.status,
         scripts=expired_at is not None,
         token=token,
         code=refusal.code,
-        sentence=refusal.sentence,
+        heading=heading,
+        advice=advice,
+        action=action,
         expired_at=expired_at,
-        expired=expired_at and moment_in_words(expired_at),
+        expired=expired_at and moment_in_words(expired_at, visit.say.language),
     )
     response.headers.update(refusal.headers)
     return response
+
+
+# What can be done on the page of a refusal: paste another link, or try again.
+_ACTIONS: Final = {
+    **dict.fromkeys(
+        ("TOKEN_REQUIRED", "TOKEN_NOT_FOUND", "INVALID_FORMAT", "INVALID_BYTES", "INVALID_PAYLOAD"), "paste"
+    ),
+    **dict.fromkeys(("EXPIRED", "USED_UP", "REVOKED", "HOST_NOT_ALLOWED"), ""),
+}
+
+
+def _page_of(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
+    """The heading of a refusal, what to do, and what can be done on the page."""
+    action = _ACTIONS.get(refusal.code, "again")
+    heading = f"{refusal.code}_heading"
+    if not say.knows(heading):
+        sentence = refusal.sentence
+        return say("does_not_open"), f"{sentence[:1].upper()}{sentence[1:]}.", action
+    return say(heading), say(f"{refusal.code}_advice"), action
 
 
 async def _share_page(visit: Visiting) -> Response:
     """Where a file is uploaded, and its link copied."""
     if visit.home is not None:
         return visit.goes_on(visit.home)
-    settings = visit.sharing.settings
-    most, max_bytes = settings.max_ttl_ms, size_bytes(settings.max_upload)
-    offered = {settings.ttl_ms, most, *(ms for ms in map(duration_ms, _LIFETIMES) if ms <= most)}
-    return visit.page(
+    settings, language = visit.sharing.settings, visit.say.language
+    max_bytes = size_bytes(settings.max_upload)
+    user = await visit.user()
+    needs_key = settings.issue_key is not None and not (settings.allow_users and user is not None)
+    return visit.shown(
         "sharing/share.html",
         scripts=True,
-        needs_key=settings.issue_key is not None,
-        max_upload=size_in_words(max_bytes),
+        needs_key=needs_key,
+        is_signed_in=user is not None,
+        has_users=sign_in_of(visit.request.scope) is not None,
+        max_upload=size_in_words(max_bytes, language),
         max_upload_bytes=max_bytes,
         message_max=MESSAGE_MAX,
-        lifetimes=[(ms, in_words(ms)) for ms in sorted(offered)],
+        receiver_max=RECEIVER_MAX,
+        lifetimes=[(ms, left_in_words(ms, language)) for ms in _offered(settings)],
         default_ms=settings.ttl_ms,
+        deleted_within=left_in_words(settings.cleanup_within_ms, language),
         now_ms=visit.site.now_ms(),
         upload_url=f"{visit.site.public_url}{_UPLOAD}",
+        script_words=visit.say.script_words(),
     )
 
 
@@ -514,10 +636,11 @@ async def _token(visit: Visiting, body: TokenBody) -> Response:
     """A link to a file elsewhere, on one of the allowed hosts."""
     async with _refusals():
         await visit.count("token")
-        who = await visit.issuer(body.csrf)
+        by = await visit.issuer(body.csrf)
         if not body.url:
             raise Refusal(400, "URL_REQUIRED", "url says where the link leads", headers=NO_STORE)
-        issued = await visit.sharing.issue(body.url, body.name, body.wanted(), who=who, where=visit.address)
+        wanted = body.wanted(by.user_id)
+        issued = await visit.sharing.issue(body.url, body.name, wanted, who=by.who, where=visit.address)
     return visit.answer(IssuedAnswer(**visit.issued(issued)))
 
 
@@ -529,12 +652,14 @@ async def _upload(
     maxDownloads: Annotated[int | None, Query(description="1: a single download.")] = None,  # noqa: N803
     ownerOnly: Annotated[bool, Query(description="Whether only its owner can end it.")] = False,  # noqa: N803
     message: Annotated[str | None, Query(description="A line for the receiver.")] = None,
+    receiverName: Annotated[str | None, Query(description="For whom it is.")] = None,  # noqa: N803
+    theme: Annotated[str | None, Query(description="amber, ocean, rose or violet.")] = None,
 ) -> Response:
     """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
     _refuse_other_forms(visit.request)
     async with _refusals():
         await visit.count("upload")
-        who = await visit.issuer()
+        by = await visit.issuer()
         # A file may take its time; other requests may not.
         visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
         wanted = Wanted(
@@ -544,9 +669,14 @@ async def _upload(
             password=_unquoted(visit.request.headers.get("x-link-password")),
             owner_only=ownerOnly,
             message=message,
+            theme=theme,
+            receiver=receiverName,
+            user_id=by.user_id,
         )
         try:
-            issued = await visit.sharing.upload(visit.request.stream(), name, wanted, who=who, where=visit.address)
+            issued = await visit.sharing.upload(
+                visit.request.stream(), name, wanted, who=by.who, where=visit.address, size=_length_of(visit.request)
+            )
         except ClientDisconnect:  # nobody is there to be answered
             raise Refusal(400, "BROKEN_OFF", "the upload broke off", headers=NO_STORE) from None
     answer = UploadedAnswer(**visit.issued(issued), fileName=issued.name, size=issued.size or 0)
@@ -566,6 +696,12 @@ def _refuse_other_forms(request: Request) -> None:
     if not request.headers.get("x-link-password", "").isascii():
         sentence = "percent-encode the password in x-link-password, as UTF-8: p%C3%A4ss"
         raise Refusal(400, "BAD_PASSWORD", sentence, headers=NO_STORE)
+
+
+def _length_of(request: Request) -> int | None:
+    """How many bytes the body has, as far as its sender says that."""
+    length = request.headers.get("content-length", "")
+    return int(length) if re.fullmatch("[0-9]{1,15}", length) else None
 
 
 def _unquoted(header: str | None) -> str | None:
@@ -610,7 +746,7 @@ def _started(visit: SharingVisit, resolved: Resolved) -> Response:
         # Without a host: the page may be open under another name of this site.
         return visit.goes_on(f"{_DOWNLOAD}?{urlencode({'ticket': resolved.ticket})}")
     url = resolved.url or ""
-    return visit.page("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
+    return visit.shown("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
 
 
 def _led(visit: SharingVisit, resolved: Resolved, redirect: int | None) -> Response:
@@ -625,15 +761,10 @@ async def _download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)
     """The file itself, or the part of it that the header Range asks for."""
     start, end = _asked_range(visit.request.headers.get("range"))
     only_of = visit.request.headers.get("if-range")
+    asked = Range(start, end, None if only_of is None else only_of.strip('"'))
     async with _refusals():
         await visit.count("download")
-        found = await visit.sharing.download(
-            ticket,
-            start=start,
-            end=end,
-            only_of=None if only_of is None else only_of.strip('"'),
-            looking=visit.is_looking,
-        )
+        found = await visit.sharing.download(ticket, asked, where=visit.address, looking=visit.is_looking)
     visit.request.state.time_limit.reschedule(None)
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
     headers = {
@@ -643,10 +774,23 @@ async def _download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)
         "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(found.name, safe='')}",
         "content-security-policy": _FILE_POLICY,
         "cache-control": "private, no-store",
+        # A proxy that takes in the whole file ahead of its receiver would hide where a download broke off.
+        "x-accel-buffering": "no",
     }
     if found.is_part:
         headers["content-range"] = f"bytes {found.start}-{found.start + found.length - 1}/{found.size}"
-    return StreamingResponse(found.body, 206 if found.is_part else 200, headers, media_type="application/octet-stream")
+    return _FileResponse(found.body, 206 if found.is_part else 200, headers, media_type="application/octet-stream")
+
+
+class _FileResponse(StreamingResponse):
+    """A file on its way. Where its receiver goes away, its body hears of it at once, and not when it is collected."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if isinstance(self.body_iterator, AsyncGenerator):
+                await asyncio.shield(self.body_iterator.aclose())
 
 
 def _asked_range(header: str | None) -> tuple[int | None, int | None]:
@@ -686,15 +830,15 @@ async def _register(visit: Visiting, body: EdgeBody) -> Response:
     """
     async with _refusals():
         await visit.count("token")
-        who = await visit.issuer(body.csrf)
-        if who == "visitor" and not visit.site.development:
+        by = await visit.issuer(body.csrf)
+        if not by.has_key and not visit.site.development:
             await visit.sharing.note_stranger("issue", visit.address)
             raise _unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
         if not body.pathname or not body.downloadUrl:
             raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is", headers=NO_STORE)
-        wanted = body.wanted(display_name=body.displayName, message=body.message, theme=body.theme)
+        wanted = body.wanted(body.ownerDiscordId or body.userId or by.user_id)
         issued = await visit.sharing.register(
-            body.pathname, body.downloadUrl, body.displayName, wanted, who=who, where=visit.address
+            body.pathname, body.downloadUrl, body.displayName, wanted, who=by.who, where=visit.address
         )
     answer = RegisteredAnswer(
         key=issued.short_token,
@@ -714,14 +858,140 @@ async def _delete(visit: Visiting, body: DeleteBody | None = None, t: TokenQuery
         visit.refuse_other_origins()
         if body.csrf is not None:
             visit.refuse_foreign(body.csrf)
-        await visit.sharing.end(body.token or t, id=body.id, owner_key=_secret(body.ownerKey), where=visit.address)
+        owner_key = _secret(body.ownerKey)
+        user = await visit.user() if owner_key is None else None
+        await visit.sharing.end(body.token or t, id=body.id, owner_key=owner_key, user=user, where=visit.address)
     return visit.answer(Ok())
+
+
+async def _links(visit: Visiting) -> Response:
+    """The links that you have made while you were signed in, those that expire last first."""
+    async with _refusals():
+        await visit.count("resolve")
+        user = await visit.user()
+        if user is None:
+            raise not_signed_in(visit.request)
+        links = await visit.sharing.links_of(user)
+        used = await visit.sharing.quota.used(user.subject)
+    shown = [
+        OwnLinkAnswer(
+            id=link.id,
+            name=link.name,
+            shareUrl=link.short_token and visit.share_url(link.short_token),
+            exp=link.expires_ms,
+            downloads=link.downloads,
+            maxDownloads=link.max_downloads,
+            ready=link.ready,
+            hasPassword=link.has_password,
+            size=link.size,
+            receiverName=link.receiver,
+        )
+        for link in links
+    ]
+    quota = visit.sharing.settings.quota_per_user_bytes
+    return visit.answer(OwnLinksAnswer(links=shown, used=used, quota=quota))
+
+
+async def _extend(visit: Visiting, body: ExtendBody) -> Response:
+    """Let a link live longer: by the owner's key, or as whoever is signed in and has made it."""
+    async with _refusals():
+        await visit.count("token")
+        visit.refuse_other_origins()
+        owner_key = _secret(body.ownerKey)
+        user = await visit.user() if owner_key is None else None
+        exp = await visit.sharing.extend(body.id, body.validUntil, owner_key=owner_key, user=user, where=visit.address)
+    return visit.answer(ExtendedAnswer(exp=exp))
+
+
+async def _links_page(visit: Visiting) -> Response:
+    """The links of whoever is signed in: to copy, to end, to extend."""
+    return await _show_links(visit)
+
+
+async def _show_links(visit: SharingVisit, problem: str | None = None, status: int = 200) -> Response:
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
+    async with _refusals():
+        await visit.count("page")
+        user = await visit.user()
+        links = [] if user is None else await visit.sharing.links_of(user)
+        used = 0 if user is None else await visit.sharing.quota.used(user.subject)
+    settings, now_ms, language = visit.sharing.settings, visit.site.now_ms(), visit.say.language
+    sign_in = sign_in_of(visit.request.scope)
+    return visit.shown(
+        "sharing/links.html",
+        status=status,
+        scripts=True,
+        is_signed_in=user is not None,
+        sign_in=None if sign_in is None else f"{sign_in.page}?{urlencode({'returnTo': _LINKS_PAGE})}",
+        problem=problem,
+        links=[
+            {
+                "link": link,
+                "url": link.short_token and visit.share_url(link.short_token),
+                "size": None if link.size is None else size_in_words(link.size, language),
+                "expires_at": moment(link.expires_ms),
+                "expires": moment_in_words(moment(link.expires_ms), language),
+                "left": left_in_words(link.expires_ms - now_ms, language),
+                "longer": [
+                    (ms, left_in_words(ms, language))
+                    for ms in _offered(settings)
+                    if now_ms + ms > link.expires_ms + _EXTENDED_LEAST_MS
+                ],
+            }
+            for link in links
+        ],
+        used=size_in_words(used, language),
+        quota=size_in_words(settings.quota_per_user_bytes, language) if settings.quota_per_user_bytes else None,
+    )
+
+
+async def _change_link(visit: Visiting) -> Response:
+    """What the forms of the page of links send: end a link, or extend it."""
+    fields = await visit.fields()
+    id, what, ms = (str(fields.get(name) or "") for name in ("id", "what", "ms"))
+    try:
+        async with _refusals():
+            await visit.count("delete" if what == "end" else "token")
+            user = await visit.user()
+            if user is None:
+                raise not_signed_in(visit.request)
+            if what == "end":
+                await visit.sharing.end(None, id=id, user=user, where=visit.address)
+            elif what == "extend" and re.fullmatch("[0-9]{1,15}", ms):
+                until_ms = visit.site.now_ms() + int(ms)
+                await visit.sharing.extend(id, until_ms, user=user, where=visit.address)
+            else:
+                raise Refusal(400, "BAD_REQUEST", "what is end or extend, with a time in ms", headers=NO_STORE)
+    except Refusal as refusal:
+        if refusal.code not in _LINK_PROBLEMS:
+            raise
+        return await _show_links(visit, visit.say(_LINK_PROBLEMS[refusal.code]), refusal.status)
+    return visit.goes_on(_LINKS_PAGE)
+
+
+# What the page of links says of a refusal; of any other, the page of errors says its own sentence.
+_LINK_PROBLEMS: Final = {
+    "NOT_OWNER": "link_gone",
+    "REVOKED": "link_gone",
+    "EXPIRED": "link_gone",
+    "BAD_EXPIRY": "link_not_later",
+    "RATE_LIMITED": "too_fast",
+}
+
+
+def _offered(settings: SharingSettings) -> list[int]:
+    """For how long the pages offer that a link lives, in ms."""
+    most = settings.max_ttl_ms
+    return sorted({settings.ttl_ms, most, *(ms for ms in map(duration_ms, _LIFETIMES) if ms <= most)})
 
 
 async def _status(visit: Visiting, body: StatusBody) -> Response:
     async with _refusals():
         await visit.count("resolve")
-        status = await visit.sharing.status(body.id, _secret(body.ownerKey))
+        owner_key = _secret(body.ownerKey)
+        user = await visit.user() if owner_key is None else None
+        status = await visit.sharing.status(body.id, owner_key, user)
     answer = StatusAnswer(
         exp=status.expires_ms, downloads=status.downloads, maxDownloads=status.max_downloads, ready=status.ready
     )
@@ -729,7 +999,7 @@ async def _status(visit: Visiting, body: StatusBody) -> Response:
 
 
 async def _clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le=10_000)] = None) -> Response:
-    """It runs by itself once a day; this is for whoever cannot wait. Any number of calls at once do no harm."""
+    """It runs by itself every few minutes; this is for whoever cannot wait. Any number of calls at once do no harm."""
     settings = visit.sharing.settings
     secret, bearer = settings.cleanup_secret, visit.bearer
     is_known = secret is not None and bearer is not None and same(bearer, secret.get_secret_value())
@@ -761,6 +1031,7 @@ KIT: Final = Kit(
     doc="Links that lead to a file until they expire, and the clean-up of the files.",
     keyspace=SharingKeys,
     settings=SharingSettings,
+    turned_on_by="RECEIVE_ISSUE_KEY, or sharing.open",
     router=router,
     service=open_sharing,
     environment={
@@ -776,5 +1047,6 @@ KIT: Final = Kit(
         Example("Is the clean-up there?", "/api/cron/receive-cleanup?health=1", "As JSON."),
     ),
     jobs=lambda sharing: sharing.jobs,
+    stop=lambda sharing: sharing.uploads.stop(),
     bodies=lambda settings: {_UPLOAD: size_bytes(settings.max_upload)},
 )

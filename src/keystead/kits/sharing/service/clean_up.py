@@ -7,12 +7,15 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from keystead.errors import BadArgument, BadKey, BadValue, Unreadable, WrongKind
 from keystead.kits.sharing.keys import SharingKeys
-from keystead.kits.sharing.models import EdgeMeta, Retry
+from keystead.kits.sharing.models import Claim, EdgeMeta, Retry
+from keystead.kits.sharing.service.place import Place, is_uploaded
+from keystead.kits.sharing.service.quota import Quota
 from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobUnavailable
@@ -22,17 +25,26 @@ from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.sharing")
 
-UPLOADS: Final = "receive"  # the folder of what is uploaded here
 _AT_ONCE: Final = 16
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.1
 _RETRY_MS: Final = 300_000
+_CLAIM_MS: Final = 120_000  # how long a run may be at one upload
 _RETRY_MAX_MS: Final = 6 * 3_600_000
 
 Fate = Literal[
-    "deleted", "deleted, no file", "missing meta", "waiting", "failed", "not followed", "done by another", "alive"
+    "deleted",
+    "deleted, no file",
+    "missing meta",
+    "waiting",
+    "failed",
+    "not followed",
+    "another's",
+    "done by another",
+    "alive",
 ]
-_STAYS: Final[frozenset[Fate]] = frozenset({"waiting", "failed", "not followed"})
+_SKIPPED: Final[frozenset[Fate]] = frozenset({"waiting", "failed", "not followed"})
+_STAYS: Final[frozenset[Fate]] = _SKIPPED | {"another's"}
 
 
 @dataclass
@@ -40,8 +52,7 @@ class Counts:
     """What a run of the clean-up did: `scanned` is `deleted` and `missing_meta` and `skipped` together.
 
     `not_found` of those deleted had no file any more; of those skipped, `errors` were tried in vain just now or cannot
-    be read, and the others wait for their next try. What another run deleted at the same moment is counted there, and
-    only there.
+    be read, and the others wait for their next try. What another run is at work on is counted there, and only there.
     """
 
     scanned: int = 0
@@ -51,17 +62,17 @@ class Counts:
     skipped: int = 0
     errors: int = 0
     untried: int = 0  # of those skipped
-    retry_ms: int | None = None  # when the first of those skipped is to be tried again
+    retry_ms: int | None = None  # when the first of those that were left is to be tried again
     more: bool = False  # whether it stopped before everything was looked at
 
     def add(self, fate: Fate) -> None:
-        if fate in ("done by another", "alive"):
+        if fate in ("another's", "done by another", "alive"):
             return
         self.scanned += 1
         self.deleted += fate in ("deleted", "deleted, no file")
         self.not_found += fate == "deleted, no file"
         self.missing_meta += fate == "missing meta"
-        self.skipped += fate in _STAYS
+        self.skipped += fate in _SKIPPED
         self.errors += fate in ("failed", "not followed")
         self.untried += fate in ("waiting", "not followed")
 
@@ -76,6 +87,8 @@ class CleanUp:
         self,
         keys: SharingKeys,
         blobs: Blobs,
+        place: Place,
+        quota: Quota,
         audit: Audit,
         refusals: Audit,
         now_ms: Callable[[], int],
@@ -84,6 +97,8 @@ class CleanUp:
     ) -> None:
         self._keys = keys
         self._blobs = blobs
+        self._place = place
+        self._quota = quota
         self._audit = audit
         self._refusals = refusals
         self._now_ms = now_ms
@@ -91,7 +106,13 @@ class CleanUp:
         self._pause = pause
 
     async def run(self, limit: int | None = None, stop: Callable[[], bool] = lambda: False) -> Counts:
-        """Delete what has expired by now, in batches, until nothing is left, or `limit` were tried, or `stop`."""
+        """Delete what has expired by now, in batches, until nothing is left, or `limit` were tried, or `stop`.
+
+        Raises FilesElsewhere where the files are in another place: none of them would be found, and all would be taken
+        for deleted.
+        """
+        with suppress(BlobUnavailable):  # each file is tried, and keeps its record
+            await self._place.check()
         counts, now_ms, stayed = Counts(), self._now_ms(), 0
         while True:
             size = self._batch if limit is None else min(self._batch, limit - counts.scanned + counts.untried)
@@ -146,7 +167,32 @@ class CleanUp:
         return [fate for fate in fates if not isinstance(fate, BaseException)]
 
     async def _take(self, id: str, counts: Counts) -> Fate:
-        """Delete one upload that is to be gone by its place in the index."""
+        """Delete one upload that is to be gone by its place in the index, unless another run is at it."""
+        claimed_until_ms = await self._claim(id)
+        if claimed_until_ms is not None:
+            counts.retry_ms = min(claimed_until_ms, counts.retry_ms or claimed_until_ms)
+            return "another's"
+        fate: Fate | None = None
+        try:
+            fate = await self._take_own(id, counts)
+        finally:
+            if fate not in ("deleted", "deleted, no file"):  # with those it is gone
+                await self._keys.claim(id).delete()
+        return fate
+
+    async def _claim(self, id: str) -> int | None:
+        """Take an upload to delete it; None: it is ours. Else until when it is another's, whose process may be dead."""
+        key, now_ms = self._keys.claim(id), self._now_ms()
+        until_ms = now_ms + _CLAIM_MS
+        claim = Claim(until=moment(until_ms))
+        if await key.add(claim):
+            return None
+        seen = await key.see().if_readable()
+        if seen is not None and deadline_ms(seen.value.until) > now_ms:
+            return deadline_ms(seen.value.until)
+        return None if await self._keys.atomically(key.holds(seen), key.set(claim)) else until_ms
+
+    async def _take_own(self, id: str, counts: Counts) -> Fate:
         keys = self._keys
         meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
         if meta is None:
@@ -159,6 +205,8 @@ class CleanUp:
         if deadline_ms(meta.expires_at) > self._now_ms():  # the index was wrong: it is put right
             await keys.meta(id).change(lambda one: one)
             return "alive"
+        if meta.upload == "under way" and not await self._given_up(id):
+            return "alive"
         if retry is not None and (next_ms := deadline_ms(retry.not_before)) > self._now_ms():
             counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
             return "waiting"
@@ -168,9 +216,33 @@ class CleanUp:
             counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
         return fate
 
+    async def _given_up(self, id: str) -> bool:
+        """Give up an upload whose process does not renew its lease. False: it does, or is complete by now.
+
+        Of the clean-up and the end of an upload one comes first, and the other sees that.
+        """
+
+        def give_up(meta: EdgeMeta) -> EdgeMeta:
+            if meta.upload is None or deadline_ms(meta.expires_at) > self._now_ms():
+                raise _GoesOn
+            return meta.model_copy(update={"upload": "given up"})
+
+        try:
+            return await self._keys.meta(id).change(give_up) is not None
+        except _GoesOn:
+            return False
+
     async def _retry(self, id: str) -> Retry | None:
         """When its file is to be tried again; a record of that which cannot be read holds nothing up."""
         return await self._keys.retry(id).get().if_readable()
+
+    async def remove_now(self, id: str, meta: EdgeMeta) -> None:
+        """Delete an upload whose link was ended; where the clean-up is at it, that does it."""
+        if await self._claim(id) is None:
+            try:
+                await self.remove(id, meta)
+            finally:
+                await self._keys.claim(id).delete()
 
     async def remove(self, id: str, meta: EdgeMeta, retry: Retry | None = None) -> Fate:
         """Delete an upload, its file first."""
@@ -194,17 +266,18 @@ class CleanUp:
         except BadArgument:  # no path of ours, so no file of ours
             was_there, unusable = False, True
         keys = self._keys
-        # What was uploaded here has a path of its own, which nobody else can have had or will have.
-        is_ours = meta.path.partition("/")[0] == UPLOADS
         operations = [
-            *([] if is_ours or unusable else [keys.gone(meta.path).set(id)]),
+            *([] if is_uploaded(meta.path) or unusable else [keys.gone(meta.path).set(id)]),
             *self._without_token(meta),
+            *([keys.past(meta.short_token).delete()] if meta.upload and meta.short_token else ()),
             *([keys.file(meta.pathname).delete()] if meta.pathname else ()),
             keys.link(id).delete(),
             keys.retry(id).delete(),
+            keys.claim(id).delete(),
             # The record before its place in the index: one without a place would never be found.
             Needed(_alone(keys.meta(id))),
             keys.index().remove(id),
+            *self._quota.release_of(meta),
             self._audit.note("link-deleted", who="clean-up", what=id, why="" if was_there else "the file was gone"),
         ]
         if await as_one(keys, *operations) is not None:
@@ -244,6 +317,10 @@ class CleanUp:
             except BlobUnavailable:
                 await self._pause(_PAUSE_S * 4**attempt)
         return await self._blobs.delete(path)
+
+
+class _GoesOn(Exception):
+    """An upload that is to be given up goes on."""
 
 
 def _not_followed(what: str) -> Fate:

@@ -14,6 +14,11 @@ NAME_MAX = 128
 PURPOSE_MAX = 64
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9]) *(?:\..*)?", re.IGNORECASE)  # to some systems
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]")
+_JOINERS = "\u200c\u200d"
+# A black flag, the letters of a region as tags, and the tag that ends them: England, Scotland, Wales.
+_TAGGED_FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
+# Places without a character so far that are reserved: for what is ignored where it is shown, and for no character.
+_NEVER_SHOWN = (("\u2065", "\u2065"), ("\ufdd0", "\ufdef"), ("\ufff0", "\ufff8"), ("\U000e0000", "\U000e0fff"))
 _URL = re.compile(r"https://[!-\[\]-~]+", re.IGNORECASE)  # no space, no backslash, nothing but ASCII
 
 
@@ -64,7 +69,7 @@ def display_name(name: str | None, ending: str = ".zip") -> str:
         return f"download{ending}"
     if len(text) > NAME_MAX:
         raise SharingRefused("BAD_NAME", f"a file name has at most {NAME_MAX} characters")
-    if any(map(_misleads, text)) or set(text) & set('/\\:*?"<>|') or text[0] == "." or text[-1] == ".":
+    if misleads(text) or set(text) & set('/\\:*?"<>|') or text[0] == "." or text[-1] == ".":
         raise SharingRefused(
             "BAD_NAME",
             'a file name has no path, no control characters and none of : * ? " < > |, and no . at either end',
@@ -74,12 +79,22 @@ def display_name(name: str | None, ending: str = ".zip") -> str:
     return text if "." in text else f"{text}{ending}"
 
 
-def _misleads(char: str) -> bool:
-    """Control characters, ends of lines, and what turns the direction of writing, so that `gpj.exe` ends in `jpg`.
+def misleads(text: str) -> bool:
+    """Whether a text has what cannot be seen and could mislead: control characters, ends of lines, and what turns the
+    direction of writing, so that `gpj.exe` ends in `jpg`.
 
-    The two that join letters, or keep them apart, are part of how some languages and many signs are written.
+    The two that join letters, or keep them apart, are part of how some languages and many emoji are written, and so
+    are the tags of a flag. A character that this Python does not know yet, such as an emoji of a newer Unicode, is
+    taken as it is, unless Unicode reserves its place for what is never shown.
     """
-    return char not in "\u200c\u200d" and (unicodedata.category(char)[0] == "C" or char in "\u2028\u2029")
+    return any(map(_is_unseen, _TAGGED_FLAG.sub("", text)))
+
+
+def _is_unseen(char: str) -> bool:
+    category = unicodedata.category(char)
+    if category == "Cn":
+        return ord(char) & 0xFFFE == 0xFFFE or any(first <= char <= last for first, last in _NEVER_SHOWN)
+    return char not in _JOINERS and (category[0] == "C" or category in ("Zl", "Zp"))
 
 
 def file_name(name: str) -> str:

@@ -32,6 +32,9 @@ class Wanted:
     display_name: str | None = None
     message: str | None = None
     theme: str | None = None
+    receiver: str | None = None
+    user_id: str | None = None
+    """whose link it is: the id of a user who is signed in"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Shown:
     downloads_left: int | None = None
     message: str | None = None
     theme: str | None = None
+    receiver: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,22 @@ class Status:
 
 
 @dataclass(frozen=True)
+class OwnLink:
+    """A link, for the user whose it is."""
+
+    id: str
+    name: str
+    short_token: str | None = field(repr=False)
+    expires_ms: int
+    downloads: int
+    max_downloads: int | None
+    ready: bool
+    has_password: bool
+    size: int | None = None
+    receiver: str | None = None
+
+
+@dataclass(frozen=True)
 class Download:
     """A file on its way. `start` is where its body begins, `length` how many bytes it has; `size` is the whole file.
 
@@ -101,3 +121,11 @@ class Download:
     is_part: bool
     tag: str
     body: AsyncIterator[bytes]
+
+
+def ended() -> SharingRefused:
+    return SharingRefused("REVOKED", "this link was ended; ask for a new one")
+
+
+def expired(expires_ms: int) -> SharingRefused:
+    return SharingRefused("EXPIRED", "this link has expired; ask for a new one", exp=expires_ms)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from keystead.errors import BadDeclaration, BadUrl
 from keystead.kits.setting_types import Duration, LimitsByName, Words, known
@@ -31,6 +32,7 @@ LIMITS: Final = {
 }
 
 _SECRET_MIN = 16
+_LOOKED_AHEAD = 400  # runs of the clean-up: at least a day of minutes of an hour, and a year of days
 
 
 class SharingSettings(BaseModel):
@@ -45,6 +47,10 @@ class SharingSettings(BaseModel):
         False,
         description="Without `issue_key`: whether in production anybody may upload and issue links. Registering files "
         "always takes the key.",
+    )
+    allow_users: bool = Field(
+        False,
+        description="Whether whoever is signed in may upload and issue links without `issue_key`.",
     )
     token_keys: SecretStr | None = Field(
         None,
@@ -63,11 +69,28 @@ class SharingSettings(BaseModel):
         description="Where uploaded files are kept, the same for all servers: a folder, or "
         "`s3://bucket/prefix?region=…&endpoint=…`.",
     )
+    files_moved: bool = Field(
+        False,
+        description="Say `true` for one start after all files were moved to `files` from where the store remembers "
+        "them.",
+    )
     max_upload: str = Field("100MB", description="The largest file that can be uploaded, such as `100MB`.")
+    quota: str | None = Field(
+        None,
+        description="How much is kept of all uploads together, such as `50GB`; `0`: no limit. Without this, 100 times "
+        "`max_upload`.",
+    )
+    quota_per_user: str | None = Field(
+        None,
+        description="How much is kept of the uploads of one user, or of one address that is not signed in, such as "
+        "`5GB`; `0`: no limit. Without this, 10 times `max_upload`.",
+    )
     cleanup_secret: SecretStr | None = Field(
         None, description="The secret of whoever may call the clean-up from outside; it runs by itself without that."
     )
-    cleanup_cron: str = Field("0 15 * * *", description="When the clean-up runs by itself, as cron text, in UTC.")
+    cleanup_cron: str = Field(
+        "*/5 * * * *", description="When the clean-up runs by itself, as cron text, in UTC: every five minutes."
+    )
     cleanup_batch: int = Field(100, ge=1, le=10_000, description="How many files a batch of the clean-up has.")
     trust_vercel_cron: bool = Field(
         False,
@@ -141,6 +164,42 @@ class SharingSettings(BaseModel):
             raise ValueError("no size; write 500kB, 100MB or 2GiB") from None
         return given
 
+    @field_validator("quota", "quota_per_user")
+    @classmethod
+    def _is_quota(cls, given: str | None) -> str | None:
+        try:
+            _quota_bytes(given, 0)
+        except ValueError:
+            raise ValueError("no size; write 5GB, 500MB or 0 for no limit") from None
+        return given
+
+    @model_validator(mode="after")
+    def _takes_the_largest_file(self) -> Self:
+        largest = size_bytes(self.max_upload)
+        for name, most in (("quota", self.quota_bytes), ("quota_per_user", self.quota_per_user_bytes)):
+            if 0 < most < largest:
+                raise ValueError(f"{name} is less than max_upload ({self.max_upload}), so no such file could be kept")
+        return self
+
+    @property
+    def quota_bytes(self) -> int:
+        """How much is kept of all uploads; 0: no limit."""
+        return _quota_bytes(self.quota, 100 * size_bytes(self.max_upload))
+
+    @property
+    def quota_per_user_bytes(self) -> int:
+        """How much is kept of the uploads of one user; 0: no limit."""
+        return _quota_bytes(self.quota_per_user, 10 * size_bytes(self.max_upload))
+
+    @cached_property
+    def cleanup_within_ms(self) -> int:
+        """The longest time between two runs of the clean-up, as far as its cron text can be looked ahead."""
+        cron, at_ms, longest = Cron(self.cleanup_cron, "UTC"), 0, 0
+        for _ in range(_LOOKED_AHEAD):
+            next_ms = cron.after(at_ms)
+            longest, at_ms = max(longest, next_ms - at_ms if at_ms else 0), next_ms
+        return longest
+
     @property
     def ttl_ms(self) -> int:
         return min(duration_ms(self.ttl), self.max_ttl_ms)
@@ -156,11 +215,17 @@ class SharingSettings(BaseModel):
         return [key for key in map(key_bytes, parts) if key is not None]
 
 
+def _quota_bytes(given: str | None, default: int) -> int:
+    if given is None:
+        return default
+    return 0 if given.strip() == "0" else size_bytes(given)
+
+
 def missing(settings: SharingSettings) -> Sequence[str]:
     """What production needs and these settings lack."""
     found = []
-    if settings.issue_key is None and not settings.open:
-        how = "set RECEIVE_ISSUE_KEY, or write open = true if anybody may"
+    if settings.issue_key is None and not settings.open and not settings.allow_users:
+        how = "set RECEIVE_ISSUE_KEY, or write allow_users = true if all users may, or open = true if anybody may"
         found.append(f"sharing.issue_key: the secret of whoever may upload files and issue links; {how}")
     if settings.files.startswith("memory:"):
         found.append("sharing.files: a place that all processes share and that outlives them: a folder, or s3://…")

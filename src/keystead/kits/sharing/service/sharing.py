@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -17,15 +16,31 @@ from typing import Any, Final
 from keystead.errors import BadValue, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.sharing.keys import SharingKeys
-from keystead.kits.sharing.models import EdgeMeta, Link, Ticket
-from keystead.kits.sharing.service.clean_up import UPLOADS, CleanUp, Counts
-from keystead.kits.sharing.service.names import checked_url, display_name, file_name, purpose_word
-from keystead.kits.sharing.service.outcomes import Download, Issued, Resolved, SharingRefused, Shown, Status, Wanted
+from keystead.kits.sharing.models import EdgeMeta, Link, PastLink
+from keystead.kits.sharing.service.clean_up import CleanUp, Counts
+from keystead.kits.sharing.service.names import checked_url, display_name, file_name, misleads, purpose_word
+from keystead.kits.sharing.service.outcomes import (
+    Download,
+    Issued,
+    OwnLink,
+    Resolved,
+    SharingRefused,
+    Shown,
+    Status,
+    Wanted,
+    ended,
+    expired,
+)
+from keystead.kits.sharing.service.own_links import REMEMBERED_MS, OwnLinks, User
+from keystead.kits.sharing.service.place import MARKER, UPLOADS, Place, place_of
+from keystead.kits.sharing.service.quota import Quota
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings
 from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
+from keystead.kits.sharing.service.tickets import Range, Tickets
+from keystead.kits.sharing.service.uploads import LEASE_MS, Uploads, ended_meanwhile
 from keystead.parts.audit import Audit
-from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, open_blobs
+from keystead.parts.blobs import Blobs, BlobTooLarge, BlobUnavailable
 from keystead.parts.blobs.paths import checked
 from keystead.parts.digest import digest, same
 from keystead.parts.limit import NamedLimits, client_of
@@ -39,16 +54,15 @@ _log = logging.getLogger("keystead.sharing")
 
 SHORT_LENGTH: Final = 10
 _SHORT = re.compile(r"[A-Za-z0-9_-]{10}")
-_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # a ticket, or the key of an owner
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # the key of an owner
 _ISSUE_TRIES: Final = 5
 _PASSWORD_TRIES: Final = 10  # of one client within an hour
 _PASSWORD_TRIES_OF_ALL: Final = 100
 _MAX_DOWNLOADS: Final = 1_000_000
+_USE_TRIES: Final = 20
 UPLOAD_S: Final = 3600  # how long an upload may take
-_STALLED_S: Final = 30  # how long it may be silent
-_UPLOADS_AT_ONCE: Final = 64  # in a process
-_UPLOADS_OF_ONE: Final = 8  # client
 MESSAGE_MAX: Final = 500
+RECEIVER_MAX: Final = 100
 _THEME = re.compile(r"[a-z0-9-]{1,32}")
 
 
@@ -79,9 +93,23 @@ class Sharing:
         self.blobs = blobs
         self.audit, self.uses, self.refusals = Audit(keys.audit()), Audit(keys.uses()), Audit(keys.refusals())
         self.limit = NamedLimits(keys.requests, LIMITS | settings.limits, site.now_ms)
-        self.clean_up = CleanUp(keys, blobs, self.audit, self.refusals, site.now_ms, settings.cleanup_batch, pause)
+        self.place = Place(keys, blobs, moved=settings.files_moved)
+        self.quota = Quota(keys, settings)
+        self.tickets = Tickets(keys, blobs, self.uses, site.now_ms)
+        self.clean_up = CleanUp(
+            keys,
+            blobs,
+            self.place,
+            self.quota,
+            self.audit,
+            self.refusals,
+            site.now_ms,
+            settings.cleanup_batch,
+            pause,
+        )
         self._links = links
-        self._uploads: Counter[str] = Counter()  # under way, by client
+        self.uploads = Uploads(keys, self.quota, site.now_ms)
+        self._own_links = OwnLinks(keys, self.quota, self.audit, site.now_ms)
 
     @property
     def jobs(self) -> list[Job]:
@@ -128,26 +156,40 @@ class Sharing:
         async with self._noted("issue", who, where):
             leads_to = checked_url(url, self.settings.allowed_hosts)
             checked(path)
-            if path.partition("/")[0].casefold() == UPLOADS:
+            if path.partition("/")[0].casefold() in (UPLOADS, MARKER):
                 raise SharingRefused("PATH_TAKEN", f"what is under {UPLOADS}/ was uploaded here, and has its link")
             shown = display_name(name or path.rpartition("/")[2])
             return await self._issue({"u": leads_to}, shown, wanted, path=path, who=who, where=where)
 
     async def upload(
-        self, body: AsyncIterable[bytes], name: str | None, wanted: Wanted, *, who: str, where: str
+        self,
+        body: AsyncIterable[bytes],
+        name: str | None,
+        wanted: Wanted,
+        *,
+        who: str,
+        where: str,
+        size: int | None = None,
     ) -> Issued:
         """Keep a file here, and a link to it. The record is written first, so whatever is left of an upload that breaks
         off is found by the clean-up; until the whole file is there, the link opens nothing.
+
+        `size` is how many bytes it will have at most, where that is known.
         """
         async with self._noted("issue", who, where):
-            return await self._upload(body, display_name(name, ending=""), wanted, who=who, where=where)
+            return await self._upload(body, display_name(name, ending=""), wanted, size, who=who, where=where)
 
-    async def _upload(self, body: AsyncIterable[bytes], shown: str, wanted: Wanted, *, who: str, where: str) -> Issued:
-        with self._room(where):
+    async def _upload(
+        self, body: AsyncIterable[bytes], shown: str, wanted: Wanted, size: int | None, *, who: str, where: str
+    ) -> Issued:
+        with self.uploads.room(where):
+            await self.place.claim()
             path = f"{UPLOADS}/{secrets.token_urlsafe(18)}/{file_name(shown)}"
-            issued = await self._issue({"b": path}, shown, wanted, path=path, ready=False, who=who, where=where)
+            largest = size_bytes(self.settings.max_upload)
+            reserved = min(largest, largest if size is None else size)
+            issued = await self._issue({"b": path}, shown, wanted, path=path, reserved=reserved, who=who, where=where)
             try:
-                size = await self.blobs.put(path, _flowing(body), max_bytes=size_bytes(self.settings.max_upload))
+                size = await self.blobs.put(path, self.uploads.flowing(body, issued.id), max_bytes=reserved)
                 if size == 0:
                     raise SharingRefused("EMPTY", "there is nothing in this file")
             except BlobTooLarge:
@@ -160,38 +202,11 @@ class Sharing:
                 # Also when the uploader has gone away. Where even this does not come about, the clean-up does it later.
                 await asyncio.shield(self._drop(issued.id))
                 raise
-            if not await self._made_ready(issued):
+            if not await self.uploads.made_ready(issued, size):
                 await self._drop(issued.id)
                 await self.blobs.delete(path)  # whoever ended it may have come before the file was there
-                raise SharingRefused("REVOKED", "this link was ended, or has expired, while its file was uploaded")
+                raise ended_meanwhile()
             return replace(issued, size=size)
-
-    async def _made_ready(self, issued: Issued) -> bool:
-        """Open the link of an upload that is complete, and let its record expire with it. False: it is not there."""
-        expires_at = moment(issued.expires_ms)
-        # The link last: whatever comes between, it opens nothing, and the clean-up finds the file when it has expired.
-        meta = await self.keys.meta(issued.id).change(lambda one: one.model_copy(update={"expires_at": expires_at}))
-        if meta is None:
-            return False
-        try:
-            made = await self.keys.link(issued.id).change(lambda link: link.model_copy(update={"ready": True}))
-        except BadValue:  # it expires at this moment
-            return False
-        return made is not None
-
-    @contextmanager
-    def _room(self, where: str) -> Iterator[None]:
-        """A place for an upload. Raises SharingRefused where there are too many at once, of all or of one client."""
-        client = client_of(where)
-        if self._uploads.total() >= _UPLOADS_AT_ONCE or self._uploads[client] >= _UPLOADS_OF_ONE:
-            raise SharingRefused("TRY_AGAIN", "too many uploads at once; try again when another has ended")
-        self._uploads[client] += 1
-        try:
-            yield
-        finally:
-            self._uploads[client] -= 1
-            if not self._uploads[client]:
-                del self._uploads[client]
 
     async def _issue(
         self,
@@ -202,20 +217,50 @@ class Sharing:
         who: str,
         where: str,
         path: str | None = None,
-        ready: bool = True,
+        reserved: int | None = None,
     ) -> Issued:
-        now_ms = self.site.now_ms()
+        """A new link. With `path` its file is deleted when it expires; `reserved` bytes of it are still to come."""
+        now_ms, ready = self.site.now_ms(), reserved is None
         expires_ms = self._expiry_ms(wanted.valid_until, now_ms)
         if path is not None and ready and await self.keys.gone(path).exists():
             raise SharingRefused("PATH_TAKEN", "the file of this path was deleted less than an hour ago; use another")
         link = await self._link(wanted, shown, expires_ms, ready=ready)
         name, purpose = file_name(shown), purpose_word(wanted.purpose)
+        payer = self.quota.owner(who, where)
+        make = partial(self._make, leads_to, link, name, purpose, payer, who=who, where=where, path=path)
+        if reserved is None or in_one_step(self.keys):
+            return await make(now_ms, expires_ms, reserved)
+        await self.quota.reserve_apart(payer, reserved)
+        try:
+            return await make(now_ms, expires_ms, reserved)
+        except SharingRefused:  # nothing of it is left
+            await self.quota.release_apart(payer, reserved)
+            raise
+
+    async def _make(
+        self,
+        leads_to: Mapping[str, str],
+        link: Link,
+        name: str,
+        purpose: str,
+        payer: str | None,
+        now_ms: int,
+        expires_ms: int,
+        reserved: int | None,
+        *,
+        who: str,
+        where: str,
+        path: str | None,
+    ) -> Issued:
+        """All that there is of a new link, in one step; again, where its id or its short token is taken."""
         for _ in range(_ISSUE_TRIES):
             id, short, owner_key = _new_id(), _new_short(), secrets.token_urlsafe(32)
             named = digest(short)
             payload = Payload(v=1, n=name, p=purpose, exp=expires_ms, iat=now_ms, id=id, s=named, **leads_to)
             sealed = self._links.seal(payload)
             record = link.model_copy(update={"short_token": named, "owner": digest(owner_key)})
+            if link.user_id is not None:
+                record = record.model_copy(update={"short": short})
             try:
                 link_steps = [
                     Needed(self.keys.link(id).add(record)),
@@ -223,18 +268,29 @@ class Sharing:
                 ]
             except BadValue:  # it was for so short a moment that this is over by now
                 raise _born_expired() from None
-            steps: list[Operation[Any] | Needed] = []
+            counted = [] if reserved is None or not in_one_step(self.keys) else self.quota.reserve(payer, reserved)
+            steps: list[Operation[Any] | Needed] = [*counted]
             if path is not None:
-                # The clean-up must not come for it while its file is still being written.
-                gone_ms = expires_ms if ready else max(expires_ms, now_ms + 2 * UPLOAD_S * 1000)
-                meta = EdgeMeta(id=id, pathname=path, expires_at=moment(gone_ms), short_token=named)
+                meta = EdgeMeta(id=id, pathname=path, expires_at=moment(expires_ms), short_token=named)
+                if reserved is not None:
+                    lease_end = moment(now_ms + LEASE_MS)
+                    under_way = {"upload": "under way", "expires_at": lease_end, "size": reserved, "charged_to": payer}
+                    meta = meta.model_copy(update=under_way)
                 # The record of a file before its claim: where the claim is refused, the record is taken back.
                 steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
             steps += link_steps
+            past = PastLink(expires_at=moment(expires_ms))
+            steps.append(self.keys.past(named).set(past, forget_at=expires_ms + REMEMBERED_MS))
+            if link.user_id is not None:
+                steps.append(self.keys.links_of_user(link.user_id).add(id, expires_ms))
             steps.append(self.audit.note("link-issued", who=who, what=id, where=where, why=purpose))
             stopped = await as_one(self.keys, *steps)
             if stopped is None:
                 return Issued(id, sealed, short, owner_key, expires_ms, name, path)
+            full = self.quota.refuses_at(payer, stopped) if counted else None
+            if full is not None:
+                raise await self.quota.refusal(full, payer, reserved or 0)
+            stopped -= len(counted)
             await self._undo(id, path, made=stopped)
             if path is not None and stopped == 1:
                 raise SharingRefused("PATH_TAKEN", "this file has a link already; end that one first")
@@ -261,6 +317,9 @@ class Sharing:
             raise SharingRefused("BAD_MESSAGE", f"a message is a text of at most {MESSAGE_MAX} characters")
         if wanted.theme is not None and not _THEME.fullmatch(wanted.theme):
             raise SharingRefused("BAD_THEME", "a theme is a word of a-z, 0-9 and -")
+        if wanted.receiver is not None and not _is_person(wanted.receiver):
+            sentence = f"receiverName is a name of 1 to {RECEIVER_MAX} characters, without control characters"
+            raise SharingRefused("BAD_RECEIVER", sentence)
         return Link(
             expires_at=moment(expires_ms),
             short_token="",
@@ -272,6 +331,8 @@ class Sharing:
             display_name=shown,
             message=wanted.message or None,
             theme=wanted.theme,
+            receiver=wanted.receiver,
+            user_id=wanted.user_id,
         )
 
     def _expiry_ms(self, given: int | str | None, now_ms: int) -> int:
@@ -300,62 +361,48 @@ class Sharing:
             left = max(0, link.max_downloads - await self.keys.downloads(payload.id).get())
         return Shown(
             link.display_name or payload.n,
-            payload.exp,
+            deadline_ms(link.expires_at),
             payload.p,
             size=size,
             needs_password=link.password is not None,
             downloads_left=left,
             message=link.message,
             theme=link.theme,
+            receiver=link.receiver,
         )
 
     async def resolve(self, token: str | None, *, password: str | None = None, where: str = "") -> Resolved:
-        """Where a link leads. This counts as a download: of a link for one, one caller gets there."""
+        """Where a link leads: to a file elsewhere, which counts as a download; or, by a ticket, to one that is kept
+        here, which counts when its first bytes go out.
+        """
         async with self._noted("resolve", "receiver", where) as asked:
             payload = await self._opened(token)
             asked.link = payload.id or ""
             return await self._resolve(payload, password, where)
 
     async def _resolve(self, payload: Payload, password: str | None, where: str) -> Resolved:
-        link, keys = await self._live(payload), self.keys
+        link = await self._live(payload)
         if link is None or payload.id is None:  # sealed elsewhere with the same key
             return Resolved(payload.n, payload.n, payload.exp, payload.p, url=payload.u)
-        id = payload.id
         if not link.ready:
             raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
         if link.password is not None:
-            await self._check_password(id, link.password, password, where)
-        if payload.b is not None and await self.blobs.size(payload.b) is None:  # before it is counted
-            _log.error("the file of a link is not in %s any more", self.blobs.url)
-            raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
-        note = partial(self.uses.note, "link-resolved", who="receiver", what=id, where=where)
+            await self._check_password(payload.id, link.password, password, where)
         shown, ticket = link.display_name or payload.n, None
-        admitted: list[Operation[Any]] = []
-        if payload.b is not None:
-            ticket = secrets.token_urlsafe(32)
-            admitted.append(keys.ticket(digest(ticket)).set(Ticket(id=id, path=payload.b, name=shown)))
-            if not in_one_step(self.keys):
-                await admitted.pop()  # before it is counted: if that is refused, nobody gets to know the ticket
-        try:
-            counted = keys.downloads(id).increment(expires_at=link.expires_at)
-        except BadValue:  # it expires at this moment
-            for dropped in admitted:
-                dropped.close()
-            raise _expired(payload) from None
-        steps: list[Operation[Any]] = [keys.link(id).exists().required(), counted, *admitted]
-        if link.max_downloads is not None:
-            steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
-        done = await keys.atomically(*steps, *([note()] if in_one_step(self.keys) else ()))
-        if not done:
-            if done.stopped_at == 0:
-                raise _ended()
-            raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
-        if not in_one_step(self.keys):
-            await note()
+        if payload.b is None:
+            await self._count_use(payload.id, where)
+        else:
+            if await self.blobs.size(payload.b) is None:
+                await self.place.check()  # in another place none of the files would be there
+                _log.error("the file of a link is not in %s any more", self.blobs.url)
+                raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
+            if link.max_downloads is not None and await self.keys.downloads(payload.id).get() >= link.max_downloads:
+                raise _used_up()
+            ticket = await self.tickets.issue(payload.id, payload.b, shown)
         return Resolved(
             payload.n,
             shown,
-            payload.exp,
+            deadline_ms(link.expires_at),
             payload.p,
             url=payload.u,
             ticket=ticket,
@@ -364,39 +411,38 @@ class Sharing:
             theme=link.theme,
         )
 
-    async def download(
-        self,
-        ticket: str,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        only_of: str | None = None,
-        looking: bool = False,
-    ) -> Download:
-        """The file of a ticket, or a part of it: from `start` to `end`, both included; without a start, the last `end`
-        bytes. A part is only of the file with the tag `only_of`; of any other comes the whole. Who is only looking gets
-        no bytes of it.
+    async def _count_use(self, id: str, where: str) -> None:
+        """Count that a link to elsewhere was resolved. Raises SharingRefused: USED_UP, REVOKED or EXPIRED."""
+        keys, note = self.keys, partial(self.uses.note, "link-resolved", who="receiver", what=id, where=where)
+        for _ in range(_USE_TRIES):
+            seen = await keys.link(id).see()
+            if seen is None:
+                raise ended()
+            link = seen.value
+            try:
+                counted = keys.downloads(id).increment(expires_at=link.expires_at)
+            except BadValue:  # it expires at this moment
+                raise expired(deadline_ms(link.expires_at)) from None
+            # Only while the link is as it was read: one that was extended meanwhile counts for longer.
+            steps: list[Operation[Any]] = [keys.link(id).holds(seen), counted]
+            if link.max_downloads is not None:
+                steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
+            done = await keys.atomically(*steps, *([note()] if in_one_step(keys) else ()))
+            if done:
+                if not in_one_step(keys):
+                    await note()
+                return
+            if done.stopped_at != 0:
+                raise _used_up()
+        raise SharingRefused("TRY_AGAIN", "too many changed this link at once; try again")
 
-        Raises SharingRefused: GONE, or RANGE where there is no such part.
-        """
-        gone = SharingRefused("GONE", "this download is over; open the link again")
-        found = await self.keys.ticket(digest(ticket)).get() if _SECRET.fullmatch(ticket) else None
-        if found is None or not await self.keys.link(found.id).exists():
-            raise gone
-        size = await self.blobs.size(found.path)
-        if size is None:
-            raise gone
-        # A path is that of one upload, which never changes: so it tells whether the rest is of the same file.
-        tag = digest(found.path)[:22]
-        if only_of is not None and only_of != tag:
-            start = end = None
-        first, last = _range(size, start, end)
-        try:
-            body = _nothing() if looking else await _begun(self.blobs.read(found.path, first, last + 1))
-        except BlobGone:
-            raise gone from None
-        is_part = start is not None or end is not None
-        return Download(found.name, size, first, last + 1 - first, is_part, tag, body)
+    async def download(
+        self, ticket: str, asked: Range | None = None, *, where: str = "", looking: bool = False
+    ) -> Download:
+        """The file of a ticket, or a part of it; see `Tickets.download`. It is counted when its first bytes go out."""
+        async with self._noted("download", "receiver", where) as noted:
+            noted.link = self.tickets.link_of(ticket) or ""
+            return await self.tickets.download(ticket, asked or Range(), where=where, looking=looking)
 
     async def _opened(self, token: str | None) -> Payload:
         """What a token holds, short or sealed; what it leads to is checked again. Raises SharingRefused."""
@@ -406,17 +452,27 @@ class Sharing:
             named = digest(token)
             sealed = await self.keys.token(named).get().if_readable()
             if sealed is None:
-                raise SharingRefused("TOKEN_NOT_FOUND", "there is no such link, or it has expired")
+                past = await self.keys.past(named).get().if_readable()
+                if past is not None and deadline_ms(past.expires_at) <= self.site.now_ms():
+                    raise expired(deadline_ms(past.expires_at))
+                raise SharingRefused("TOKEN_NOT_FOUND", "there is no such link, or it was ended")
             payload = self._links.open(sealed)
             if payload.s is None or not same(payload.s, named):
                 raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
         else:
             payload = self._links.open(token)
-        if payload.exp <= self.site.now_ms():
-            raise _expired(payload)
+        if payload.exp <= self.site.now_ms() and not await self._is_extended(payload):
+            raise expired(payload.exp)
         if payload.u is not None:
             checked_url(payload.u, self.settings.allowed_hosts)
         return payload
+
+    async def _is_extended(self, payload: Payload) -> bool:
+        """Whether its owner extended a link, so that its record lives longer than its sealed form says."""
+        if payload.id is None:
+            return False
+        link = await self.keys.link(payload.id).get().if_readable()
+        return link is not None and deadline_ms(link.expires_at) > self.site.now_ms()
 
     async def _live(self, payload: Payload) -> Link | None:
         """The record of a link; None: it has none, because it was sealed elsewhere. Raises SharingRefused."""
@@ -424,7 +480,7 @@ class Sharing:
             return None
         link = await self.keys.link(payload.id).get().if_readable()
         if link is None:
-            raise _ended()
+            raise ended()
         if payload.s is None or not same(payload.s, link.short_token):
             raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
         return link
@@ -438,7 +494,7 @@ class Sharing:
         own, all_of_them = keys.guesses(id, client), keys.wrong_passwords(id)
         done = await keys.atomically(keys.link(id).exists().required(), own.increment(), all_of_them.increment())
         if not done:
-            raise _ended()
+            raise ended()
         if done.values[1] > _PASSWORD_TRIES or done.values[2] > _PASSWORD_TRIES_OF_ALL:
             raise SharingRefused("TOO_MANY_GUESSES", "too many wrong passwords; wait an hour", retryAfter=3600)
         if not is_password(given) or not await matches(given, kept):
@@ -447,15 +503,27 @@ class Sharing:
 
     # --- ending --------------------------------------------------------------------------------------------
 
-    async def end(self, token: str | None, *, id: str | None = None, owner_key: str | None, where: str) -> None:
+    async def end(
+        self,
+        token: str | None,
+        *,
+        id: str | None = None,
+        owner_key: str | None = None,
+        user: User | None = None,
+        where: str,
+    ) -> None:
         """End a link in both its forms, and delete its file. It is dead at once, whatever becomes of the file.
 
-        Whoever has the link can, unless its owner reserved that; its owner can by its id and the owner's key.
+        Whoever has the link can, unless its owner reserved that; its owner can by its id and the owner's key, or as
+        the user who is signed in and whose link it is.
         """
-        async with self._noted("end", "receiver" if owner_key is None else "owner", where) as asked:
-            await self._end(token, id, owner_key, where, asked)
+        by = user.subject if user is not None else "receiver" if owner_key is None else "owner"
+        async with self._noted("end", by, where) as asked:
+            await self._end(token, id, owner_key, user, where, asked)
 
-    async def _end(self, token: str | None, id: str | None, owner_key: str | None, where: str, asked: _Asked) -> None:
+    async def _end(
+        self, token: str | None, id: str | None, owner_key: str | None, user: User | None, where: str, asked: _Asked
+    ) -> None:
         if id is None:
             payload = await self._opened(token)
             id, link = payload.id, await self._live(payload)
@@ -464,49 +532,78 @@ class Sharing:
             asked.link = id
             # Who does not know the password of a link may not end it either.
             if link.owner_only or link.password is not None or owner_key is not None:
-                self._check_owner(link, owner_key)
+                self._check_owner(link, owner_key, user)
         else:
-            link = await self._owned(id, owner_key)
+            link = await self._owned(id, owner_key, user)
             asked.link = id
         stopped = await as_one(
             self.keys,
             Needed(self.keys.link(id).consume()),  # first: without it neither form of the link opens anything
             self.keys.token(link.short_token).delete(),
+            self.keys.past(link.short_token).delete(),
+            *([] if link.user_id is None else [self.keys.links_of_user(link.user_id).remove(id)]),
             self.audit.note("link-ended", who=asked.who, what=id, where=where),
         )
         if stopped is not None:
-            raise _ended()
+            raise ended()
         await self._drop(id)
 
-    async def status(self, id: str, owner_key: str | None) -> Status:
+    async def status(self, id: str, owner_key: str | None, user: User | None = None) -> Status:
         """What the owner of a link may know of it."""
-        link = await self._owned(id, owner_key)
+        link = await self._owned(id, owner_key, user)
         downloads = await self.keys.downloads(id).get()
         return Status(deadline_ms(link.expires_at), downloads, link.max_downloads, link.ready)
 
-    async def _owned(self, id: str, owner_key: str | None) -> Link:
+    # --- the links of a user -------------------------------------------------------------------------------
+
+    async def links_of(self, user: User) -> list[OwnLink]:
+        """The links of a user that are alive, those that expire last first."""
+        return await self._own_links.of(user)
+
+    async def extend(
+        self, id: str, valid_until: int | str, *, owner_key: str | None = None, user: User | None = None, where: str
+    ) -> int:
+        """Let a link live longer, up to the longest time from now on; returns when it expires.
+
+        Raises SharingRefused: NOT_OWNER; BAD_EXPIRY where that is not later than before; REVOKED where it has ended.
+        """
+        async with self._noted("extend", "owner" if user is None else user.subject, where) as asked:
+            link = await self._owned(id, owner_key, user)
+            asked.link = id
+            expires_ms = self._expiry_ms(valid_until, self.site.now_ms())
+            if expires_ms <= deadline_ms(link.expires_at):
+                raise SharingRefused("BAD_EXPIRY", "a link can be extended only; end it, if it is to be gone sooner")
+            await self._own_links.extend(id, expires_ms, who=asked.who, where=where)
+            return expires_ms
+
+    async def _owned(self, id: str, owner_key: str | None, user: User | None = None) -> Link:
         """The record of a link whose owner asks. Whether there is such a link is not told to others."""
         link = None
         if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", id):
             link = await self.keys.link(id).get().if_readable()
         if link is None:
             raise _not_owner()
-        self._check_owner(link, owner_key)
+        self._check_owner(link, owner_key, user)
         return link
 
-    def _check_owner(self, link: Link, owner_key: str | None) -> None:
+    def _check_owner(self, link: Link, owner_key: str | None, user: User | None = None) -> None:
+        if user is not None and link.user_id is not None and same(user.id, link.user_id):
+            return
         if owner_key is None or not _SECRET.fullmatch(owner_key) or not same(digest(owner_key), link.owner):
             raise _not_owner()
 
     async def _drop(self, id: str) -> None:
         """Delete a link and its file, if it has one here; what cannot go now, the clean-up takes."""
+        meta: EdgeMeta | None
         try:
             meta = await self.keys.meta(id).change(lambda one: one.model_copy(update={"expires_at": self._now}))
         except Unreadable:
             meta = None
         await self.keys.link(id).delete()
         if meta is not None:
-            await self.clean_up.remove(id, meta)
+            if meta.short_token:
+                await self.keys.past(meta.short_token).delete()
+            await self.clean_up.remove_now(id, meta)
 
     @property
     def _now(self) -> datetime:
@@ -515,9 +612,15 @@ class Sharing:
 
 @asynccontextmanager
 async def open_sharing(keys: SharingKeys, settings: SharingSettings, site: Site) -> AsyncIterator[Sharing]:
-    """The service, with the place of its files."""
+    """The service, with the place of its files. Raises FilesElsewhere where the store's files are in another one."""
     sealing = settings.own_token_keys or (keys.ring.derived("sharing links") if keys.ring is not None else [])
-    yield Sharing(keys, settings, site, open_blobs(settings.files), SealedLinks(sealing))
+    blobs = await place_of(keys, settings)
+    sharing = Sharing(keys, settings, site, blobs, SealedLinks(sealing))
+    try:
+        await sharing.place.open()
+    except BlobUnavailable as error:  # it is looked at again before anything depends on it
+        _log.warning("the place of the files cannot be reached: %s", error)
+    yield sharing
 
 
 def told(counts: Counts) -> dict[str, int | str]:
@@ -554,17 +657,17 @@ def _new_short() -> str:
             return short
 
 
+def _is_person(text: str) -> bool:
+    return 1 <= len(text) <= RECEIVER_MAX and bool(text.strip()) and not misleads(text)
+
+
 def _is_message(text: str) -> bool:
     """Half a surrogate pair is no text, and `(sealed)` is what stands for a text that is not shown."""
     return len(text) <= MESSAGE_MAX and text != "(sealed)" and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _ended() -> SharingRefused:
-    return SharingRefused("REVOKED", "this link was ended; ask for a new one")
-
-
-def _expired(payload: Payload) -> SharingRefused:
-    return SharingRefused("EXPIRED", "this link has expired; ask for a new one", exp=payload.exp)
+def _used_up() -> SharingRefused:
+    return SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
 
 
 def _born_expired() -> SharingRefused:
@@ -585,47 +688,3 @@ def _moment_ms(given: int | str) -> int | None:
         return None if read.utcoffset() is None else deadline_ms(read.astimezone(UTC))
     except (ValueError, OverflowError):
         return None
-
-
-def _range(size: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """The first and the last byte of a part of a file."""
-    if start is None and end is not None:
-        start, end = max(0, size - end), None
-    first, last = start or 0, min(size - 1, size - 1 if end is None else end)
-    if not 0 <= first <= last:
-        raise SharingRefused("RANGE", "there is no such part of this file", size=size)
-    return first, last
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    for piece in tuple[bytes]():
-        yield piece
-
-
-async def _flowing(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The same stream, as long as it does not stop. Raises SharingRefused where it is silent for too long."""
-    pieces = aiter(body)
-    while True:
-        try:
-            async with asyncio.timeout(_STALLED_S):
-                piece = await anext(pieces)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise SharingRefused("STALLED", "this upload came to a standstill; try again") from None
-        yield piece
-
-
-async def _begun(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same stream, after its first piece was there: what is not there is known before anything is answered."""
-    try:
-        first = await anext(body)
-    except StopAsyncIteration:
-        first = b""
-
-    async def whole() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in body:
-            yield piece
-
-    return whole()
