@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.chaos import check, endure, fake_slack
+from bench.chaos import check, endure, fake_slack, follow_through_kills
 from keystead.testing import servers
 from keystead.testing.servers import Server
 
@@ -29,3 +29,13 @@ async def test_through_five_kills_and_an_outage_each_notice_comes_once_and_in_or
     failed = await check(bus, database, slack, events=EVENTS, readers=READERS)
     assert min(slack.said[429], slack.said[500]) > 5
     assert failed > 10
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kind", ["redis", "sqlite"])
+async def test_through_five_kills_of_two_servers_readers_who_reconnect_get_each_notice_once_and_in_order(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = request.getfixturevalue("bus").url if kind == "redis" else f"sqlite:///{tmp_path}/office.db"
+    followers = await follow_through_kills(tmp_path, url, events=EVENTS, readers=READERS, kills=KILLS)
+    assert sum(one.connections for one in followers) > EVENTS // 40

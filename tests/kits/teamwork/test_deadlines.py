@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from keystead import Store, connect
 from keystead.errors import BadValue
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Deadline
-from keystead.kits.teamwork.service.deadlines import Deadlines
+from keystead.kits.teamwork.service.deadlines import Deadlines, FoundItem
 from keystead.kits.teamwork.service.events import DeadlineNear
 from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.parts.sessions.conftest import Clock
@@ -38,7 +39,7 @@ class Office:
         self.keys = TeamworkKeys(store, now_ms=self.clock)
         self.deadlines = Deadlines(self.keys, self._tell, **options)
 
-    async def _tell(self, event: DeadlineNear) -> None:
+    async def _tell(self, team: int, event: DeadlineNear) -> None:
         self.told.setdefault((event.id, event.item.assigneeId), event)
 
     async def run(self, now: str) -> list[str]:
@@ -114,10 +115,111 @@ async def test_a_job_that_did_not_run_tells_late_rather_than_never_and_only_the_
 
 
 @here
-async def test_an_item_that_is_new_and_near_is_told_of_at_the_next_look(store: Store) -> None:
+async def test_an_item_that_is_new_and_near_is_told_of_at_the_next_look_of_the_working_day(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
-    assert await office.run("2026-03-03T03:00") == ["WORK_REQUEST:101 in 1"]  # it is still the working day of the 2nd
+    assert await office.run("2026-03-03T08:59") == []  # nobody is told at night
+    assert await office.run("2026-03-03T09:14") == ["WORK_REQUEST:101 in 0"]
+
+
+@here
+async def test_today_is_the_calendar_day_of_the_zone_from_midnight_on(store: Store) -> None:
+    office = Office(store, "2026-03-02T15:00", zone=SEOUL)  # midnight in Seoul
+    rules = await office.deadlines.rules_of(3)
+    assert office.deadlines.today_in(rules.zone) == date(2026, 3, 3)
+    office.clock.pass_ms(-1)
+    assert office.deadlines.today_in(rules.zone) == date(2026, 3, 2)
+
+
+@on("memory", "redis")
+async def test_marks_of_a_team_are_its_own_and_each_is_told_once_with_the_right_number_of_days(store: Store) -> None:
+    office = Office(store, days=(7, 3))
+    await office.register(WR, "2026-03-10")
+    await office.register(TASK, "2026-03-10", team=4)
+    await office.deadlines.set_rules(4, days=[5])
+    assert await office.run("2026-03-03T09:00") == ["WORK_REQUEST:101 in 7"]
+    assert await office.run("2026-03-05T09:00") == ["TECH_TASK:21 in 5"]
+    assert await office.run("2026-03-07T09:00") == ["WORK_REQUEST:101 in 3"]
+    assert (await office.deadlines.rules_of(4)).days == (5,)
+    await office.deadlines.set_rules(4, zone=SEOUL)  # the days stay
+    assert (str((await office.deadlines.rules_of(4)).zone), (await office.deadlines.rules_of(4)).days) == (SEOUL, (5,))
+
+
+@on("memory", "redis")
+async def test_after_a_change_of_zone_no_mark_comes_again_and_none_that_is_farther(store: Store) -> None:
+    office = Office(store, zone="Pacific/Kiritimati", days=(7, 3))  # 14 hours ahead
+    await office.register(WR, "2026-03-10")
+    assert await office.run("2026-03-06T20:00") == ["WORK_REQUEST:101 in 3"]  # there it is the 7th; it was new
+    await office.deadlines.set_rules(3, zone="Pacific/Honolulu")  # where it is the 6th, four days before
+    assert await office.run("2026-03-06T20:15") == []
+    for day in ("2026-03-07T20:00", "2026-03-08T20:00", "2026-03-10T20:00"):
+        assert await office.run(day) == []
+    assert await office.run("2026-03-11T19:00") == ["WORK_REQUEST:101 in -1"]
+    await office.deadlines.set_rules(3, zone="Pacific/Kiritimati")
+    assert await office.run("2026-03-12T20:00") == []
+
+
+ZADD = ("ZADD", "deadlines:team:3", 1772496000, "WORK_REQUEST:101")  # as the document writes it; 2026-03-03
+
+
+class Adopted(Office):
+    """An office that knows for whom an item is, as those who keep notices and people do."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        self.users = [42]
+        super().__init__(store, find=self._find, **options)
+
+    async def _find(self, team: int, ref: Deadline) -> FoundItem:
+        return FoundItem(self.users if team == 3 else [], "Print")
+
+
+@on("memory", "sqlite", "redis")
+async def test_a_deadline_that_another_program_added_is_told_like_any_other(store: Store) -> None:
+    office = Adopted(store, days=(7, 3))
+    await store.run([ZADD])
+    assert await office.run("2026-02-24T08:59") == []
+    assert await office.run("2026-02-24T09:00") == ["WORK_REQUEST:101 in 7"]
+    assert await office.run("2026-02-24T09:15") == []
+    assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
+    office.users = [42, 7]  # one more leads the team
+    assert await office.run("2026-02-28T09:15") == ["WORK_REQUEST:101 in 3"]
+    assert {assignee for _, assignee in office.told} == {42, 7}
+    assert await office.run("2026-03-04T09:00") == ["WORK_REQUEST:101 in -1"] * 2
+    other = Adopted(store, days=(7, 3))
+    other.users = office.users
+    assert await other.run("2026-03-04T09:15") == []  # another process knows what was told
+    # The other program moves it, and takes it out when it is closed: nothing is left of it.
+    await store.run([("ZADD", "deadlines:team:3", 1772496000 + 20 * 86400, "WORK_REQUEST:101")])
+    assert await office.run("2026-03-20T09:00") == ["WORK_REQUEST:101 in 3"] * 2
+    await store.run([("ZREM", "deadlines:team:3", "WORK_REQUEST:101")])
+    assert await office.run("2026-03-20T09:15") == []
+    assert await office.keys.due_found(3).count() == 0
+
+
+@here
+async def test_what_another_program_writes_wrongly_holds_up_no_other(store: Store) -> None:
+    office = Adopted(store)
+    await store.run(
+        [
+            ZADD,
+            ("ZADD", "deadlines:team:3", 1772496000, "small:1"),
+            ("ZADD", "deadlines:team:3", 1772496000, "DEFECT:" + "x" * 300),
+            ("ZADD", "deadlines:team:99999999999999999999", 1772496000, "DEFECT:1"),
+            ("ZADD", "deadlines:team:0", 1772496000, "DEFECT:1"),
+        ]
+    )
+    assert await office.run("2026-03-01T09:00") == ["WORK_REQUEST:101 in 2"]
+    assert await office.run("2026-03-01T09:15") == []
+
+
+@on("memory", "redis")
+async def test_a_team_that_only_another_program_knows_is_found_within_an_hour(store: Store) -> None:
+    office = Adopted(store)
+    assert await office.run("2026-03-01T09:00") == []
+    await store.run([ZADD])
+    assert await office.run("2026-03-01T09:45") == []  # it has scanned at 09:00
+    assert await office.run("2026-03-01T10:00") == ["WORK_REQUEST:101 in 2"]
+    assert await office.keys.due_teams().members() == {3}
 
 
 @here
@@ -135,13 +237,13 @@ async def test_the_morning_is_that_of_the_team(store: Store) -> None:
     office = Office(store, zone=SEOUL)
     await office.register(WR, "2026-03-03")
     await office.register(TASK, "2026-03-03", team=4)
-    await office.deadlines.set_zone(4, "America/Los_Angeles")
+    await office.deadlines.set_rules(4, zone="America/Los_Angeles")
     assert await office.run("2026-02-27T23:59") == []
     assert await office.run("2026-02-28T00:00") == ["WORK_REQUEST:101 in 3"]  # 09:00 in Seoul
     assert await office.run("2026-02-28T16:59") == []
     assert await office.run("2026-02-28T17:00") == ["TECH_TASK:21 in 3"]  # 09:00 in Los Angeles
     with pytest.raises(BadValue, match="Europe/Berlin"):
-        await office.deadlines.set_zone(4, "Mars/Base")
+        await office.deadlines.set_rules(4, zone="Mars/Base")
 
 
 @here
@@ -150,9 +252,9 @@ async def test_a_team_that_changes_its_zone_is_told_neither_twice_nor_not_at_all
     await office.register(WR, "2026-03-03")
     await office.register(TASK, "2026-03-04")
     assert await office.run("2026-02-28T00:00") == ["WORK_REQUEST:101 in 3"]
-    await office.deadlines.set_zone(3, "Pacific/Honolulu")  # where it is the day before
+    await office.deadlines.set_rules(3, zone="Pacific/Honolulu")  # where it is the day before
     assert await office.run("2026-02-28T19:00") == []
-    await office.deadlines.set_zone(3, "Pacific/Kiritimati")  # and there the day after
+    await office.deadlines.set_rules(3, zone="Pacific/Kiritimati")  # and there the day after
     assert await office.run("2026-02-28T20:00") == ["TECH_TASK:21 in 3"]
 
 
@@ -174,9 +276,9 @@ async def test_an_item_that_moves_over_the_edge_while_the_job_runs_is_told_of_fo
     await office.register(WR, "2026-03-03")
     told = office.deadlines._tell
 
-    async def moved_meanwhile(event: DeadlineNear) -> None:
+    async def moved_meanwhile(team: int, event: DeadlineNear) -> None:
         await office.deadlines.move(3, WR, date(2026, 3, 9))
-        await told(event)
+        await told(team, event)
 
     office.deadlines._tell = moved_meanwhile
     assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
@@ -224,25 +326,38 @@ async def test_mornings_of_days_when_clocks_change_and_months_end(
 
 @given(
     looks=st.lists(st.integers(min_value=0, max_value=14 * 96), min_size=1, max_size=12),
-    zones=st.lists(st.sampled_from(["UTC", SEOUL, "America/New_York", "Asia/Kathmandu"]), min_size=1, max_size=4),
+    zones=st.lists(
+        st.sampled_from(["UTC", SEOUL, "America/New_York", "Asia/Kathmandu", "Pacific/Kiritimati", "Pacific/Niue"]),
+        min_size=1,
+        max_size=4,
+    ),
 )
 @settings(max_examples=60, deadline=None)
-def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once(
+def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once_with_the_right_number(
     looks: list[int], zones: list[str]
 ) -> None:
+    due = date(2026, 3, 10)
+
     async def play() -> None:
         async with connect("memory://") as opened:
-            office = Office(opened, "2026-03-01T00:00", days=(3, 1))
-            await office.register(WR, "2026-03-10")
+            office = Office(opened, "2026-03-01T00:00", days=(7, 3))
+            await office.register(WR, due.isoformat())
             start = at("2026-03-01T00:00")
+            is_reached = False
             for number, look in enumerate(sorted(looks)):
-                await office.deadlines.set_zone(3, zones[number % len(zones)])
+                zone = zones[number % len(zones)]
+                await office.deadlines.set_rules(3, zone=zone)
                 office.clock.now_ms = start + look * 15 * 60_000
+                local = datetime.fromtimestamp(office.clock.now_ms / 1000, ZoneInfo(zone))
+                before = len(office.told)
                 await office.deadlines.tell_due()
+                left = (due - local.date()).days
+                is_reached = is_reached or (local.hour >= 9 and left <= 7)
+                assert [one.days for one in list(office.told.values())[before:]] in ([], [left])
             ids = [event_id for event_id, _ in office.told]
-            assert len(ids) == len(set(ids)) <= 3
-            last_day = (start + max(looks) * 15 * 60_000 - at("2026-03-07T00:00")) // 86_400_000
-            assert ids or last_day < 1  # a day after the mark there is no zone in which it is not yet told
+            marks = [event_id.rpartition(":")[2] for event_id in ids]
+            assert marks == [mark for mark in ("D-7", "D-3", "overdue") if mark in marks]  # none twice, none too late
+            assert bool(ids) == is_reached
 
     asyncio.run(play())
 

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 
 from keystead.kits.kit import Kit
-from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes
+from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes, team_routes, who
 from keystead.kits.teamwork.routes import router
 from keystead.kits.teamwork.service import TYPES, events, tables, teamwork
 from keystead.kits.teamwork.service.notices import PREFERENCE_OF
@@ -56,18 +56,23 @@ def test_the_guide_names_each_setting_with_its_default_and_its_description() -> 
 def test_the_guide_names_each_error_with_its_status() -> None:
     raised = {
         (constants[1], constants[0])
-        for module, names in ((routes, ("Refusal",)), (page, ("Refusal",)), (bearer, ("_challenge", "_later")))
+        for module, names in (
+            *((one, ("Refusal",)) for one in (routes, team_routes, page, who)),
+            (bearer, ("_challenge", "_later")),
+        )
         for node in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in names
         for constants in [_status_and_code(node)]
     }
     told = {(plain(code), int(status)) for code, status, _ in rows("Code")}
-    assert told == raised | {("CSRF", 403), ("RATE_LIMITED", 429)}
+    assert told == raised | set(team_routes.STATUS.items()) | {("CSRF", 403), ("RATE_LIMITED", 429)}
 
 
 def _status_and_code(call: ast.Call) -> tuple[Any, Any]:
     """The first two arguments; of a call without a status, 503."""
     found = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+    if len(found) < 2 and not (found and isinstance(found[0], str)):
+        return 400, "BAD_REQUEST"  # what the table of the module says, besides this
     return (found[0], found[1]) if isinstance(found[0], int) else (503, found[0])
 
 
@@ -115,7 +120,7 @@ async def test_the_example_of_an_application_tells_its_users() -> None:
         for _ in range(2):
             await names["assign"](service, 101, 42, 7)
         found = await service.notices.page(42)
-        assert [one.title for one in found.notices] == ["WR-001 was assigned to you"]
+        assert [one.title for one in found.notices] == ["Mei assigned WR-001 to you"]
         assert (await service.dashboard.summary(42, 3)).myWorkRequests == 12
         token = service.tokens.issue("42").token
         assert (await service.admission.admitted(token)).user.name == "Mei"

@@ -1,22 +1,28 @@
 """Notices in the database: each once, in the order of its reader, whatever is told twice or at the same moment."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection, delete
 
 from keystead.errors import BadValue
+from keystead.kits.teamwork.models import Said
 from keystead.kits.teamwork.service.notices import (
     ASSIGNED,
     DEADLINE,
     DEPLOYMENT_FAILED,
     IDEA_ADOPTED,
-    PREFERENCES_FIRST,
+    PREFERENCES,
     STATUS_CHANGED,
     Notices,
+    Reach,
     Told,
+    Unpublished,
 )
-from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.kits.teamwork.service.tables import NOTICES, TEAMWORK_TABLES
 from keystead.parts.tables import Tables, open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 
@@ -53,36 +59,97 @@ async def test_an_event_is_told_once_to_each_however_often_it_is_told_of(notices
 
 
 @on_databases()
-async def test_of_many_events_at_once_each_reader_has_places_without_gaps(notices: Notices) -> None:
-    async def tell(number: int) -> None:
-        # Each event twice, and each in another order of its readers.
-        users = [1, 2] if number % 2 else [2, 1]
-        await asyncio.gather(*(notices.tell(f"e{number}", [told(user) for user in users], NOW_MS) for _ in range(2)))
+async def test_of_many_events_at_once_each_reader_has_places_without_gaps(notices: Notices, tables: Tables) -> None:
+    processes = [notices, *(Notices(tables) for _ in range(3))]  # each of which writes batches of its own
 
-    await asyncio.gather(*map(tell, range(30)))
-    for user in (1, 2):
-        found = await notices.unpublished(user)
-        assert [one.place for one in found] == list(range(1, 31))
-        assert {one.event_id for one in found} == {f"e{number}" for number in range(30)}
+    async def tell(number: int) -> int:
+        # Each event twice, each in another order of its readers, and each by two of them.
+        users = [1, 2, number + 10] if number % 2 else [number + 10, 2, 1]
+        tellers = (processes[number % 4], processes[(number + 1) % 4])
+        telling = (one.tell(f"e{number}", [told(user) for user in users], NOW_MS) for one in tellers)
+        written = sum(map(len, await asyncio.gather(*telling)))
+        await processes[number % 3].published(1, 1)
+        return written
+
+    assert await asyncio.gather(*map(tell, range(60))) == [3] * 60
+    for user, first in ((1, 2), (2, 1)):
+        found = (await notices.unpublished([user]))[user].notices
+        assert [one.place for one in found] == list(range(first, 61))
+    assert {one.event_id for one in (await notices.page(2, size=100)).notices} == {f"e{n}" for n in range(60)}
+    assert await notices.reach(10) == Reach(1, 0)
 
 
 @on_databases()
 async def test_what_is_on_the_stream_is_known_and_never_less_than_before(notices: Notices) -> None:
     for number in range(5):
         await notices.tell(f"e{number}", [told(42)], NOW_MS)
-    assert (await notices.waiting(), await notices.last_place(42)) == ([42], 0)
+    assert await notices.reach(42) == Reach(5, 0)
     await notices.published(42, 3)
-    assert [one.place for one in await notices.unpublished(42)] == [4, 5]
+    assert await _waiting(notices) == {42: [4, 5]}
     await notices.published(42, 2)
-    assert (await notices.last_place(42), len(await notices.unpublished(42))) == (3, 2)
+    assert (await notices.reach(42), await _waiting(notices)) == (Reach(5, 3), {42: [4, 5]})
     await notices.tell("e9", [told(42)], NOW_MS)
     await notices.published(42, 6)
-    assert (await notices.waiting(), await notices.unpublished(42), await notices.last_place(42)) == ([], [], 6)
-    assert await notices.last_place(99) == 0
+    assert (await notices.reach(42), await _waiting(notices)) == (Reach(6, 6), {})
+    assert await notices.reach(99) == Reach(0, 0)
     assert not await notices.published(42, 7)  # of a reader who was erased and told anew, it may be beyond
     assert not await notices.published(42, 6, event_id="another")
     await notices.tell("e10", [told(42)], NOW_MS)
-    assert [one.event_id for one in await notices.unpublished(42)] == ["e10"]
+    assert await _waiting(notices) == {42: [7]}
+
+
+@on_databases()
+async def test_of_each_reader_who_waits_the_oldest_notices_are_read(notices: Notices) -> None:
+    for user in (1, 2, 3):
+        await asyncio.gather(*(notices.tell(f"{user}-{number}", [told(user)], NOW_MS) for number in range(150)))
+    await notices.published(2, 60)
+    assert await notices.behind() == {1: 0, 2: 60, 3: 0}
+    assert await _waiting(notices) == {1: [*range(1, 101)], 2: [*range(61, 151)], 3: [*range(1, 101)]}
+    found = await notices.unpublished([2, 3, 4])
+    assert {user: (one.up_to, one.is_all) for user, one in found.items()} == {2: (150, True), 3: (100, False)}
+
+
+@on_databases()
+async def test_what_was_deleted_before_it_was_published_is_passed_over(notices: Notices, tables: Tables) -> None:
+    for number in range(3):
+        await notices.tell(f"e{number}", [told(42)], NOW_MS)
+    await tables.write(lambda connection: connection.execute(delete(NOTICES).where(NOTICES.c.place != 2)))
+    assert await _waiting(notices) == {42: [2]}
+    assert await notices.published(42, 2, event_id="e1")
+    left = (await notices.unpublished([42]))[42]
+    assert left == Unpublished([], 3, True)
+    assert await notices.published(42, left.up_to)
+    assert await _waiting(notices) == {}
+
+
+@on_databases()
+async def test_events_told_at_once_share_a_transaction_and_one_that_is_wrong_fails_alone(
+    notices: Notices, tables: Tables
+) -> None:
+    committed = 0
+    write = tables.write
+
+    async def counting(work: Callable[[Connection], Any]) -> Any:
+        nonlocal committed
+        result = await write(work)
+        committed += 1
+        return result
+
+    tables.write = counting  # type: ignore[method-assign]
+    tellings = (notices.tell(f"e{number}", [told(number % 7 + 1)], NOW_MS) for number in range(100))
+    assert all(await asyncio.gather(*tellings))
+    assert committed <= 3
+    too_long = "x" * 300  # an id of 200 bytes at most
+    ids = ["good", too_long, "better"]
+    outcomes = await asyncio.gather(*(notices.tell(one, [told(9)], NOW_MS) for one in ids), return_exceptions=True)
+    assert [type(one) for one in outcomes] == [list, BadValue, list]
+    assert [one.event_id for one in (await notices.page(9)).notices] == ["better", "good"]
+
+
+async def _waiting(notices: Notices) -> dict[int, list[int]]:
+    """The places that are not on the stream yet, by reader."""
+    found = await notices.unpublished(await notices.behind())
+    return {user: [one.place for one in behind.notices] for user, behind in found.items()}
 
 
 @on_databases()
@@ -111,9 +178,10 @@ async def test_notices_are_paged_filtered_and_read(notices: Notices) -> None:
 @on_databases()
 async def test_who_has_said_nothing_hears_of_all_and_who_has_of_what_they_want(notices: Notices) -> None:
     assert await notices.tell("e1", [told(kind=STATUS_CHANGED)], NOW_MS) != []
-    assert await notices.prefer(42, {"deadline": False}) == {**PREFERENCES_FIRST, "deadline": False}
+    # What is not named stays as it was, also the first time.
+    assert await notices.prefer(42, {"deadline": False}) == {**dict.fromkeys(PREFERENCES, True), "deadline": False}
     for kind, is_told in (
-        (STATUS_CHANGED, False),
+        (STATUS_CHANGED, True),
         (DEADLINE, False),
         (ASSIGNED, True),
         (DEPLOYMENT_FAILED, True),
@@ -127,12 +195,53 @@ async def test_who_has_said_nothing_hears_of_all_and_who_has_of_what_they_want(n
         await notices.tell("e1", [told(0)], NOW_MS)
 
 
+@on_databases()
+async def test_a_notice_that_is_deleted_stays_deleted_also_when_its_event_is_told_of_again(notices: Notices) -> None:
+    [first] = await notices.tell("e1", [told(42)], NOW_MS)
+    await notices.tell("e2", [told(42)], NOW_MS)
+    assert not await notices.delete(7, first.id, NOW_MS)  # it is another's
+    assert await notices.delete(42, first.id, NOW_MS)
+    assert not await notices.delete(42, first.id, NOW_MS)
+    assert await notices.find(42, first.id) is None
+    assert [one.event_id for one in (await notices.page(42)).notices] == ["e2"]
+    assert await notices.unread(42) == {"WORK_REQUEST": 1}
+    assert await notices.tell("e1", [told(42)], NOW_MS) == []
+    # It was not on the stream yet, and does not come there.
+    [waits] = (await notices.unpublished([42])).values()
+    assert ([one.place for one in waits.notices], waits.up_to) == ([2], 2)
+    assert (await notices.has_between(42, 1, 1), await notices.has_between(42, 1, 2)) == (False, True)
+    assert await notices.published(42, 2, event_id="e2")
+
+
+@on_databases()
+async def test_old_notices_expire_but_not_before_they_are_on_the_stream(notices: Notices) -> None:
+    for number in range(6):
+        await notices.tell(f"e{number}", [told(42)], NOW_MS + number)
+    await notices.published(42, 4)
+    assert await notices.expire(NOW_MS + 2, most=1) == 1
+    assert await notices.expire(NOW_MS + 2) == 1
+    assert await notices.expire(NOW_MS + 100) == 2  # the last two wait
+    assert [one.event_id for one in (await notices.page(42)).notices] == ["e5", "e4"]
+    assert await notices.reach(42) == Reach(6, 4)
+    [seventh] = await notices.tell("e6", [told(42)], NOW_MS)
+    assert seventh.place == 7
+
+
+@on_databases()
+async def test_what_a_notice_says_is_kept_as_an_event_with_its_arguments(notices: Notices) -> None:
+    said = Said(event="assigned", doc="WR-001", item="인쇄 😀", actor="Ann")
+    [made] = await notices.tell("e1", [replace(told(42), said=said)], NOW_MS)
+    found = await notices.find(42, made.id)
+    assert found is not None
+    assert found.said == made.said == said
+
+
 @on_databases("memory")
 async def test_all_of_a_user_is_erased(notices: Notices, tables: Tables) -> None:
     await notices.tell("e1", [told(42), told(7)], NOW_MS)
     await notices.prefer(42, {"status": True})
     counts = {"keystead_teamwork_notices": 1, "keystead_teamwork_preferences": 1, "keystead_teamwork_readers": 1}
-    assert await tables.count_of("user:42") == counts
-    assert await tables.erase("user:42") == counts
-    assert await tables.count_of("user:42") == await tables.count_of("user:none") == {}
+    assert await tables.count_of("teamwork:42") == counts
+    assert await tables.erase("teamwork:42") == counts
+    assert await tables.count_of("teamwork:42") == await tables.count_of("teamwork:none") == {}
     assert (await notices.page(7)).total == 1

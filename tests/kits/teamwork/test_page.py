@@ -100,9 +100,10 @@ async def test_in_development_somebody_of_the_demo_team_signs_in_and_is_told_wha
             told = await client.post(f"{DEMO}/events", json={"what": what, "language": "ko"}, headers=ada)
             assert told.json() == {"ok": True, "notices": 1}
         await client.post(f"{DEMO}/events", json={"what": "mentioned", "to": GRACE}, headers=ada)
-        listed = (await client.get("/api/notifications", headers=ada)).json()["items"]
+        listed = (await client.get("/api/notifications?language=ko", headers=ada)).json()["items"]
         assert [one["type"] for one in listed] == ["배포실패", "멘션", "상태변경", "담당자배정"]
         assert listed[0]["message"] == "이달의 릴리스: 진행중 → 실패"
+        assert listed[3]["title"].startswith("Grace Hopper님이 회원님을 WR-")
         assert (await client.get("/api/notifications", headers=grace)).json()["total"] == 1
         filled = await client.post(f"{DEMO}/deadlines", json={}, headers=ada)
         assert filled.json()["notices"] == 4  # what is overdue, due today, and twice due in three days

@@ -1,18 +1,19 @@
 """From the table to the stream: once, in order, and in one step with what goes to Slack."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import delete
 
 from keystead import Store
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices, Told
+from keystead.kits.teamwork.service.notices import ASSIGNED, Notices, Told, Unpublished
 from keystead.kits.teamwork.service.relay import SLACK, Relay, ref_id_of
-from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.kits.teamwork.service.tables import NOTICES, TEAMWORK_TABLES
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage
 from keystead.parts.tables import Tables, open_tables
@@ -43,9 +44,9 @@ def relay_on(store: Store, notices: Notices) -> tuple[Relay, TeamworkKeys, Outbo
     return Relay(keys, notices, feed, outbox), keys, outbox
 
 
-async def tell(notices: Notices, user: int, *numbers: int) -> None:
+async def tell(notices: Notices, user: int, *numbers: int, at_ms: int = NOW_MS) -> None:
     for number in numbers:
-        await notices.tell(f"e{number}", [Told(user, ASSIGNED, f"n{number}", "", "DEFECT", "34")], NOW_MS)
+        await notices.tell(f"e{number}", [Told(user, ASSIGNED, f"n{number}", "", "DEFECT", "34")], at_ms)
 
 
 async def on_stream(keys: TeamworkKeys, user: int) -> list[tuple[str, str]]:
@@ -62,7 +63,7 @@ async def test_what_is_written_is_on_the_stream_once_and_in_order(store: Store, 
     assert await relay.publish_waiting() == 0
     assert await on_stream(keys, 42) == [("1-0", "n1"), ("2-0", "n2"), ("3-0", "n3")]
     assert (await outbox.state(SLACK, "42")).waiting == 3
-    assert await notices.waiting() == []
+    assert await notices.behind() == {}
 
 
 @everywhere
@@ -81,7 +82,8 @@ async def test_a_relay_that_dies_at_any_command_loses_nothing_and_repeats_nothin
 ) -> None:
     lives, user = 0, 1
     while True:
-        await tell(notices, user, 3 * user, 3 * user + 1)
+        titles = [f"n{number}" for number in range(1, 121)]  # more than are put together
+        await asyncio.gather(*(tell(notices, user, number) for number in range(1, 121)))
         dying, _, _ = relay_on(Mortal(store, lives), notices)
         try:
             await dying.publish_waiting()
@@ -91,10 +93,54 @@ async def test_a_relay_that_dies_at_any_command_loses_nothing_and_repeats_nothin
             break
         relay, keys, outbox = relay_on(store, notices)
         await relay.publish_waiting()
-        assert await on_stream(keys, user) == [("1-0", f"n{3 * user}"), ("2-0", f"n{3 * user + 1}")]
-        assert (await outbox.state(SLACK, str(user))).waiting == 2
+        assert await on_stream(keys, user) == [(f"{place}-0", title) for place, title in enumerate(titles, 1)]
+        assert (await outbox.state(SLACK, str(user))).waiting == 120
         user += 1
     assert lives >= 2
+
+
+class _Forgetful(Notices):
+    """Notices of a process that is killed after it has put them, and before it could say so."""
+
+    async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+        raise Killed
+
+
+@on("sqlite", "redis")
+async def test_a_relay_goes_on_after_what_another_has_put_without_saying_so(store: Store) -> None:
+    async with open_tables("memory://", TEAMWORK_TABLES) as tables:
+        notices = Notices(tables)
+        await tell(notices, 42, 1, 2)
+        killed, keys, _ = relay_on(store, _Forgetful(tables))
+        with pytest.raises(Killed):
+            await killed.publish_waiting()
+        await tell(notices, 42, 3, 4)
+        relay, _, outbox = relay_on(store, notices)
+        async with keys.notifications(42).subscribe() as heard:
+            assert await relay.publish_waiting() == 2
+            assert [(await anext(heard)).title for _ in range(2)] == ["n3", "n4"]
+        assert await on_stream(keys, 42) == [(f"{place}-0", f"n{place}") for place in range(1, 5)]
+        assert (await outbox.state(SLACK, "42")).waiting == 4
+        assert await notices.behind() == {}
+
+
+@here
+async def test_a_notice_that_is_deleted_while_it_is_published_takes_no_other_with_it(store: Store) -> None:
+    class Deleting(Notices):
+        async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+            await tables.write(lambda connection: connection.execute(delete(NOTICES).where(NOTICES.c.place == place)))
+            return await super().published(user, place, event_id=event_id)
+
+    async with open_tables("memory://", TEAMWORK_TABLES) as tables:
+        notices = Deleting(tables)
+        relay, keys, _ = relay_on(store, notices)
+        await tell(notices, 42, 1, 2)
+        assert await relay.publish_waiting() == 2
+        assert await on_stream(keys, 42) == [("1-0", "n1"), ("2-0", "n2")]
+        await tell(notices, 42, 3)
+        await tables.write(lambda connection: connection.execute(delete(NOTICES).where(NOTICES.c.place == 3)))
+        assert await relay.publish_waiting() == 0
+        assert await notices.behind() == {}
 
 
 @here
@@ -104,7 +150,7 @@ async def test_while_the_stream_is_away_notices_wait_in_the_table(store: Store, 
     await tell(notices, 42, 1, 2)
     with pytest.raises(StoreClosed):
         await relay.publish_waiting()
-    assert await notices.waiting() == [42]
+    assert [*await notices.behind()] == [42]
     await store.open()
     assert await relay.publish_waiting() == 2
     assert len(await on_stream(keys, 42)) == 2
@@ -115,8 +161,29 @@ async def test_what_is_told_here_is_published_at_once(store: Store, notices: Not
     relay, keys, _ = relay_on(store, notices)
     async with keys.notifications(42).subscribe() as heard, relay, asyncio.timeout(20):
         await tell(notices, 42, 1)
-        relay.wake()
+        relay.wake([42])
         assert (await anext(heard)).title == "n1"
+
+
+@here
+async def test_what_another_process_told_is_left_to_it_until_nothing_moves_for_two_looks(
+    store: Store, notices: Notices
+) -> None:
+    relay, keys, _ = relay_on(store, notices)
+    await tell(notices, 42, 1, 2)
+    await tell(notices, 7, 1)
+    for _ in range(2):
+        await relay._publish_left()
+        assert await on_stream(keys, 42) == []
+    await keys.notice_log(42).append(_shown(notificationId=1), entry_id="1-0")
+    await notices.published(42, 1)  # its own process goes on with this one, and not with the other
+    await relay._publish_left()
+    assert [title for _, title in await on_stream(keys, 42)] == ["old"]
+    assert [title for _, title in await on_stream(keys, 7)] == ["n1"]
+    for _ in range(2):
+        await relay._publish_left()
+    assert [title for _, title in await on_stream(keys, 42)] == ["old", "n2"]
+    assert await notices.behind() == {}
 
 
 @everywhere
@@ -131,14 +198,14 @@ async def test_after_a_database_came_back_from_a_backup_new_notices_are_on_the_s
         await tell(restored, 42, 1, 2)
         await restored.published(42, 2)
         relay, keys, outbox = relay_on(store, restored)
-        await tell(restored, 42, 8)
+        await tell(restored, 42, 8, at_ms=NOW_MS + 60_000)
         await relay.publish_waiting()
         assert await on_stream(keys, 42) == [("3-0", "n8")]
         await tell(restored, 42, 9)
         assert await relay.publish_waiting() == 1
         assert await on_stream(keys, 42) == [("3-0", "n8"), ("4-0", "n9")]
         assert (await outbox.state(SLACK, "42")).waiting == 6
-        assert await restored.waiting() == []
+        assert await restored.behind() == {}
 
 
 @here
@@ -158,10 +225,10 @@ async def test_a_relay_that_was_slower_than_all_the_log_keeps_puts_nothing_again
     relay, keys, _ = relay_on(store, notices)
     queue = OutboxKeys(store).queue(SLACK, "42")
     await tell(notices, 42, *range(1, 1_004))
-    [slow, *_] = await notices.unpublished(42)
+    slow = (await notices.unpublished([42]))[42]
     await relay.publish_waiting()
     handed_on = await queue.count()
-    await relay._put(slow)
+    assert await relay._publish(42, slow) == 0
     assert [title for _, title in await on_stream(keys, 42)] == [f"n{number}" for number in range(4, 1_004)]
     assert await queue.count() == handed_on
 
@@ -174,11 +241,12 @@ class _Slow(Notices):
         self.own: Tables | None = tables
         self.tell_anew = tell_anew
 
-    async def unpublished(self, user: int, *, most: int = 100) -> list[Notice]:
-        found = await super().unpublished(user, most=most)
+    async def unpublished(self, users: Collection[int]) -> dict[int, Unpublished]:
+        found = await super().unpublished(users)
         if self.own is not None and found:
             own, self.own = self.own, None
-            await own.erase(f"user:{user}")
+            [user] = found
+            await own.erase(f"teamwork:{user}")
             if self.tell_anew:
                 await tell(self, user, 9)
         return found
@@ -195,7 +263,7 @@ async def test_who_is_erased_while_their_notices_are_published_does_not_come_bac
         await tell(notices, 42, 1, 2, 3)
         await relay.publish_waiting()
         assert await on_stream(keys, 42) == ([("1-0", "n9")] if tell_anew else [])
-        assert await notices.waiting() == []
+        assert await notices.behind() == {}
         await tell(notices, 42, 10)
         assert await relay.publish_waiting() == 1
         assert (await on_stream(keys, 42))[-1][1] == "n10"
@@ -209,7 +277,7 @@ async def test_a_reader_whose_log_cannot_be_written_to_holds_up_no_other(store: 
         if user < 21:
             await store.run([("SET", keys.notice_log(user).key, "what is no log")])
     assert await relay.publish_waiting() == 20
-    assert await notices.waiting() == list(range(1, 21))
+    assert [*await notices.behind()] == list(range(1, 21))
     await store.run([("DEL", keys.notice_log(7).key)])
     assert await relay.publish_waiting() == 3
 
@@ -228,9 +296,9 @@ async def test_a_cache_that_is_away_holds_up_no_notice(store: Store, notices: No
     assert await relay.publish_waiting() == 150
 
 
-def _shown() -> Notification:
+def _shown(notificationId: int = 1) -> Notification:  # noqa: N803 - as it is stored
     return Notification(
-        notificationId=1,
+        notificationId=notificationId,
         type=ASSIGNED,
         title="old",
         refType="DEFECT",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
 import pytest
@@ -73,8 +74,9 @@ async def test_what_is_told_is_listed_counted_and_read(office: Office) -> None:
     assert newest == {
         "userId": BEN,
         "type": "담당자배정",
-        "title": "WR-001 was assigned to you",
+        "title": "u42 assigned WR-001 to you",
         "message": "Print",
+        "link": f"{BASE}/teamwork?refType=DEFECT&refId=101",
         "refType": "DEFECT",
         "refId": 101,
         "isRead": False,
@@ -109,13 +111,90 @@ async def test_what_one_hears_of_can_be_chosen(office: Office) -> None:
         "assign": False,
         "comment": True,
         "deadline": True,
-        "status": False,
+        "status": True,
         "deploy": True,
         "mention": True,
     }
+    put = await office.http.put("/api/notifications/preferences", json={"assign": None}, headers=office.token(BEN))
+    assert put.json()["assign"] is False
     assert await office.tell(1) == 0
     wrong = await office.http.put("/api/notifications/preferences", json={"all": 1}, headers=office.token(BEN))
     assert wrong.status_code == 400
+
+
+async def test_a_notice_is_read_in_the_language_of_its_reader(office: Office) -> None:
+    await office.tell(1)
+    [listed] = (await office.get("/api/notifications"))["items"]
+    path = f"/api/notifications/{listed['id']}"
+    for asked, title in (
+        ({}, "u42 assigned WR-001 to you"),
+        ({"accept-language": "ko-KR,en;q=0.5"}, "u42님이 회원님을 WR-001 담당자로 배정했습니다"),
+        ({"accept-language": "ja"}, "u42 さんがあなたを WR-001 の担当にしました"),
+    ):
+        one = await office.http.get(path, headers={**office.token(BEN), **asked})
+        assert one.json()["title"] == title
+    korean = await office.http.get(f"{path}?language=ko", headers={**office.token(BEN), "accept-language": "ja"})
+    assert korean.json()["title"].endswith("배정했습니다")
+    await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
+    events = await office.teamwork.stream(BEN, 0, _always, "ja")
+    await anext(events)
+    assert "u42 さんがあなたを" in (await anext(events)).decode()
+    await events.aclose()
+
+
+async def test_one_notice_is_read_and_deleted_by_its_reader_alone(office: Office) -> None:
+    await office.tell(1)
+    await office.tell(2)
+    await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
+    assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 2
+    [newest, _] = (await office.get("/api/notifications"))["items"]
+    path = f"/api/notifications/{newest['id']}"
+    assert await office.get(path) == newest
+    for method in ("GET", "DELETE"):
+        foreign = await office.http.request(method, path, headers=office.token(CHO))
+        assert (foreign.status_code, foreign.json()["code"]) == (404, "NOT_FOUND")
+    assert (await office.http.delete(path, headers=office.token(BEN))).json() == {"ok": True}
+    for method in ("GET", "DELETE"):
+        assert (await office.http.request(method, path, headers=office.token(BEN))).status_code == 404
+    assert (await office.get("/api/notifications"))["total"] == 1
+    assert (await office.get("/api/notifications/unread-counts"))["total"] == 1
+    assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 1
+    assert await office.tell(2) == 0  # its event, told of again, stays told
+
+
+async def test_old_notices_attempts_and_invitations_are_forgotten_also_while_slack_is_off(office: Office) -> None:
+    teamwork = office.teamwork
+    assert teamwork.slack is None
+    await office.tell(1)
+    [notice] = (await teamwork.notices.page(BEN)).notices
+    at_ms = office.clock()
+    await teamwork.slack_log.note(notice, {}, channel="", retries=0, error="away", at_ms=at_ms)
+    await teamwork.relay.publish_waiting()  # type: ignore[union-attr]
+    await teamwork.invite(3, by=ANN)
+    clean = next(job for job in teamwork.jobs if job.name == "teamwork.clean-up")
+    for days, left in ((8, (1, 1)), (82, (1, 1)), (1, (0, 1)), (89, (0, 1)), (1, (0, 0))):
+        office.clock.pass_ms(days * 86_400_000)
+        await clean.run(None)  # type: ignore[arg-type]
+        attempts = len(await teamwork.slack_log.attempts())
+        assert (attempts, (await teamwork.notices.page(BEN)).total) == left, days
+    assert await teamwork.teams.forget_expired() == 0
+
+
+@pytest.mark.parametrize("ref_id", ["a/b", "/", "a//b/", "/read", "x/y/z", "100%", "a%2Fb", "한/글", "?", "#"])
+async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: str) -> None:
+    path = f"/api/deadlines/DEFECT/{quote(ref_id, safe='')}"
+    body = {"due": "2096-10-05", "title": "Print", "assigneeId": BEN}
+    assert (await office.http.put(path, json=body, headers=office.token(ANN))).status_code == 200
+    assert [one["refId"] for one in (await office.get("/api/deadlines"))["items"]] == [ref_id]
+    await office.teamwork.deadlines.tell_due()
+    asked = {"refType": "DEFECT", "refId": ref_id}
+    listed = await office.http.get("/api/notifications", params=asked, headers=office.token(BEN))
+    [notice] = listed.json()["items"]
+    assert (notice["refId"], parse_qs(urlsplit(notice["link"]).query)["refId"]) == (ref_id, [ref_id])
+    read = await office.http.patch("/api/notifications/read-by-ref", params=asked, headers=office.token(BEN))
+    assert read.json() == {"read": 1}
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 200
+    assert (await office.get("/api/deadlines"))["items"] == []
 
 
 async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> None:

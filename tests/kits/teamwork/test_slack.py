@@ -10,8 +10,9 @@ import httpx2
 import pytest
 
 from keystead import connect
-from keystead.kits.teamwork.service.notices import ASSIGNED, TEAM_INVITED, Notice, Notices, Told
-from keystead.kits.teamwork.service.slack import Slack, SlackSender
+from keystead.kits.teamwork.models import Said, UserSession
+from keystead.kits.teamwork.service.notices import ASSIGNED, STATUS_CHANGED, TEAM_INVITED, Notice, Notices, Told
+from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.outbox import Counts, Outbox, OutboxKeys
 from keystead.parts.tables import Tables, open_tables
@@ -39,9 +40,12 @@ async def tables(database_url: str) -> AsyncIterator[Tables]:
 class Office:
     """A sender with its outbox, on a store in memory."""
 
-    def __init__(self, slack: Slack, tables: Tables, http: httpx2.AsyncClient, store: Any, clock: Clock) -> None:
+    def __init__(
+        self, slack: Slack, tables: Tables, http: httpx2.AsyncClient, store: Any, clock: Clock, **more: Any
+    ) -> None:
         self.notices = Notices(tables)
-        self.sender = SlackSender(slack, self.notices, tables, http, clock)
+        self.log = SlackLog(tables)
+        self.sender = SlackSender(slack, self.notices, self.log, http, clock, **more)
         self.keys = OutboxKeys(store, now_ms=clock)
         self.outbox = Outbox(self.keys, self.sender.send)
         self.clock = clock
@@ -59,12 +63,19 @@ class Office:
 @pytest.fixture
 async def office(slack: StandIn, tables: Tables, request: pytest.FixtureRequest) -> AsyncIterator[Office]:
     by_token = Slack(token="xoxb-secret", channel="C1", post_url=slack.url + POST)
-    by_hook = Slack(
-        webhook_url=slack.url + HOOK, mention=lambda _: "U7", link=lambda one: f"https://x.example/{one.id}"
-    )
-    chosen = by_hook if "webhook" in request.node.name else by_token
+    by_hook = Slack(webhook_url=slack.url + HOOK)
+    more: dict[str, Any] = {"person": _person, "link": lambda one: f"https://x.example/{one.id}"}
+    chosen, known = (by_hook, more) if "webhook" in request.node.name else (by_token, {})
     async with httpx2.AsyncClient(trust_env=False) as http, connect("memory://") as store:
-        yield Office(chosen, tables, http, store, Clock())
+        yield Office(chosen, tables, http, store, Clock(), **known)
+
+
+async def _person(user: int) -> UserSession | None:
+    """Mei is known in Slack, Ann is not, and nobody else is anybody."""
+    if user not in (42, 7):
+        return None
+    name, slack_id = {42: ("Mei", "U7"), 7: ("Ann <b>", None)}[user]
+    return UserSession(name=name, email="", role="", teamId=3, teamRole="MEMBER", slackId=slack_id)
 
 
 def posted(slack: StandIn, path: str) -> list[dict[str, Any]]:
@@ -83,7 +94,7 @@ async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, s
     assert bar["blocks"][0]["block_id"] == f"notice-{notice.id}"
     assert bar["blocks"][0]["text"]["text"] == "*WR-1*\na &lt; b &amp; &lt;!channel&gt;"
     assert "authorization: bearer xoxb-secret" in slack.asked[0][1].lower()
-    [attempt] = await office.sender.attempts(notice=notice.id)
+    [attempt] = await office.log.attempts(notice=notice.id)
     assert (attempt.status, attempt.error, attempt.retries, attempt.payload) == ("SENT", None, 0, sent)
     found = await office.notices.find(42, notice.id)
     assert found is not None
@@ -108,14 +119,14 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
     assert await office.deliver() == Counts(2, 0, 0)
     names = [sent["attachments"][0]["blocks"][0]["block_id"] for sent in posted(slack, POST)]
     assert names == [f"notice-{first.id}"] * 4 + [f"notice-{second.id}"]
-    tried = [(one.status, one.error, one.retries) for one in reversed(await office.sender.attempts(notice=first.id))]
+    tried = [(one.status, one.error, one.retries) for one in reversed(await office.log.attempts(notice=first.id))]
     assert tried == [
         ("FAILED", "Slack says that this was too much at once", 0),
         ("FAILED", "Slack answered 500, what is no JSON", 1),
         ("FAILED", "Slack answered 200, ratelimited", 2),
         ("SENT", None, 3),
     ]
-    assert [one.notice for one in await office.sender.attempts(status="SENT")] == [second.id, first.id]
+    assert [one.notice for one in await office.log.attempts(status="SENT")] == [second.id, first.id]
 
 
 @on_databases("memory")
@@ -125,7 +136,7 @@ async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
 ) -> None:
     told = Told(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
     [notice] = await office.notices.tell("long", [told], office.clock())
-    text = office.sender.payload(notice)["attachments"][0]["blocks"][0]["text"]["text"]
+    text = (await office.sender.payload(notice))["attachments"][0]["blocks"][0]["text"]["text"]
     assert 2_900 < len(text) <= 3_000
     shown = html.unescape(text).replace("\n", "").replace("*", "")
     assert set(shown) == {mark}
@@ -154,11 +165,36 @@ async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: Stan
 
 
 @on_databases("memory")
+async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_item(
+    office: Office, slack: StandIn
+) -> None:
+    async def text(user: int, kind: str, **said: Any) -> tuple[str, str]:
+        words = Said(event="e", doc="WR-1", item="Print", actor="Ben", **said)
+        [notice] = await office.notices.tell(f"{user}{kind}", [Told(user, kind, "", "", "DEFECT", "1", words)], 1)
+        [bar] = (await office.sender.payload(notice))["attachments"]
+        assert bar["blocks"][1]["elements"][0]["url"] == f"https://x.example/{notice.id}"
+        head, _, rest = bar["blocks"][0]["text"]["text"].partition("\n")
+        return head, rest
+
+    assert await text(42, ASSIGNED, assigneeId=42) == ("*Ben assigned WR-1 to Mei*", "<@U7> Print")
+    assert await text(7, ASSIGNED, assigneeId=7) == (
+        "*Ben assigned WR-1 to Ann &lt;b&gt;*",
+        "Ann &lt;b&gt;: Print",
+    )
+    changed = await text(7, STATUS_CHANGED, assigneeId=42, before="검토중", after="개발중")
+    assert changed == (
+        "*Ben changed the status of WR-1*",
+        "Ann &lt;b&gt;: Print: in review → in development\nAssignee: <@U7>",
+    )
+    assert await text(99, ASSIGNED, assigneeId=99) == ("*Ben assigned WR-1 to you*", "Print")
+
+
+@on_databases("memory")
 async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: StandIn) -> None:
     slack.answers[HOOK] = answer(b"no_service", 404)
     await office.tell(1)
     await office.deliver()
-    [attempt] = await office.sender.attempts()
+    [attempt] = await office.log.attempts()
     assert attempt.error == "Slack answered 404, no_service"
     state = await office.outbox.state("slack", "42")
     assert "secret" not in repr((attempt, state, office.sender._slack))
@@ -200,7 +236,7 @@ async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
     assert await office.deliver() == Counts(0, 1, 0)
     trouble = (await office.outbox.state("slack", "42")).trouble
     assert trouble is not None
-    assert [one.status for one in await office.sender.attempts()] == ["FAILED"]
+    assert [one.status for one in await office.log.attempts()] == ["FAILED"]
     assert office.clock() + max(1, wait_ms) <= trouble.next_ms <= office.clock() + 3_600_000
     office.clock.now_ms = trouble.next_ms + 1
     assert await office.deliver() == Counts(1, 0, 0)
@@ -214,7 +250,7 @@ async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erase
     notice = await office.tell(1)
     await office.notices.sent_to_slack(notice.id)
     await office.tell(2)
-    await tables.erase("user:42")
+    await tables.erase("teamwork:42")
     assert await office.deliver() == Counts(2, 0, 0)
     assert posted(slack, POST) == []
 
@@ -226,6 +262,6 @@ async def test_attempts_are_forgotten_in_portions(office: Office, slack: StandIn
         await office.tell(number)
     await office.deliver()
     now_ms = office.clock()
-    assert await office.sender.forget(now_ms) == 0
-    assert await office.sender.forget(now_ms + 1, most=3) == 3
-    assert await office.sender.forget(now_ms + 1, most=3) == 2
+    assert await office.log.forget(now_ms) == 0
+    assert await office.log.forget(now_ms + 1, most=3) == 3
+    assert await office.log.forget(now_ms + 1, most=3) == 2

@@ -84,6 +84,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Keystead]
         "KEYSTEAD_KITS": "keystead.kits.teamwork:KIT",
         "KEYSTEAD_SEAL_KEYS": SEAL,
         "KEYSTEAD_DATABASE": f"sqlite:///{tmp_path}/office.tables.db",
+        "KEYSTEAD_STOP_TIMEOUT": "2m",
     }
     with keystead_serving(tmp_path, bus, **settings) as running:
         running.store = bus  # type: ignore[attr-defined]
@@ -141,12 +142,16 @@ async def test_who_is_signed_out_hears_no_more_and_too_many_streams_are_refused(
         assert (await refused.head())[0] == 401
 
 
-async def test_a_stop_of_the_server_ends_streams_at_once(office: Office) -> None:
-    await office.hire(1)
-    async with office.listening(1) as opened:
+async def test_a_stop_of_the_server_ends_streams_at_once_and_waits_for_none_of_them(office: Office) -> None:
+    users = range(1, 11)
+    await office.hire(*users)
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(office.listening(user)) for user in users for _ in range(3)]
+        # Requests under way may take two minutes to end, and this waits for far less.
         assert await asyncio.to_thread(office.server.stop) == 0
-        with pytest.raises(EOFError):
-            await opened.next()
+        for one in opened:
+            with pytest.raises(EOFError):
+                await one.next()
 
 
 def _most_files() -> int:

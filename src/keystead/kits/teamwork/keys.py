@@ -70,7 +70,7 @@ class TeamworkKeys(Keyspace):
         UserSession,
         lifetime=sliding("30m", touch_every="1m"),
         tag="userId",
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="Who a user is and which team they work in, until they have done nothing for 30 minutes.",
         used_by=(_EACH_REQUEST,),
         changed="To spare writes, the 30 minutes begin anew at most once a minute.",
@@ -80,7 +80,7 @@ class TeamworkKeys(Keyspace):
         role="default",
         nothing="1m",
         tag="userId",
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="Who finds out now who a user is: so that one asks the database.",
         used_by=(_EACH_REQUEST,),
         changed="New: in the document every request asks when the cache is empty.",
@@ -88,7 +88,7 @@ class TeamworkKeys(Keyspace):
     notifications = Channel(
         "notifications:user:{userId:int}",
         Notification,
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="Notices to a user, for whoever listens now. They are stored in the database before they are published.",
         used_by=("/api/notifications",),
     )
@@ -98,7 +98,7 @@ class TeamworkKeys(Keyspace):
         keep=1_000,
         lifetime=sliding("7d", touch_every="1h"),
         tag="userId",
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="The newest notices to a user, by their place among all of theirs: what a stream replays that was cut off.",
         used_by=("/api/notifications/stream",),
         changed="New: a message on a channel is gone for whoever was away in that moment.",
@@ -136,15 +136,26 @@ class TeamworkKeys(Keyspace):
         lifetime=never("as many as there are teams with a deadline"),
         doc="The teams that have deadlines, so that the job finds them.",
         used_by=("the deadline job, daily at 09:00",),
-        changed="New: the document does not say where the job has the teams from.",
+        changed="New: the document does not say where the job has the teams from. A team whose deadlines another "
+        "program has added is found by a scan, at most once an hour.",
+    )
+    due_found = Hash(
+        "deadlines:found:{teamId:int}",
+        dict[Deadline, str],
+        fields=packed(Deadline, "{ref_type}:{ref_id}"),
+        lifetime=never("a field is taken out when its deadline is gone"),
+        tag="teamId",
+        doc="What was told of a deadline that another program has put into the list with nothing beside it.",
+        used_by=("the deadline job, daily at 09:00",),
+        changed="New: as for what is told of a work item.",
     )
     team_settings = Hash(
         "team:settings:{teamId:int}",
         TeamSettings,
         lifetime=never("deleted with the team"),
         tag="teamId",
-        doc="In which time zone a team has its mornings.",
-        used_by=("the deadline job, daily at 09:00",),
+        doc="In which time zone a team works, and how many days before a deadline it is told.",
+        used_by=("the deadline job, daily at 09:00", "/api/team"),
         changed="New: the document's job knows only the zone of its server.",
     )
     dashboard = Hash(
@@ -153,7 +164,7 @@ class TeamworkKeys(Keyspace):
         lifetime=after("5m"),
         role="cache",
         tag="userId",
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="What waits for a user in a team, counted at most every five minutes. Deleted when something changes.",
         used_by=("/api/dashboard/summary",),
     )
@@ -162,7 +173,7 @@ class TeamworkKeys(Keyspace):
         loading="10s",
         retry="2s",
         tag="userId",
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="Who counts now: so that one does, and a change is not undone by a count that was under way.",
         used_by=("/api/dashboard/summary",),
         changed="New: in the document every request counts when the cache is empty.",
@@ -173,7 +184,7 @@ class TeamworkKeys(Keyspace):
         lifetime=sliding("15m", touch_every="1m"),
         role="cache",
         tag="userId",
-        member_of="user:{userId}",
+        member_of="teamwork:{userId}",
         doc="In which teams something is counted for a user, so that a change drops all of it.",
         used_by=("/api/dashboard/summary",),
         changed="New: the document does not say whose summaries a notice concerns.",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from keystead.schema import IsoSeconds
+from keystead.schema import IsoSeconds, OmittedIfNone
 
 
 class UserSession(BaseModel):
@@ -20,8 +20,36 @@ class UserSession(BaseModel):
     role: str
     """what they do: `DEVELOPER`"""
     teamId: int = Field(lt=2**63)
+    """0: they are in no team"""
     teamRole: str
     """what they may do in the team: `MEMBER`"""
+    slackId: OmittedIfNone[str] = None
+    """by which id they are mentioned in Slack: `U012ABCDE`"""
+
+
+class Said(BaseModel):
+    """What a notice says: an event with its arguments, for the words of any language."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    event: str
+    """what happened: `status-changed`"""
+    doc: str
+    """to what, as people call it: `WR-001`"""
+    item: str = ""
+    """its title"""
+    actor: OmittedIfNone[str] = None
+    """the name of who did it"""
+    assigneeId: OmittedIfNone[int] = None
+    """who works on it"""
+    before: OmittedIfNone[str] = None
+    after: OmittedIfNone[str] = None
+    """its statuses"""
+    text: OmittedIfNone[str] = None
+    """what was written"""
+    days: OmittedIfNone[int] = None
+    """in how many days it is due"""
+    due: OmittedIfNone[date] = None
 
 
 class Notification(BaseModel):
@@ -38,6 +66,8 @@ class Notification(BaseModel):
     refId: int | str
     """its number, or whatever names it"""
     createdAt: IsoSeconds
+    said: OmittedIfNone[Said] = None
+    """the same as `title`, for words in another language"""
 
 
 class Deadline(NamedTuple):
@@ -62,12 +92,14 @@ class DueItem(BaseModel):
 
 
 class TeamSettings(BaseModel):
-    """How a team works."""
+    """How a team works. What is not there is as the settings of the server say."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    zone: str
+    zone: str | None = None
     """its time zone: `Asia/Seoul`"""
+    deadlineDays: str | None = None
+    """how many days before a deadline its assignee is told: `7,3`"""
 
 
 class DashboardSummary(BaseModel):

@@ -9,24 +9,23 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from keystead.kits.bearer import bearer
-from keystead.kits.kit import service_of
+from keystead.kits.identity import identify
 from keystead.kits.refusal import Refusal
-from keystead.kits.teamwork.models import UserSession
-from keystead.kits.teamwork.service import DEMO_PEOPLE, DemoTeam, Happening, Teamwork, demo_person, user_of
-from keystead.kits.teamwork.service.events import Language
+from keystead.kits.teamwork.service import (
+    DEMO_PEOPLE,
+    LANGUAGES,
+    DemoTeam,
+    Happening,
+    Language,
+    demo_person,
+    user_of,
+)
+from keystead.kits.teamwork.service.people import NO_TEAM
+from keystead.kits.teamwork.who import Member, Serving, Who
 from keystead.kits.visit import NO_STORE, Visit
-from keystead.parts.admission import Admitted
 
-LANGUAGES: Final[tuple[Language, ...]] = ("en", "ja", "ko")
 _BY_NAME: Final[Mapping[str, Language]] = {one: one for one in LANGUAGES}
 _RANGES_MOST: Final = 20  # of an Accept-Language; browsers send a handful
-
-Serving = Annotated[Teamwork, Depends(service_of("teamwork"))]
-Who = Annotated[
-    Admitted[UserSession],
-    Depends(bearer(lambda request: request.app.state.kits["teamwork"].admission, realm="teamwork")),
-]
 
 
 async def _demo(teamwork: Serving) -> DemoTeam:
@@ -69,6 +68,10 @@ class HappenedAnswer(BaseModel):
     notices: int
 
 
+class JoinedAnswer(BaseModel):
+    ok: Literal[True] = True
+
+
 def add_page_routes(routes: APIRouter) -> None:
     """The page, and what is there in development only."""
     routes.add_api_route("/teamwork", _page, methods=["GET"], response_class=HTMLResponse, include_in_schema=False)
@@ -77,6 +80,7 @@ def add_page_routes(routes: APIRouter) -> None:
         ("sign-in", _sign_in, SignedInAnswer),
         ("events", _happen, HappenedAnswer),
         ("deadlines", _fill, HappenedAnswer),
+        ("join", _join, JoinedAnswer),
     ):
         routes.add_api_route(f"{base}/{name}", route, methods=["POST"], response_model=answer, include_in_schema=False)
 
@@ -87,11 +91,14 @@ async def _page(request: Request, teamwork: Serving) -> Response:
     if visit.home is not None:
         return visit.goes_on(visit.home)
     people = DEMO_PEOPLE if teamwork.demo is not None else ()
+    user = await identify(request) if teamwork.takes_identities else None
     return visit.page(
         "teamwork/teamwork.html",
         scripts=True,
         language=language_of(request.headers.get("accept-language", "")),
         people=[{"id": one.id, "name": one.name, "role": one.role} for one in people],
+        takes_signed_in=teamwork.takes_identities,
+        is_signed_in=user is not None,
     )
 
 
@@ -104,14 +111,22 @@ async def _sign_in(request: Request, teamwork: Serving, demo: Demo, body: SignIn
     return _answer(SignedInAnswer(token=new.token, expiresAt=new.expires_at_ms))
 
 
-async def _happen(who: Who, demo: Demo, body: HappenBody) -> Response:
+async def _happen(who: Member, demo: Demo, body: HappenBody) -> Response:
     to = user_of(who.access) if body.to is None else body.to
     written = await demo.happen(body.what, to, who.user.teamId, body.language)
     return _answer(HappenedAnswer(notices=len(written)))
 
 
-async def _fill(who: Who, demo: Demo, body: FillBody) -> Response:
+async def _fill(who: Member, demo: Demo, body: FillBody) -> Response:
     return _answer(HappenedAnswer(notices=await demo.fill_calendar(who.user.teamId, body.language)))
+
+
+async def _join(who: Who, demo: Demo) -> Response:
+    """Somebody who is signed in, and in no team, joins the demo team."""
+    if who.user.teamId != NO_TEAM:
+        raise Refusal(409, "IN_A_TEAM", "You are in a team already.")
+    await demo.join(user_of(who.access), who.user)
+    return _answer(JoinedAnswer())
 
 
 def language_of(accept: str) -> Language:

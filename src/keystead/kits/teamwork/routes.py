@@ -8,41 +8,45 @@ from datetime import date
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Header, Query, Request
+from fastapi import APIRouter, Body, Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
-from keystead.errors import BadValue, StoreError
+from keystead.errors import BadValue
 from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.refusal import Refusal
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import DashboardSummary, Deadline
-from keystead.kits.teamwork.page import Serving, Who, add_page_routes
+from keystead.kits.teamwork.page import add_page_routes, language_of
 from keystead.kits.teamwork.service import (
     TEAMWORK_TABLES,
     Count,
     Event,
+    Language,
     Load,
     Notice,
     Teamwork,
     TeamworkSettings,
     TooManyStreams,
+    message_of,
     missing,
     open_teamwork,
+    plain_message,
     ref_id_of,
+    title_of,
     user_of,
 )
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
+from keystead.kits.teamwork.team_routes import add_team_routes, refusals
+from keystead.kits.teamwork.who import Member, Serving, Who, has_session, still_there
 from keystead.kits.visit import NO_STORE, too_often
 from keystead.parts.cache import LoadFailed
 from keystead.parts.feed import place_in
-from keystead.parts.jwt import Denied
 from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
 _PAGE_MOST: Final = 100
 _LAST_PAGE: Final = 1_000_000
-_LEADS: Final = frozenset({"OWNER", "ADMIN"})  # of a team: who may say in which zone it works
 
 RefTypeOf = Annotated[str, Query(alias="refType", min_length=1, max_length=64)]
 RefIdOf = Annotated[str, Query(alias="refId", min_length=1, max_length=200)]
@@ -55,8 +59,9 @@ class NoticeAnswer(BaseModel):
     id: int
     userId: int  # noqa: N815 - names as in the document
     type: str
-    title: str
+    title: str = Field(description="In the language that is asked for, by `language` or `Accept-Language`.")
     message: str
+    link: str = Field(description="Where the work item is seen.")
     refType: str  # noqa: N815
     refId: int | str  # noqa: N815
     isRead: bool  # noqa: N815
@@ -129,8 +134,9 @@ class DueAnswer(BaseModel):
 
 
 class DueListAnswer(BaseModel):
-    today: date = Field(description="Of the team, whose day begins at 09:00.")
+    today: date = Field(description="What day it is in the zone of the team.")
     zone: str
+    deadlineDays: list[int] = Field(description="How many days before a deadline its assignee is told.")  # noqa: N815
     items: list[DueAnswer]
 
 
@@ -173,10 +179,12 @@ def router() -> APIRouter:
     add(f"{base}/preferences", _prefer, methods=["PUT"], response_model=Preferences, summary="Change what I hear of")
     add(f"{base}/read-all", _read_all, methods=["PATCH"], response_model=ReadAnswer, summary="All are read")
     add(f"{base}/read-by-ref", _read_by_ref, methods=["PATCH"], response_model=ReadAnswer, summary="Those of an item")
+    add(f"{base}/{{id}}", _notice, methods=["GET"], response_model=NoticeAnswer, summary="One of my notices")
+    add(f"{base}/{{id}}", _delete, methods=["DELETE"], response_model=OkAnswer, summary="Delete one of my notices")
     add(f"{base}/{{id}}/read", _read, methods=["PATCH"], response_model=ReadAnswer, summary="One is read")
     add("/api/events", _tell, methods=["POST"], response_model=ToldAnswer, summary="Tell of what happened")
     add("/api/deadlines", _due, methods=["GET"], response_model=DueListAnswer, summary="What is due in my team")
-    one = "/api/deadlines/{refType}/{refId}"
+    one = "/api/deadlines/{refType}/{refId:path}"  # a path: an id may hold a slash
     add(one, _register, methods=["PUT"], response_model=OkAnswer, summary="Put a deadline in, or move it")
     add(one, _complete, methods=["DELETE"], response_model=OkAnswer, summary="It is done")
     add("/api/team/zone", _zone, methods=["PUT"], response_model=OkAnswer, summary="Where my team has its mornings")
@@ -190,15 +198,31 @@ def router() -> APIRouter:
     add("/api/me", _me, methods=["GET"], response_model=MeAnswer, summary="Who I am", operation_id="teamwork_me")
     add("/api/tokens/revoke", _revoke, methods=["POST"], response_model=OkAnswer, summary="End this token")
     add("/api/tokens/revoke-all", _revoke_all, methods=["POST"], response_model=OkAnswer, summary="End all of mine")
+    add_team_routes(routes)
     add_page_routes(routes)
     return routes
+
+
+async def _language(
+    request: Request,
+    teamwork: Serving,
+    language: Annotated[Language | None, Query(description="The language of titles and texts.")] = None,
+) -> Language:
+    """The language that a reader asks for, by name or as their browser does; otherwise that of the server."""
+    accept = request.headers.get("accept-language", "")
+    return language or (language_of(accept) if accept else teamwork.settings.language)
+
+
+Reading = Annotated[Language, Depends(_language)]
 
 
 async def _list(
     who: Who,
     teamwork: Serving,
+    language: Reading,
     read: bool | None = None,
     ref_type: Annotated[str | None, Query(alias="refType", min_length=1, max_length=64)] = None,
+    ref_id: Annotated[str | None, Query(alias="refId", min_length=1, max_length=200)] = None,
     user_id: Annotated[int | None, Query(alias="userId")] = None,
     page: Annotated[int, Query(ge=0, le=_LAST_PAGE)] = 0,
     size: Annotated[int, Query(ge=1, le=_PAGE_MOST)] = 20,
@@ -207,8 +231,9 @@ async def _list(
     if user_id is not None and user_id != user:
         raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
     with _values():
-        found = await teamwork.notices.page(user, read=read, ref_type=ref_type, page=page, size=size)
-    return _answer(PageAnswer(items=[_shown(one) for one in found.notices], page=page, size=size, total=found.total))
+        found = await teamwork.notices.page(user, read=read, ref_type=ref_type, ref_id=ref_id, page=page, size=size)
+    items = [_shown(teamwork, one, language) for one in found.notices]
+    return _answer(PageAnswer(items=items, page=page, size=size, total=found.total))
 
 
 async def _unread(who: Who, teamwork: Serving) -> Response:
@@ -226,21 +251,14 @@ async def _stream(
     request: Request,
     who: Who,
     teamwork: Serving,
+    language: Reading,
     last_event_id: Annotated[str | None, Header()] = None,
     last_seen: Annotated[str | None, Query(alias="lastEventId", max_length=20)] = None,
 ) -> Response:
     """Server-sent events: `notice`, `missed` where something could not be replayed, `bye` where the token has ended."""
-    token = request.headers["authorization"].partition(" ")[2].strip()
-
-    async def still() -> bool | None:
-        try:
-            found = await teamwork.admission.admitted(token)
-        except (StoreError, LoadFailed):
-            return None
-        return None if isinstance(found, Denied) and found.reason == "unavailable" else bool(found)
-
+    still = still_there(request, who, teamwork)
     try:
-        events = await teamwork.stream(user_of(who.access), place_in(last_event_id or last_seen), still)
+        events = await teamwork.stream(user_of(who.access), place_in(last_event_id or last_seen), still, language)
     except TooManyStreams as error:
         raise Refusal(429, "TOO_MANY_STREAMS", str(error), headers={"retry-after": "30"}) from None
     headers = {**NO_STORE, "x-accel-buffering": "no"}
@@ -254,6 +272,19 @@ async def _preferences(who: Who, teamwork: Serving) -> Response:
 async def _prefer(who: Who, teamwork: Serving, body: WantedPreferences) -> Response:
     wanted = body.model_dump(exclude_none=True)
     return _answer(Preferences(**await teamwork.notices.prefer(user_of(who.access), wanted)))
+
+
+async def _notice(who: Who, teamwork: Serving, language: Reading, id: int) -> Response:
+    found = await teamwork.notices.find(user_of(who.access), id)
+    if found is None:
+        raise Refusal(404, "NOT_FOUND", "There is no such notice.")
+    return _answer(_shown(teamwork, found, language))
+
+
+async def _delete(who: Who, teamwork: Serving, id: int) -> Response:
+    if not await teamwork.delete(user_of(who.access), id):
+        raise Refusal(404, "NOT_FOUND", "There is no such notice.")
+    return _answer(OkAnswer())
 
 
 async def _read(who: Who, teamwork: Serving, id: int) -> Response:
@@ -274,7 +305,7 @@ async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id:
     return _answer(ReadAnswer(read=count))
 
 
-async def _tell(who: Who, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
+async def _tell(who: Member, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
     """Only users of one's own team are told, and that it was oneself who did it."""
     user = user_of(who.access)
     await _count(teamwork, "events", user)
@@ -293,14 +324,14 @@ def _own_id(user: int, given: str) -> str:
 
 
 async def _due(
-    who: Who,
+    who: Member,
     teamwork: Serving,
     first: Annotated[date, Query(alias="from")] = date(1970, 1, 1),
     last: Annotated[date, Query(alias="to")] = date(9999, 12, 31),
 ) -> Response:
     team = who.user.teamId
-    zone = await teamwork.deadlines.zone_of(team)
-    today = teamwork.deadlines.morning_of(zone)
+    rules = await teamwork.deadlines.rules_of(team)
+    today = teamwork.deadlines.today_in(rules.zone)
     with _values():
         listed = await teamwork.deadlines.between(team, first, last)
     items = [
@@ -315,14 +346,15 @@ async def _due(
         )
         for one in listed
     ]
-    return _answer(DueListAnswer(today=today, zone=str(zone), items=items))
+    days = list(rules.days)
+    return _answer(DueListAnswer(today=today, zone=str(rules.zone), deadlineDays=days, items=items))
 
 
 RefType = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
 RefId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
+async def _register(who: Member, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
     await _count(teamwork, "deadlines", user_of(who.access))
     if body.assigneeId is not None and not await teamwork.of_team(who.user.teamId, {body.assigneeId}):
         raise Refusal(400, "BAD_REQUEST", "The assignee is nobody of your team.")
@@ -338,7 +370,7 @@ async def _register(who: Who, teamwork: Serving, refType: RefType, refId: RefId,
     return _answer(OkAnswer())
 
 
-async def _complete(who: Who, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
+async def _complete(who: Member, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
     await _count(teamwork, "deadlines", user_of(who.access))
     with _values():
         was_there = await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId))
@@ -347,15 +379,13 @@ async def _complete(who: Who, teamwork: Serving, refType: RefType, refId: RefId)
     return _answer(OkAnswer())
 
 
-async def _zone(who: Who, teamwork: Serving, body: ZoneBody) -> Response:
-    if who.user.teamRole not in _LEADS:
-        raise Refusal(403, "FORBIDDEN", "Only those who lead the team may say in which zone it works.")
-    with _values():
-        await teamwork.deadlines.set_zone(who.user.teamId, body.zone)
+async def _zone(who: Member, teamwork: Serving, body: ZoneBody) -> Response:
+    async with refusals():
+        await teamwork.change_team(who.user.teamId, zone=body.zone, by=user_of(who.access), role=who.user.teamRole)
     return _answer(OkAnswer())
 
 
-async def _summary(who: Who, teamwork: Serving) -> Response:
+async def _summary(who: Member, teamwork: Serving) -> Response:
     try:
         found = await teamwork.dashboard.summary(user_of(who.access), who.user.teamId)
     except LoadFailed as error:
@@ -369,13 +399,21 @@ async def _me(who: Who) -> Response:
 
 
 async def _revoke(who: Who, teamwork: Serving) -> Response:
+    _refuse_session(who)
     await teamwork.tokens.revoke(who.access)
     return _answer(OkAnswer())
 
 
 async def _revoke_all(who: Who, teamwork: Serving) -> Response:
+    _refuse_session(who)
     await teamwork.tokens.revoke_all(who.sub)
     return _answer(OkAnswer())
+
+
+def _refuse_session(who: Who) -> None:
+    """Whoever is signed in at this server signs out where they signed in."""
+    if has_session(who):
+        raise Refusal(409, "NO_TEAMWORK_TOKEN", "You are signed in at this server; sign out by POST /api/auth/logout.")
 
 
 async def _count(teamwork: Teamwork, name: str, user: int) -> None:
@@ -395,13 +433,15 @@ def _values() -> Iterator[None]:
         raise Refusal(400, "BAD_REQUEST", str(error)) from None
 
 
-def _shown(notice: Notice) -> NoticeAnswer:
+def _shown(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
+    said = notice.said
     return NoticeAnswer(
         id=notice.id,
         userId=notice.user,
         type=notice.type,
-        title=notice.title,
-        message=notice.message,
+        title=notice.title if said is None else title_of(notice.type, said, language),
+        message=plain_message(notice.message, language) if said is None else message_of(said, language),
+        link=teamwork.link(notice),
         refType=notice.ref_type,
         refId=ref_id_of(notice.ref_id),
         isRead=notice.is_read,
@@ -436,8 +476,10 @@ def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit
             Example("Notices, deadlines and what waits", "/teamwork", "Sign in as one of a team, and see them arrive."),
         ),
         jobs=lambda teamwork: teamwork.jobs,
+        stop=lambda teamwork: teamwork.feed.stop(),
         tables=TEAMWORK_TABLES,
         signs=True,
+        commands="keystead.kits.teamwork.commands:COMMANDS",
     )
 
 

@@ -14,21 +14,37 @@ from keystead.kits.teamwork.service.events import (
     StatusChanged,
     WorkItem,
 )
-from keystead.kits.teamwork.service.notices import PREFERENCES_FIRST, TYPES, Notice, Notices, Page, Told
+from keystead.kits.teamwork.service.links import invitation_link
+from keystead.kits.teamwork.service.messages import LANGUAGES, Language, message_of, plain_message, title_of
+from keystead.kits.teamwork.service.notices import PREFERENCES, TYPES, Notice, Notices, Page, Told
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.relay import Relay, ref_id_of
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings, missing
-from keystead.kits.teamwork.service.slack import Slack, SlackSender
+from keystead.kits.teamwork.service.slack import Attempt, Slack, SlackLog, SlackSender
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.kits.teamwork.service.teams import (
+    LEADS,
+    TEAM_ROLES,
+    Invitation,
+    NewInvitation,
+    Team,
+    TeamRefused,
+    TeamRole,
+    Teams,
+)
 from keystead.kits.teamwork.service.teamwork import Load, Teamwork, TooManyStreams, open_teamwork, user_of
 
 __all__ = [
     "DEMO_PEOPLE",
+    "LANGUAGES",
+    "LEADS",
     "LIMITS",
-    "PREFERENCES_FIRST",
+    "PREFERENCES",
     "TEAMWORK_TABLES",
+    "TEAM_ROLES",
     "TYPES",
     "Assigned",
+    "Attempt",
     "Commented",
     "Count",
     "Dashboard",
@@ -40,16 +56,24 @@ __all__ = [
     "Due",
     "Event",
     "Happening",
+    "Invitation",
     "Invited",
+    "Language",
     "Load",
+    "NewInvitation",
     "Notice",
     "Notices",
     "Page",
     "People",
     "Relay",
     "Slack",
+    "SlackLog",
     "SlackSender",
     "StatusChanged",
+    "Team",
+    "TeamRefused",
+    "TeamRole",
+    "Teams",
     "Teamwork",
     "TeamworkSettings",
     "Told",
@@ -57,8 +81,12 @@ __all__ = [
     "Work",
     "WorkItem",
     "demo_person",
+    "invitation_link",
+    "message_of",
     "missing",
     "open_teamwork",
+    "plain_message",
     "ref_id_of",
+    "title_of",
     "user_of",
 ]

@@ -9,7 +9,8 @@ from secrets import randbelow, token_hex
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from keystead.kits.teamwork.models import Deadline, UserSession
-from keystead.kits.teamwork.service.events import Assigned, Commented, Event, Language, StatusChanged, WorkItem
+from keystead.kits.teamwork.service.events import Assigned, Commented, Event, StatusChanged, WorkItem
+from keystead.kits.teamwork.service.messages import Language
 from keystead.kits.teamwork.service.notices import Notice
 from keystead.parts.jwt import NewAccess
 
@@ -96,12 +97,30 @@ class DemoTeam:
 
     def __init__(self, teamwork: Teamwork) -> None:
         self._teamwork = teamwork
+        self._is_there = False
 
     async def sign_in(self, person: DemoPerson) -> NewAccess:
-        """A token for one of the team, all of whom are in the table of people from then on."""
-        for one in PEOPLE:
-            await self._teamwork.people.save(one.id, one.session)
+        """A token for one of the team, all of whom are in the table of people then. Whoever has left it stays out."""
+        await self._gather()
         return self._teamwork.tokens.issue(str(person.id))
+
+    async def named(self, name: str) -> int | None:
+        """Who of the team has this name: whoever signs in by it at the demo provider is that one. None: nobody."""
+        found = next((one.id for one in PEOPLE if one.name == name), None)
+        if found is not None and not self._is_there:
+            await self._gather()
+        return found
+
+    async def join(self, user: int, person: UserSession) -> None:
+        """Somebody who is in no team becomes one of this team."""
+        await self._gather()
+        await self._teamwork.people.save(user, person.model_copy(update={"teamId": TEAM, "teamRole": "MEMBER"}))
+
+    async def _gather(self) -> None:
+        await self._teamwork.teams.name_new(TEAM, "Demo team")
+        for one in PEOPLE:
+            await self._teamwork.people.save_new(one.id, one.session)
+        self._is_there = True
 
     async def happen(self, what: Happening, to: int, team: int, language: Language) -> list[Notice]:
         """Something that a colleague of somebody does, and of which they are told; what was written."""
@@ -110,7 +129,7 @@ class DemoTeam:
     async def fill_calendar(self, team: int, language: Language) -> int:
         """Put examples into the calendar of a team, around its today, and tell of them as the daily job does."""
         deadlines = self._teamwork.deadlines
-        today = deadlines.morning_of(await deadlines.zone_of(team))
+        today = deadlines.today_in((await deadlines.rules_of(team)).zone)
         for kind, number, days, who in _DUE:
             await deadlines.register(
                 team,
@@ -120,7 +139,7 @@ class DemoTeam:
                 doc_no=_called(kind, number),
                 assignee=PEOPLE[who].id,
             )
-        return (await deadlines.tell_due()).told
+        return (await deadlines.tell_due(at_any_hour=True)).told
 
 
 def demo_person(number: int) -> DemoPerson | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from keystead.errors import BadValue
+from keystead.kits.teamwork.models import Said
+from keystead.kits.teamwork.service.messages import Language, message_of, title_of
 from keystead.kits.teamwork.service.notices import (
     ACTION_ASSIGNED,
     ASSIGNED,
@@ -26,7 +29,6 @@ from keystead.kits.teamwork.service.notices import (
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.parts.tables import checked_name
 
-Language: TypeAlias = Literal["en", "ja", "ko"]
 # WORK_REQUEST, TECH_TASK, TEST_SCENARIO, DEFECT, DEPLOYMENT, MEETING_NOTE, PROJECT_IDEA, KNOWLEDGE_BASE, or your own.
 RefType: TypeAlias = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
 
@@ -134,6 +136,7 @@ class DeadlineNear(_OfItem):
 
     kind: Literal["deadline-near"] = "deadline-near"
     days: int = Field(ge=-_DAYS_MOST, le=_DAYS_MOST)
+    due: date | None = None
 
 
 Event: TypeAlias = Annotated[
@@ -141,21 +144,41 @@ Event: TypeAlias = Annotated[
 ]
 
 
-def told_by(event: Event, language: Language = "en") -> list[Told]:
-    """Who is told what of an event. Each user once; nobody of what they did themselves."""
+def told_by(event: Event, language: Language = "en", *, actor: str | None = None) -> list[Told]:
+    """Who is told what of an event. Each user once; nobody of what they did themselves.
+
+    actor   the name of who did it, where it is known
+    """
     found: dict[int, Told] = {}
-    for user, kind, more in _recipients(event):
-        if user == event.actorId and not isinstance(event, DeadlineNear):
+    item = event.item
+    for user, kind, text in _recipients(event):
+        if (user == event.actorId and not isinstance(event, DeadlineNear)) or user in found:
             continue
-        if user not in found:
-            title, message = _words(kind, event, more, language)
-            item = event.item
-            found[user] = Told(user, kind, title, message, item.refType, str(item.refId))
+        said = _said(event, kind, text, actor)
+        words = title_of(kind, said, language), message_of(said, language)
+        found[user] = Told(user, kind, *words, item.refType, str(item.refId), said)
     return list(found.values())
 
 
+def _said(event: Event, kind: str, text: str, actor: str | None) -> Said:
+    item = event.item
+    is_change = isinstance(event, StatusChanged) and kind != IDEA_ADOPTED
+    return Said(
+        event=event.kind,
+        doc=item.title if kind == TEAM_INVITED and item.title else item.called,
+        item=item.title,
+        actor=actor or None,
+        assigneeId=item.assigneeId,
+        before=event.before if isinstance(event, StatusChanged) and is_change else None,
+        after=item.status if is_change else None,
+        text=text or None,
+        days=event.days if isinstance(event, DeadlineNear) else None,
+        due=event.due if isinstance(event, DeadlineNear) else None,
+    )
+
+
 def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
-    """Users, each with the type of the notice and what stands in it; of one who comes twice, the first counts."""
+    """Users, each with the type of the notice and what was written; of one who comes twice, the first counts."""
     item = event.item
     if isinstance(event, Assigned):
         yield from _each(ASSIGNED, item.assigneeId)
@@ -165,94 +188,26 @@ def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
         text = event.text[:_TEXT_MOST]
         mentioned = list(dict.fromkeys(map(int, _MENTION.findall(event.text))))[:_MENTIONS_MOST]
         yield from ((user, MENTIONED, text) for user in mentioned if user > 0)
-        yield from _each(COMMENTED, item.ownerId, item.assigneeId, more=text)
+        yield from _each(COMMENTED, item.ownerId, item.assigneeId, text=text)
     elif isinstance(event, DefectRegistered):
         yield from _each(DEFECT_REGISTERED, item.assigneeId)
     elif isinstance(event, Invited):
         yield event.userId, TEAM_INVITED if event.kind == "team-invited" else ACTION_ASSIGNED, ""
     else:
-        yield from _each(DEADLINE, item.assigneeId, more=str(event.days))
+        yield from _each(DEADLINE, item.assigneeId)
 
 
 def _of_status(event: StatusChanged) -> Iterator[tuple[int, str, str]]:
-    item, change = event.item, f"{event.before} → {event.item.status}"
+    item = event.item
     if event.before == item.status:
         return
     if item.refType == "DEPLOYMENT":
-        yield from _each(_DEPLOYMENT_TYPES.get(item.status, STATUS_CHANGED), item.assigneeId, more=change)
+        yield from _each(_DEPLOYMENT_TYPES.get(item.status, STATUS_CHANGED), item.assigneeId)
     elif item.refType == "PROJECT_IDEA" and item.status == _ADOPTED:
         yield from _each(IDEA_ADOPTED, item.ownerId)
     else:
-        yield from _each(STATUS_CHANGED, item.ownerId, item.assigneeId, more=change)
+        yield from _each(STATUS_CHANGED, item.ownerId, item.assigneeId)
 
 
-def _each(kind: str, *users: int | None, more: str = "") -> Iterator[tuple[int, str, str]]:
-    yield from ((user, kind, more) for user in users if user is not None)
-
-
-# --- words ---------------------------------------------------------------------------------------------------------
-
-_TITLES: Final[Mapping[Language, Mapping[str, str]]] = {
-    "en": {
-        ASSIGNED: "{doc} was assigned to you",
-        STATUS_CHANGED: "The status of {doc} has changed",
-        DEADLINE: "{doc} is due soon",
-        DEFECT_REGISTERED: "The defect {doc} was registered",
-        COMMENTED: "A comment on {doc}",
-        DEPLOYED: "{doc} was deployed",
-        DEPLOYMENT_FAILED: "The deployment {doc} has failed",
-        TEAM_INVITED: "You are invited to a team",
-        IDEA_ADOPTED: "The idea {doc} was adopted",
-        ACTION_ASSIGNED: "An action item of {doc} was assigned to you",
-        MENTIONED: "You are mentioned in {doc}",
-    },
-    "ja": {
-        ASSIGNED: "{doc} の担当になりました",
-        STATUS_CHANGED: "{doc} の状態が変わりました",
-        DEADLINE: "{doc} の期限が近づいています",
-        DEFECT_REGISTERED: "不具合 {doc} が登録されました",
-        COMMENTED: "{doc} にコメントがあります",
-        DEPLOYED: "{doc} をデプロイしました",
-        DEPLOYMENT_FAILED: "{doc} のデプロイに失敗しました",
-        TEAM_INVITED: "チームに招待されました",
-        IDEA_ADOPTED: "アイデア {doc} が採用されました",
-        ACTION_ASSIGNED: "{doc} のアクションアイテムの担当になりました",
-        MENTIONED: "{doc} であなたの名前が挙がりました",
-    },
-    "ko": {
-        ASSIGNED: "{doc} 담당자로 배정되었습니다",
-        STATUS_CHANGED: "{doc} 상태가 변경되었습니다",
-        DEADLINE: "{doc} 마감이 다가옵니다",
-        DEFECT_REGISTERED: "결함 {doc}이(가) 등록되었습니다",
-        COMMENTED: "{doc}에 댓글이 등록되었습니다",
-        DEPLOYED: "{doc} 배포가 완료되었습니다",
-        DEPLOYMENT_FAILED: "{doc} 배포에 실패했습니다",
-        TEAM_INVITED: "팀에 초대되었습니다",
-        IDEA_ADOPTED: "아이디어 {doc}이(가) 채택되었습니다",
-        ACTION_ASSIGNED: "{doc}의 액션 아이템이 배정되었습니다",
-        MENTIONED: "{doc}에서 회원님을 언급했습니다",
-    },
-}
-_DAYS: Final[Mapping[Language, tuple[str, str, str]]] = {  # ahead, today, past
-    "en": ("due in {n} day{s}: {title}", "due today: {title}", "overdue for {n} day{s}: {title}"),
-    "ja": ("あと {n} 日: {title}", "今日が期限: {title}", "期限を {n} 日過ぎています: {title}"),
-    "ko": ("{n}일 남음: {title}", "오늘 마감: {title}", "마감 {n}일 지남: {title}"),
-}
-_OVERDUE: Final[Mapping[Language, str]] = {
-    "en": "{doc} is overdue",
-    "ja": "{doc} は期限を過ぎています",
-    "ko": "{doc} 마감이 지났습니다",
-}
-
-
-def _words(kind: str, event: Event, more: str, language: Language) -> tuple[str, str]:
-    item = event.item
-    title = _TITLES[language][kind].format(doc=item.called)
-    if isinstance(event, DeadlineNear):
-        ahead, today, past = _DAYS[language]
-        form = ahead if event.days > 0 else past if event.days < 0 else today
-        if event.days < 0:
-            title = _OVERDUE[language].format(doc=item.called)
-        days = abs(event.days)
-        return title, form.format(n=days, s="" if days == 1 else "s", title=item.title)
-    return title, f"{item.title}: {more}" if more else item.title
+def _each(kind: str, *users: int | None, text: str = "") -> Iterator[tuple[int, str, str]]:
+    yield from ((user, kind, text) for user in users if user is not None)

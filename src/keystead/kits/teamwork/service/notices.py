@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, update
+from pydantic import ValidationError
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, delete, func, insert, select, update
 
 from keystead.errors import BadValue
-from keystead.kits.teamwork.service.tables import NOTICES, PREFERENCES, READERS
-from keystead.parts.tables import Tables, insert_new, locked_row
+from keystead.kits.teamwork.models import Said
+from keystead.kits.teamwork.service.batches import Batches
+from keystead.kits.teamwork.service.tables import NOTICES, READERS
+from keystead.kits.teamwork.service.tables import PREFERENCES as PREFERENCE_ROWS
+from keystead.parts.tables import Tables, insert_new, locked_rows
 
 PAGE_MOST: Final = 100
 _LARGEST: Final = 2**63 - 1
+_BATCH: Final = 300  # notices in one transaction
+_PAIRS: Final = 16
+_UNPUBLISHED_MOST: Final = 100  # of one reader at a time
+
+_SO_FAR: Final = (READERS.c.last_place - READERS.c.waiting).label("so_far")  # how far the stream is known to be
+_THERE: Final = NOTICES.c.deleted_at_ms.is_(None)
 
 # The kinds of notices, and the preference that each goes by. What is in none of them is always told.
 ASSIGNED, STATUS_CHANGED, DEADLINE = "담당자배정", "상태변경", "마감임박"
@@ -43,14 +54,7 @@ PREFERENCE_OF: Final[Mapping[str, str]] = {
     DEPLOYMENT_FAILED: "deploy",
     MENTIONED: "mention",
 }
-PREFERENCES_FIRST: Final[Mapping[str, bool]] = {
-    "assign": True,
-    "comment": True,
-    "deadline": True,
-    "status": False,
-    "deploy": True,
-    "mention": True,
-}
+PREFERENCES: Final = ("assign", "comment", "deadline", "status", "deploy", "mention")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Told:
     message: str
     ref_type: str
     ref_id: str
+    said: Said | None = None  # the same as title and message, for words in another language
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,45 @@ class Notice:
     is_read: bool
     slack_sent: bool
     created_at_ms: int
+    said: Said | None = None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the notices of a reader go: the place of the newest, and how far they are known to be on the stream.
+
+    The stream may be further than is known here, and never is further than the newest.
+    """
+
+    newest: int = 0
+    published: int = 0
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """Notices of a reader that are not on the stream yet, up to a place: what is missing there was deleted."""
+
+    notices: list[Notice]
+    up_to: int
+    is_all: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Telling:
+    """What one event tells, to be written; the users of `told` are different."""
+
+    event_id: str
+    told: Sequence[Told]
+    at_ms: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Published:
+    """The notices of a reader are on the stream up to this one."""
+
+    user: int
+    place: int
+    event_id: str | None
 
 
 @dataclass(frozen=True)
@@ -96,73 +140,75 @@ class Notices:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._batches: Batches[_Telling | _Published] = Batches(
+            lambda jobs: tables.write(lambda connection: _written(connection, jobs)),
+            lambda job: len(job.told) if isinstance(job, _Telling) else 1,
+            _BATCH,
+        )
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     async def tell(self, event_id: str, told: Sequence[Told], at_ms: int) -> list[Notice]:
         """Write what an event tells, one notice for each who wants to hear of it; what was written now.
 
-        All of them or none, and each once for an event, however often it is told of.
+        All of them or none, and each once for an event, however often it is told of. Events that are told of at the
+        same moment are written in one transaction.
         """
         for one in told:
             _check_user(one.user)
-        # Readers are locked in one order, so that two events never wait for each other.
         ordered = sorted({one.user: one for one in told}.values(), key=lambda one: one.user)
+        return await self._batches.add(_Telling(event_id, ordered, at_ms)) if ordered else []
 
-        def work(connection: Connection) -> list[Notice]:
-            written = (_written(connection, event_id, one, at_ms) for one in ordered)
-            return [one for one in written if one is not None]
+    async def behind(self, *, most: int = 10_000) -> dict[int, int]:
+        """Readers whose newest notices are not on the stream yet, by their ids, each with how far the stream is."""
+        # Without an order: so the index of those who wait is used, and not that of all readers.
+        asked = select(READERS.c.user_id, _SO_FAR).where(READERS.c.waiting > 0).limit(most)
+        found = await self._tables.read(lambda connection: connection.execute(asked).all())
+        return {row.user_id: row.so_far for row in sorted(found)}
 
-        return await self._tables.write(work) if ordered else []
+    async def unpublished(self, users: Collection[int]) -> dict[int, Unpublished]:
+        """The oldest notices that are not on the stream yet, of those of these readers who have some."""
+        behind = (
+            select(READERS.c.user_id.label("reader"), READERS.c.last_place, _SO_FAR)
+            .where(READERS.c.waiting > 0, READERS.c.user_id.in_(users))
+            .subquery()
+        )
+        ends = behind.c.so_far + _UNPUBLISHED_MOST
+        places = (NOTICES.c.place > behind.c.so_far, NOTICES.c.place <= ends)
+        own = and_(NOTICES.c.user_id == behind.c.reader, *places, _THERE)
+        # One statement, so that all of it is of one moment.
+        asked = select(behind, NOTICES).select_from(behind.outerjoin(NOTICES, own))
 
-    async def waiting(self, *, after: int = 0, most: int = 100) -> list[int]:
-        """Readers whose newest notices are not on the stream yet, in the order of their ids, from the one after."""
-        where = (READERS.c.waiting > 0, READERS.c.user_id > after)
-        asked = select(READERS.c.user_id).where(*where).order_by(READERS.c.user_id).limit(most)
-        return await self._tables.read(lambda connection: [int(user) for (user,) in connection.execute(asked)])
-
-    async def unpublished(self, user: int, *, most: int = 100) -> list[Notice]:
-        """The notices of a reader that are not on the stream yet, the oldest first."""
-
-        def work(connection: Connection) -> list[Notice]:
-            reader = connection.execute(select(READERS).where(READERS.c.user_id == user)).first()
-            if reader is None or not reader.waiting:
-                return []
-            after = reader.last_place - reader.waiting
-            asked = _own(user).where(NOTICES.c.place > after).order_by(NOTICES.c.place).limit(most)
-            return [_notice(row) for row in connection.execute(asked)]
+        def work(connection: Connection) -> dict[int, Unpublished]:
+            found: dict[int, Unpublished] = {}
+            for row in connection.execute(asked.order_by(behind.c.reader, NOTICES.c.place)):
+                up_to = min(row.last_place, row.so_far + _UNPUBLISHED_MOST)
+                one = found.setdefault(row.reader, Unpublished([], up_to, up_to == row.last_place))
+                if row.id is not None:
+                    one.notices.append(_notice(row))
+            return found
 
         return await self._tables.read(work)
 
     async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
         """The notices of a reader are on the stream up to this place. An earlier one than is known changes nothing.
 
-        False: there is no notice at this place, or it tells of another event: its reader was erased meanwhile, and
-        nothing is changed.
+        False: this place tells of another event, or was never given: its reader was erased meanwhile, and nothing is
+        changed.
         """
-        left = READERS.c.last_place - place
-        # The last: of a reader who was erased and told anew, there would be fewer than none.
-        where = (READERS.c.user_id == user, READERS.c.waiting > left, READERS.c.last_place >= place)
-        there = select(NOTICES.c.event_id).where(NOTICES.c.user_id == user, NOTICES.c.place == place)
+        done: bool = await self._batches.add(_Published(user, place, event_id))
+        return done
 
-        def work(connection: Connection) -> bool:
-            found = connection.execute(there).scalar()
-            if found is None or event_id not in (None, found):
-                return False
-            connection.execute(update(READERS).where(*where).values(waiting=left))
-            return True
+    async def reach(self, user: int) -> Reach:
+        """How far the notices of a reader go."""
+        asked = select(READERS.c.last_place, READERS.c.waiting).where(READERS.c.user_id == user)
+        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        return Reach() if row is None else Reach(row.last_place, row.last_place - row.waiting)
 
-        return await self._tables.write(work)
-
-    async def newest_place(self, user: int) -> int:
-        """The place of the newest notice of a reader, be it on the stream or not; 0: there is none."""
-        asked = select(READERS.c.last_place).where(READERS.c.user_id == user)
-        return int(await self._tables.read(lambda connection: connection.execute(asked).scalar()) or 0)
-
-    async def last_place(self, user: int) -> int:
-        """The place of the newest notice of a reader that is on the stream; 0: there is none."""
-        asked = select(READERS.c.last_place - READERS.c.waiting).where(READERS.c.user_id == user)
-        return int(await self._tables.read(lambda connection: connection.execute(asked).scalar()) or 0)
+    async def has_between(self, user: int, first: int, last: int) -> bool:
+        """Whether a reader has notices at these places; they may all have been deleted."""
+        asked = _own(user).where(NOTICES.c.place >= first, NOTICES.c.place <= last, _THERE).limit(1)
+        return await self._tables.read(lambda connection: connection.execute(asked).first() is not None)
 
     async def sent_to_slack(self, notice_id: int) -> None:
         asked = update(NOTICES).where(NOTICES.c.id == notice_id).values(slack_sent=True)
@@ -171,10 +217,18 @@ class Notices:
     # --- reading ---------------------------------------------------------------------------------------------
 
     async def page(
-        self, user: int, *, read: bool | None = None, ref_type: str | None = None, page: int = 0, size: int = 20
+        self,
+        user: int,
+        *,
+        read: bool | None = None,
+        ref_type: str | None = None,
+        ref_id: str | None = None,
+        page: int = 0,
+        size: int = 20,
     ) -> Page:
-        """Notices of a user, the newest first: all, or those that are read or not, or of one kind of work item."""
-        where = _wanted(user, read, ref_type)
+        """Notices of a user, the newest first: all, or those that are read or not, of one kind of work item, or of
+        one item."""
+        where = _wanted(user, read, ref_type, ref_id)
 
         def work(connection: Connection) -> Page:
             total = connection.execute(select(func.count()).select_from(NOTICES).where(*where)).scalar_one()
@@ -184,8 +238,8 @@ class Notices:
         return await self._tables.read(work)
 
     async def find(self, user: int, notice_id: int) -> Notice | None:
-        """A notice of a user; None: there is none, or it is another's."""
-        asked = _own(user).where(NOTICES.c.id == _bounded(notice_id))
+        """A notice of a user; None: there is none, or it is another's, or deleted."""
+        asked = _own(user).where(NOTICES.c.id == _bounded(notice_id), _THERE)
         row = await self._tables.read(lambda connection: connection.execute(asked).first())
         return None if row is None else _notice(row)
 
@@ -193,14 +247,14 @@ class Notices:
         """How many notices of a user are not read, by the kind of work item."""
         asked = (
             select(NOTICES.c.ref_type, func.count())
-            .where(NOTICES.c.user_id == user, NOTICES.c.is_read.is_(False))
+            .where(NOTICES.c.user_id == user, NOTICES.c.is_read.is_(False), _THERE)
             .group_by(NOTICES.c.ref_type)
         )
         return await self._tables.read(lambda connection: {kind: int(n) for kind, n in connection.execute(asked)})
 
     async def mark_read(self, user: int, *, notice_id: int | None = None, ref: tuple[str, str] | None = None) -> int:
         """Mark notices of a user as read: one, those of one work item, or all. How many were not read before."""
-        where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, NOTICES.c.is_read.is_(False)]
+        where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, NOTICES.c.is_read.is_(False), _THERE]
         if notice_id is not None:
             where.append(NOTICES.c.id == _bounded(notice_id))
         if ref is not None:
@@ -208,42 +262,159 @@ class Notices:
         asked = update(NOTICES).where(*where).values(is_read=True)
         return int(await self._tables.write(lambda connection: connection.execute(asked).rowcount))
 
+    async def newest_of_item(self, kind: str, ref_type: str, ref_id: str) -> Notice | None:
+        """The newest notice of a type about a work item, to whomever; None: there was none."""
+        where = (NOTICES.c.ref_type == ref_type, NOTICES.c.ref_id == ref_id, NOTICES.c.type == kind, _THERE)
+        asked = select(NOTICES).where(*where).order_by(NOTICES.c.id.desc()).limit(1)
+        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        return None if row is None else _notice(row)
+
+    # --- deleting --------------------------------------------------------------------------------------------
+
+    async def delete(self, user: int, notice_id: int, at_ms: int) -> bool:
+        """Delete a notice of a user. False: there is none, or it is another's.
+
+        Its words are gone at once. That it was there is known until it expires: its event, told of again, stays told.
+        """
+        where = (NOTICES.c.user_id == user, NOTICES.c.id == _bounded(notice_id), _THERE)
+        gone = {"title": "", "message": "", "said": None, "is_read": True, "deleted_at_ms": at_ms}
+        asked = update(NOTICES).where(*where).values(**gone)
+        return await self._tables.write(lambda connection: connection.execute(asked).rowcount == 1)
+
+    async def expire(self, before_ms: int, *, most: int = 1_000) -> int:
+        """Delete up to `most` notices from before a moment; how many there were. What waits for the stream stays."""
+        waits = NOTICES.c.place > READERS.c.last_place - READERS.c.waiting
+        old = (
+            select(NOTICES.c.id)
+            .join(READERS, READERS.c.user_id == NOTICES.c.user_id)
+            .where(NOTICES.c.created_at_ms < before_ms, ~waits)
+            .limit(most)
+        )
+
+        def work(connection: Connection) -> int:
+            ids = [found for (found,) in connection.execute(old)]
+            if ids:
+                connection.execute(delete(NOTICES).where(NOTICES.c.id.in_(ids)))
+            return len(ids)
+
+        return await self._tables.write(work)
+
     # --- preferences -----------------------------------------------------------------------------------------
 
     async def preferences(self, user: int) -> dict[str, bool]:
         """What a user wants to hear of. Who has said nothing hears of all."""
-        asked = select(PREFERENCES).where(PREFERENCES.c.user_id == user)
+        asked = select(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id == user)
         row = await self._tables.read(lambda connection: connection.execute(asked).mappings().first())
-        return {name: True if row is None else bool(row[f"{name}_on"]) for name in PREFERENCES_FIRST}
+        return {name: True if row is None else bool(row[f"{name}_on"]) for name in PREFERENCES}
 
     async def prefer(self, user: int, wanted: Mapping[str, bool]) -> dict[str, bool]:
-        """Change what a user wants to hear of. What is not named stays; the first time it is as `PREFERENCES_FIRST`."""
-        unknown = sorted(wanted.keys() - PREFERENCES_FIRST.keys())
+        """Change what a user wants to hear of. What is not named stays as it was."""
+        unknown = sorted(wanted.keys() - set(PREFERENCES))
         if unknown:
-            raise BadValue(f"there is no preference {unknown[0]!r}; there are {', '.join(PREFERENCES_FIRST)}")
+            raise BadValue(f"there is no preference {unknown[0]!r}; there are {', '.join(PREFERENCES)}")
         _check_user(user)
 
         def work(connection: Connection) -> None:
-            first = {f"{name}_on": is_on for name, is_on in {**PREFERENCES_FIRST, **wanted}.items()}
-            if not insert_new(connection, PREFERENCES, {"user_id": user, **first}) and wanted:
+            first = {f"{name}_on": wanted.get(name, True) for name in PREFERENCES}
+            if not insert_new(connection, PREFERENCE_ROWS, {"user_id": user, **first}) and wanted:
                 changed = {f"{name}_on": is_on for name, is_on in wanted.items()}
-                connection.execute(update(PREFERENCES).where(PREFERENCES.c.user_id == user).values(**changed))
+                connection.execute(update(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id == user).values(**changed))
 
         await self._tables.write(work)
         return await self.preferences(user)
 
 
-def _written(connection: Connection, event_id: str, told: Told, at_ms: int) -> Notice | None:
-    """One notice, in the transaction of its event; None: they do not want it, or have it."""
-    if not _wants(connection, told):
-        return None
-    last = _locked_place(connection, told.user)
-    there = select(NOTICES.c.id).where(NOTICES.c.user_id == told.user, NOTICES.c.event_id == event_id)
-    if connection.execute(there).first() is not None:
-        return None
-    row = {
+def _written(connection: Connection, jobs: Sequence[_Telling | _Published]) -> list[Any]:
+    """What each job returns, all in one transaction.
+
+    Who may interleave: batches of other processes. All readers are locked first, and in one order, so that two batches
+    never wait for each other, and places follow each other in the order of the commits.
+    """
+    tellings = [job for job in jobs if isinstance(job, _Telling)]
+    marks = [job for job in jobs if isinstance(job, _Published)]
+    wanted = _wanted_of(connection, tellings)
+    users = {one.user for telling in tellings for one in wanted[telling]}
+    fresh = [{"user_id": user, "last_place": 0, "waiting": 0} for user in users]
+    asked = select(READERS.c.user_id, READERS.c.last_place).where(
+        READERS.c.user_id.in_(sorted(users | {mark.user for mark in marks}))
+    )
+    places = {row.user_id: row.last_place for row in locked_rows(connection, asked, READERS, fresh)}
+    notices = _insert(connection, wanted, places)
+    marked = _mark(connection, marks)
+    return [notices[job] if isinstance(job, _Telling) else marked[job] for job in jobs]
+
+
+def _wanted_of(connection: Connection, tellings: Sequence[_Telling]) -> dict[_Telling, list[Told]]:
+    """What is to be told, but for what its reader does not want to hear of."""
+    users = {one.user for telling in tellings for one in telling.told if one.type in PREFERENCE_OF}
+    if not users:
+        return {telling: list(telling.told) for telling in tellings}
+    asked = select(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id.in_(sorted(users)))
+    found = {row["user_id"]: row for row in connection.execute(asked).mappings()}
+
+    def wants(one: Told) -> bool:
+        name, row = PREFERENCE_OF.get(one.type), found.get(one.user)
+        return name is None or row is None or bool(row[f"{name}_on"])
+
+    return {telling: [one for one in telling.told if wants(one)] for telling in tellings}
+
+
+def _insert(
+    connection: Connection, wanted: Mapping[_Telling, Sequence[Told]], places: dict[int, int]
+) -> dict[_Telling, list[Notice]]:
+    """Notices in the places after those that are taken; an event that its reader has heard of is left out."""
+    pairs = [(one.user, telling.event_id) for telling, told in wanted.items() for one in told]
+    if not pairs:
+        return {telling: [] for telling in wanted}
+    taken = {(row.user_id, row.event_id) for row in _found(connection, NOTICES.c.event_id, pairs)}
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    made: dict[_Telling, list[tuple[int, str]]] = {telling: [] for telling in wanted}
+    for telling, told in wanted.items():
+        for one in told:
+            pair = (one.user, telling.event_id)
+            if pair not in taken:
+                taken.add(pair)
+                places[one.user] += 1
+                rows[pair] = _row(telling.event_id, one, places[one.user], telling.at_ms)
+                made[telling].append(pair)
+    if not rows:
+        return {telling: [] for telling in wanted}
+    connection.execute(insert(NOTICES), list(rows.values()))
+    counts = Counter(user for user, _ in rows)
+    more: ColumnElement[int] = bindparam("more")
+    counted = {"last_place": READERS.c.last_place + more, "waiting": READERS.c.waiting + more}
+    connection.execute(
+        update(READERS).where(READERS.c.user_id == bindparam("user")).values(counted),
+        [{"user": user, "more": counts[user]} for user in sorted(counts)],
+    )
+    newest = NOTICES.c.place > READERS.c.last_place - max(counts.values())
+    asked = (
+        select(NOTICES.c.id, NOTICES.c.user_id, NOTICES.c.event_id)
+        .join(READERS, READERS.c.user_id == NOTICES.c.user_id)
+        .where(READERS.c.user_id.in_(sorted(counts)), newest)
+    )
+    ids = {(row.user_id, row.event_id): int(row.id) for row in connection.execute(asked)}
+    return {telling: [_made(ids[pair], rows[pair]) for pair in pairs] for telling, pairs in made.items()}
+
+
+def _found(
+    connection: Connection, column: ColumnElement[Any], pairs: Sequence[tuple[int, Any]]
+) -> Iterator[Row[Any, Any, Any]]:
+    """Notices of these users with these values of a column, and maybe others of theirs.
+
+    A few at a time, each user with each value: that is looked up in an index. SQLite reads a whole table for a list of
+    pairs.
+    """
+    asked = select(NOTICES.c.user_id, NOTICES.c.place, NOTICES.c.event_id)
+    for first in range(0, len(pairs), _PAIRS):
+        users, values = zip(*pairs[first : first + _PAIRS], strict=True)
+        yield from connection.execute(asked.where(NOTICES.c.user_id.in_(set(users)), column.in_(set(values))))
+
+
+def _row(event_id: str, told: Told, place: int, at_ms: int) -> dict[str, Any]:
+    return {
         "user_id": told.user,
-        "place": last + 1,
+        "place": place,
         "event_id": event_id,
         "type": told.type,
         "title": told.title,
@@ -253,39 +424,51 @@ def _written(connection: Connection, event_id: str, told: Told, at_ms: int) -> N
         "is_read": False,
         "slack_sent": False,
         "created_at_ms": at_ms,
+        "said": None if told.said is None else told.said.model_dump_json(),
     }
-    made: Any = connection.execute(insert(NOTICES).values(**row)).inserted_primary_key
-    counted = {"last_place": READERS.c.last_place + 1, "waiting": READERS.c.waiting + 1}
-    connection.execute(update(READERS).where(READERS.c.user_id == told.user).values(**counted))
-    return _made(int(made[0]), row)
 
 
-def _wants(connection: Connection, told: Told) -> bool:
-    name = PREFERENCE_OF.get(told.type)
-    if name is None:
-        return True
-    asked = select(PREFERENCES.c[f"{name}_on"]).where(PREFERENCES.c.user_id == told.user)
-    found = connection.execute(asked).scalar()
-    return True if found is None else bool(found)
+def _mark(connection: Connection, marks: Sequence[_Published]) -> dict[_Published, bool]:
+    """Note how far the stream is; for each whether it is of this reader, and not of one who was erased."""
+    if not marks:
+        return {}
+    places = [(mark.user, mark.place) for mark in marks]
+    events = {(row.user_id, row.place): row.event_id for row in _found(connection, NOTICES.c.place, places)}
+    reached = select(READERS.c.user_id, READERS.c.last_place).where(
+        READERS.c.user_id.in_(sorted({mark.user for mark in marks}))
+    )
+    last = {row.user_id: row.last_place for row in connection.execute(reached)}
 
+    def is_of_reader(mark: _Published) -> bool:
+        # A notice that its reader has deleted meanwhile leaves its place, and nobody else's.
+        found = events.get((mark.user, mark.place), mark.event_id)
+        return mark.place <= last.get(mark.user, 0) and mark.event_id in (None, found)
 
-def _locked_place(connection: Connection, user: int) -> int:
-    """The place of a reader's newest notice. Their row is locked, and made at first sight."""
-    asked = select(READERS.c.last_place).where(READERS.c.user_id == user)
-    row = locked_row(connection, asked, READERS, {"user_id": user, "last_place": 0, "waiting": 0})
-    return int(row.last_place)
+    done = {mark: is_of_reader(mark) for mark in marks}
+    left = READERS.c.last_place - bindparam("place")
+    noted = [{"user": mark.user, "place": mark.place} for mark, is_own in done.items() if is_own]
+    if noted:
+        connection.execute(
+            update(READERS)
+            .where(READERS.c.user_id == bindparam("user"), READERS.c.waiting > left)
+            .values(waiting=left),
+            sorted(noted, key=lambda one: one["user"]),
+        )
+    return done
 
 
 def _own(user: int) -> Select[Any]:
     return select(NOTICES).where(NOTICES.c.user_id == user)
 
 
-def _wanted(user: int, read: bool | None, ref_type: str | None) -> list[ColumnElement[bool]]:
-    where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user]
+def _wanted(user: int, read: bool | None, ref_type: str | None, ref_id: str | None) -> list[ColumnElement[bool]]:
+    where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, _THERE]
     if read is not None:
         where.append(NOTICES.c.is_read.is_(read))
     if ref_type is not None:
         where.append(NOTICES.c.ref_type == ref_type)
+    if ref_id is not None:
+        where.append(NOTICES.c.ref_id == ref_id)
     return where
 
 
@@ -307,7 +490,15 @@ def _made(notice_id: int, row: Mapping[str, Any]) -> Notice:
         bool(row["is_read"]),
         bool(row["slack_sent"]),
         row["created_at_ms"],
+        _said(row["said"]),
     )
+
+
+def _said(text: str | None) -> Said | None:
+    try:
+        return None if text is None else Said.model_validate_json(text)
+    except ValidationError:
+        return None  # as of a later Keystead: there are the words in the server's language
 
 
 def _check_user(user: int) -> None:

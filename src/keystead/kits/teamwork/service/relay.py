@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from keystead.errors import CommandError, StoreClosed, StoreError
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
 from keystead.kits.teamwork.service.dashboard import Dashboard
-from keystead.kits.teamwork.service.notices import Notice, Notices
+from keystead.kits.teamwork.service.notices import Notice, Notices, Unpublished
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox
 from keystead.parts.rounds import Rounds
+from keystead.schema import Operation
 from keystead.schema.times import moment
 
 _log = logging.getLogger("keystead.teamwork")
 
 SLACK: Final = "slack"  # the topic of the outbox
-_LOOK_EVERY_S: Final = 2.0
-_READERS_AT_ONCE: Final = 16
+_LOOK_EVERY_S: Final = 1.0
+_STUCK_LOOKS: Final = 2
+_READERS_AT_ONCE: Final = 200
 _STOP_WITHIN_MS: Final = 5_000
 _FIRST_TRY_S: Final = 0.1
 _LONGEST_TRY_S: Final = 5.0
@@ -30,18 +33,21 @@ _LONGEST_TRY_S: Final = 5.0
 class Relay(Rounds[None]):
     """Publishes what the table holds and the stream does not, in every process, until it is stopped.
 
-    For each notice, in one atomic step: it is put into its reader's log, sent to its channel, and given to the outbox
-    for Slack. Then the table is told how far the stream is. **Who may interleave:** relays of other processes, and this
-    one itself after a crash. They go through the places of a reader in the same order; the log refuses a place that it
-    has, and with it the whole step; so each notice is on the stream once and in order, and handed on once, and no lock
-    is needed. While the store is away, notices wait in the table. A reader whose log cannot be written to holds up
-    no other.
+    All notices of a reader that wait, in one atomic step: they are put into the reader's log, sent to the channel, and
+    given to the outbox for Slack. Then the table is told how far the stream is. **Who may interleave:** relays of other
+    processes, and this one itself after a crash. They go through the places of a reader in the same order; the log
+    refuses a place that it has, and with it the whole step; so each notice is on the stream once and in order, and
+    handed on once, and no lock is needed. While the store is away, notices wait in the table. A reader whose log cannot
+    be written to holds up no other.
 
     Where the log is ahead of the table, as after a database came back from a backup, the log begins anew: notices that
     are new have the places of those that the table has forgotten. Readers are told that they may have missed some.
 
     outbox      without it nothing goes to Slack
     dashboard   what is counted for a reader is dropped with each of their notices
+
+    A process publishes at once what it has told itself (`wake`), so that processes are not in each other's way. What
+    another one has left, because it was killed, is published by whoever sees that nothing has moved for two seconds.
     """
 
     def __init__(
@@ -61,28 +67,62 @@ class Relay(Rounds[None]):
         self._outbox = outbox
         self._dashboard = dashboard
         self._complained: set[int] = set()
+        self._own: dict[int, None] = {}  # readers whom this process has told something
+        self._behind: dict[int, tuple[int, int]] = {}  # how far the stream of who waits is, and for how many looks
+        self._next_look = 0.0
 
-    def wake(self) -> None:
-        """There is something new in the table. Other processes see it at their next look."""
+    def wake(self, users: Iterable[int]) -> None:
+        """There is something new in the table for these readers."""
+        self._own.update(dict.fromkeys(users))
         self._woken.set()
 
     async def publish_waiting(self) -> int:
-        """One round: all that waits now; how many notices this was."""
-        total = moved = after = 0
-        while True:
+        """All that waits now, whoever has told it; how many notices this process has put on the stream."""
+        total, moved = 0, -1
+        while moved:  # or others were faster, or it cannot be done
             # Each in turn: whoever has very many keeps nobody waiting.
-            readers = await self._notices.waiting(after=after, most=_READERS_AT_ONCE)
-            if not readers and not moved:
-                return total  # all of it, or others were faster
-            counts = await asyncio.gather(*map(self._published, readers))
-            moved = moved + sum(counts) if readers else 0
-            total += sum(counts)
-            after = readers[-1] if readers else 0
+            moved = await self._publish_in_portions([*await self._notices.behind()])
+            total += moved
+        return total
 
-    async def _published(self, user: int) -> int:
+    async def _publish_of(self, users: Collection[int]) -> int:
+        """What waits for these readers, or the oldest of it; whoever has more is this process's own from now on."""
+        found = await self._notices.unpublished(users)
+        counts = await asyncio.gather(*(self._published(user, one) for user, one in found.items()))
+        moved = (user for (user, one), count in zip(found.items(), counts, strict=True) if count and not one.is_all)
+        self._own.update(dict.fromkeys(moved))
+        return sum(counts)
+
+    async def _publish_in_portions(self, users: Sequence[int]) -> int:
+        portions = (users[first : first + _READERS_AT_ONCE] for first in range(0, len(users), _READERS_AT_ONCE))
+        return sum([await self._publish_of(portion) for portion in portions])
+
+    async def _publish_own(self) -> None:
+        """What this process has told of: the readers who wait the longest."""
+        users = [*islice(self._own, _READERS_AT_ONCE)]
+        for user in users:  # before the look: whoever is told meanwhile is looked for again
+            del self._own[user]
+        try:
+            await self._publish_of(users)
+        except BaseException:
+            self._own.update(dict.fromkeys(users))
+            raise
+
+    async def _publish_left(self) -> None:
+        """What others have told of, and nobody goes on with."""
+        seen: dict[int, tuple[int, int]] = {}
+        for user, place in (await self._notices.behind()).items():
+            before, looks = self._behind.get(user, (-1, 0))
+            seen[user] = (place, looks + 1 if place == before else 0)
+        self._behind = seen
+        stuck = [user for user, (_, looks) in seen.items() if looks >= _STUCK_LOOKS and user not in self._own]
+        stuck.reverse()  # should another be at them all the same, they meet only once
+        await self._publish_in_portions(stuck)
+
+    async def _published(self, user: int, found: Unpublished) -> int:
         """What `_publish` does; 0 where it cannot be done for this reader alone."""
         try:
-            count = await self._publish(user)
+            count = await self._publish(user, found)
         except Exception as error:
             if isinstance(error, StoreError | StoreClosed) and not isinstance(error, CommandError):
                 raise
@@ -93,18 +133,17 @@ class Relay(Rounds[None]):
         self._complained.discard(user)
         return count
 
-    async def _publish(self, user: int) -> int:
-        found = await self._notices.unpublished(user)
-        for notice in found:
-            await self._put(notice)
-        if not found:
+    async def _publish(self, user: int, found: Unpublished) -> int:
+        if not found.notices:  # they were deleted before they came so far
+            await self._notices.published(user, found.up_to)
             return 0
+        count = await self._put(user, found.notices)
         await self._drop_summaries(user)
-        newest = found[-1]
+        newest = found.notices[-1]
         if not await self._notices.published(user, newest.place, event_id=newest.event_id):
             # They were erased while this was under way, and it came back by that.
             await self._keys.notice_log(user).delete()
-        return len(found)
+        return count
 
     async def _drop_summaries(self, user: int) -> None:
         if self._dashboard is None:
@@ -115,37 +154,64 @@ class Relay(Rounds[None]):
             # A cache that is away holds up no notice; what it keeps ends by itself.
             _log.info("the summary of a user stays for its lifetime: %s", error)
 
-    async def _put(self, notice: Notice) -> None:
-        keys, user = self._keys, notice.user
-        shown = shown_as(notice)
-        more: list[Any] = [keys.notifications(user).publish(shown)]
+    async def _put(self, user: int, notices: Sequence[Notice]) -> int:
+        """Put on the stream what of these is not there yet; how many this process has put."""
+        log = self._keys.notice_log(user)
+        shown = {notice.place: shown_as(notice) for notice in notices}
+        if await self._feed.put(log, shown, *await self._more(notices, shown)):
+            return len(notices)
+        # Another relay was here. It may have put some of them, and it goes on, too.
+        last = await self._feed.last_place(log)
+        there = await self._feed.messages(log, notices[0].place, len(notices))
+        for number, notice in enumerate(notices):
+            if notice.place > last:
+                return await self._put(user, notices[number:])
+            if await self._is_of_another_past(notice, shown[notice.place], there.get(notice.place), last):
+                _log.warning("the log of user %d is ahead of the database, and begins anew", user)
+                rest = notices[number:]
+                own = {one.place: shown[one.place] for one in rest}
+                return len(rest) if await self._feed.begin_anew(log, own, *await self._more(rest, own)) else 0
+        return 0
+
+    async def _more(self, notices: Sequence[Notice], shown: Mapping[int, Notification]) -> list[Operation[Any]]:
+        """What is done in one step with putting notices of one reader into their log."""
+        user = notices[0].user
+        channel = self._keys.notifications(user)
+        more: list[Operation[Any]] = [channel.publish(shown[notice.place]) for notice in notices]
         if self._outbox is not None:
             await self._outbox.announce(SLACK, str(user))
-            more += self._outbox.add(SLACK, str(user), {"notice": notice.id, "user": user})
-        log = keys.notice_log(user)
-        if await self._feed.put(log, notice.place, shown, *more):
-            return
-        if await self._is_of_another_past(notice, shown):
-            _log.warning("the log of user %d is ahead of the database, and begins anew", user)
-            await self._feed.begin_anew(log, notice.place, shown, *more)
+            for notice in notices:
+                more += self._outbox.add(SLACK, str(user), {"notice": notice.id, "user": user})
+        return more
 
-    async def _is_of_another_past(self, notice: Notice, shown: Notification) -> bool:
+    async def _is_of_another_past(
+        self, notice: Notice, shown: Notification, found: Notification | None, last: int
+    ) -> bool:
         """Whether what the log has at the place of a notice is not this notice, put before."""
-        log = self._keys.notice_log(notice.user)
-        found = await self._feed.at(log, notice.place)
         if found is not None:
-            return found.model_dump(mode="json") != shown.model_dump(mode="json")
+            return bool(_identity(found) != _identity(shown))
         # It is not in the log any more, which is never ahead of its table.
-        return await self._feed.last_place(log) > await self._notices.newest_place(notice.user)
+        return last > (await self._notices.reach(notice.user)).newest
 
     async def _round(self) -> float:
+        now = asyncio.get_running_loop().time
         try:
-            await self.publish_waiting()
+            while self._own or now() >= self._next_look:
+                if now() >= self._next_look:
+                    await self._publish_left()
+                    self._next_look = now() + _LOOK_EVERY_S
+                if self._own:
+                    await self._publish_own()
         except Exception as error:
             self._is_away(error)
             return min(_FIRST_TRY_S * (1 << min(self._away - 1, 10)), _LONGEST_TRY_S)
         self._is_back()
-        return _LOOK_EVERY_S
+        return max(0.0, self._next_look - now())
+
+
+def _identity(shown: Notification) -> Any:
+    # Not the words, which another version may have put in another way.
+    return shown.model_dump(mode="json", include={"notificationId", "createdAt"})
 
 
 def shown_as(notice: Notice) -> Notification:
@@ -157,6 +223,7 @@ def shown_as(notice: Notice) -> Notification:
         refType=notice.ref_type,
         refId=ref_id_of(notice.ref_id),
         createdAt=moment(notice.created_at_ms),
+        said=notice.said,
     )
 
 

@@ -14,7 +14,7 @@ from keystead.kits.teamwork.service.slack import POST_URL, Slack
 from keystead.schema.lifetime import duration_ms
 
 # Requests of one user in a minute, by what they ask for.
-LIMITS: Final[Mapping[str, int]] = {"events": 120, "deadlines": 120}
+LIMITS: Final[Mapping[str, int]] = {"events": 120, "deadlines": 120, "teams": 60}
 LONGEST_LIFETIME: Final = "12h"  # of a token: `jwt:since:{userId}` lives for a day
 
 
@@ -37,10 +37,27 @@ class TeamworkSettings(BaseModel):
     slack_token: SecretStr | None = Field(None, description="A bot's token of Slack, with `slack_channel`, instead.")
     slack_channel: str = Field("", description="The channel that the bot posts to.")
     slack_post_url: str = Field(POST_URL, description="Where the bot posts, if not at Slack.")
-    keep_slack_log: Duration = Field("90d", description="For how long the attempts to tell Slack are kept.")
+    keep_slack_log: Duration = Field(
+        "90d", description="For how long the attempts to tell Slack are kept, also while Slack is off."
+    )
+    keep_notices: Duration = Field("180d", description="For how long a notice is kept, read or not.")
+    invitation_lifetime: Duration = Field("7d", description="For how long a link that invites to a team can be used.")
+    item_url: str = Field(
+        "",
+        description="Where a work item is seen, such as `https://work.example.com/{refType}/{refId}`: notices and "
+        "Slack link to it. Without this they link to `/teamwork`, which shows what is known of it.",
+    )
     zone: str = Field("UTC", description="The time zone of teams that have none of their own, such as `Asia/Seoul`.")
-    deadline_days: Days = Field((3,), min_length=1, description="How many days before a deadline its assignee is told.")
-    language: Literal["en", "ja", "ko"] = Field("en", description="In which language notices are written.")
+    deadline_days: Days = Field(
+        (3,),
+        min_length=1,
+        max_length=20,
+        description="How many days before a deadline its assignee is told, in teams that do not say.",
+    )
+    language: Literal["en", "ja", "ko"] = Field(
+        "en",
+        description="The language of Slack messages, and of titles on the channel; pages have that of their reader.",
+    )
     streams_per_user: int = Field(8, ge=1, le=100, description="How many streams of notices a user may have open here.")
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         {}, description=f"Requests of one user in a minute: {', '.join(LIMITS)}; 0: no limit."
@@ -62,15 +79,25 @@ class TeamworkSettings(BaseModel):
             raise ValueError(str(error)) from None
         return given
 
+    @field_validator("item_url")
+    @classmethod
+    def _is_link(cls, given: str) -> str:
+        if given and not (given.startswith(("http://", "https://")) and "{refId}" in given and given.isprintable()):
+            raise ValueError("write an address such as https://work.example.com/{refType}/{refId}")
+        return given
+
     @property
     def slack(self) -> Slack | None:
         """Where notices go in Slack; None: nowhere."""
         if self.slack_token is not None:
             return Slack(
-                token=self.slack_token.get_secret_value(), channel=self.slack_channel, post_url=self.slack_post_url
+                token=self.slack_token.get_secret_value(),
+                channel=self.slack_channel,
+                post_url=self.slack_post_url,
+                language=self.language,
             )
         if self.slack_webhook_url is not None:
-            return Slack(webhook_url=self.slack_webhook_url.get_secret_value())
+            return Slack(webhook_url=self.slack_webhook_url.get_secret_value(), language=self.language)
         return None
 
 

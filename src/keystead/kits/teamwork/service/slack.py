@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
 
 import httpx2
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Row, delete, insert, select
 
+from keystead.errors import StoreError
+from keystead.kits.teamwork.models import UserSession
+from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, Language, message_of, title_of
 from keystead.kits.teamwork.service.notices import (
     ASSIGNED,
     COMMENTED,
@@ -23,6 +27,7 @@ from keystead.kits.teamwork.service.notices import (
     Notices,
 )
 from keystead.kits.teamwork.service.tables import SLACK_LOG
+from keystead.parts.cache import LoadFailed
 from keystead.parts.outbox import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.tables import Tables
 
@@ -42,6 +47,8 @@ _LONGEST_ANSWER: Final = 64 * 1024
 _LONGEST_WORD: Final = 64
 _TEXT_MOST: Final = 3_000  # what is longer Slack never takes
 _TITLE_MOST: Final = 600
+_NAME_MOST: Final = 200
+_LINK_MOST: Final = 3_000
 
 # What Slack says of a message that it will never take. All else an operator can mend, or it passes.
 _NEVER: Final = frozenset(
@@ -51,18 +58,13 @@ _NEVER: Final = frozenset(
 
 @dataclass(frozen=True)
 class Slack:
-    """Where notices go. Either a webhook's URL, or a bot's token with a channel.
-
-    mention   the id in Slack of a user, so that they are named in the message; None: they have none there
-    link      where a notice can be seen; "" without a link
-    """
+    """Where notices go. Either a webhook's URL, or a bot's token with a channel."""
 
     webhook_url: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     channel: str = ""
     post_url: str = POST_URL
-    mention: Callable[[int], str | None] = lambda user: None
-    link: Callable[[Notice], str] = lambda notice: ""
+    language: Language = "en"  # a channel has many readers
 
 
 @dataclass(frozen=True)
@@ -80,89 +82,32 @@ class Attempt:
     payload: dict[str, Any]
 
 
-class SlackSender:
-    """Sends what the outbox gives it, and writes down each attempt.
+class SlackLog:
+    """The log of all attempts to tell Slack. It is there, and forgets, whether Slack is configured or not."""
 
-    A message carries the id of its notice (`block_id`), which is the same each time it is sent. Slack answers 429 with
-    how long to wait, which is obeyed; what it refuses for good is given up; all else is tried again.
-    """
-
-    def __init__(
-        self, slack: Slack, notices: Notices, tables: Tables, http: httpx2.AsyncClient, now_ms: Callable[[], int]
-    ) -> None:
-        self._slack = slack
-        self._notices = notices
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._http = http
-        self._now_ms = now_ms
 
-    async def send(self, message: OutboxMessage) -> None:
-        """For `Outbox`. Raises DeliveryFailed or Undeliverable where Slack did not take it."""
-        user, number = message.payload.get("user"), message.payload.get("notice")
-        notice = await self._notices.find(user, number) if isinstance(user, int) and isinstance(number, int) else None
-        if notice is None:
-            return  # erased meanwhile: there is nothing left to tell of
-        if notice.slack_sent:
-            return
-        payload = self.payload(notice)
-        try:
-            await self._post(payload)
-        except (DeliveryFailed, Undeliverable) as error:
-            await self._note(notice, payload, message.attempts, str(error))
-            raise
-        await self._note(notice, payload, message.attempts, None)
-        await self._notices.sent_to_slack(notice.id)
-
-    def payload(self, notice: Notice) -> dict[str, Any]:
-        """What is posted: a coloured bar, the title, the text, and a button where there is something to open."""
-        named = self._slack.mention(notice.user)
-        title = _fitting(notice.title, _TITLE_MOST)
-        head = f"*{title}*\n" + (f"<@{_escaped(named)}> " if named else "")
-        text = head + _fitting(notice.message, _TEXT_MOST - len(head))
-        blocks: list[dict[str, Any]] = [
-            {
-                "type": "section",
-                "block_id": f"notice-{notice.id}",
-                "text": {"type": "mrkdwn", "text": text},
-            }
-        ]
-        link = self._slack.link(notice)
-        if link:
-            button = {"type": "button", "text": {"type": "plain_text", "text": "Open"}, "url": link}
-            blocks.append({"type": "actions", "block_id": f"open-{notice.id}", "elements": [button]})
-        made: dict[str, Any] = {
-            "text": title,
-            "attachments": [{"color": COLOURS.get(notice.type, OTHER_COLOUR), "blocks": blocks}],
-        }
-        return made if not self._slack.channel else {"channel": self._slack.channel, **made}
-
-    # --- the log ---------------------------------------------------------------------------------------------
-
-    async def attempts(self, *, notice: int | None = None, status: str | None = None, most: int = 100) -> list[Attempt]:
-        """What was tried, the newest first."""
+    async def attempts(
+        self,
+        *,
+        notice: int | None = None,
+        status: str | None = None,
+        users: Collection[int] | None = None,
+        before: int | None = None,
+        most: int = 100,
+    ) -> list[Attempt]:
+        """What was tried, the newest first: all, or of one notice, with one outcome, to some users, before an id."""
         asked = select(SLACK_LOG).order_by(SLACK_LOG.c.id.desc()).limit(most)
         if notice is not None:
             asked = asked.where(SLACK_LOG.c.notice_id == notice)
         if status is not None:
             asked = asked.where(SLACK_LOG.c.status == status)
-
-        def work(connection: Connection) -> list[Attempt]:
-            return [
-                Attempt(
-                    row.id,
-                    row.notice_id,
-                    row.user_id,
-                    row.channel,
-                    row.status,
-                    row.error,
-                    row.retries,
-                    row.sent_at_ms,
-                    json.loads(row.payload),
-                )
-                for row in connection.execute(asked)
-            ]
-
-        return await self._tables.read(work)
+        if users is not None:
+            asked = asked.where(SLACK_LOG.c.user_id.in_(list(users)))
+        if before is not None:
+            asked = asked.where(SLACK_LOG.c.id < before)
+        return await self._tables.read(lambda connection: [_attempt(row) for row in connection.execute(asked)])
 
     async def forget(self, before_ms: int, *, most: int = 1_000) -> int:
         """Delete up to `most` attempts from before a moment; how many there were."""
@@ -176,18 +121,130 @@ class SlackSender:
 
         return await self._tables.write(work)
 
-    async def _note(self, notice: Notice, payload: dict[str, Any], retries: int, error: str | None) -> None:
+    async def note(
+        self, notice: Notice, payload: dict[str, Any], *, channel: str, retries: int, error: str | None, at_ms: int
+    ) -> None:
+        """Write down an attempt; without an error it was sent."""
         row = {
             "notice_id": notice.id,
             "user_id": notice.user,
-            "channel": self._slack.channel,
+            "channel": channel,
             "payload": json.dumps(payload, ensure_ascii=False),
             "status": "SENT" if error is None else "FAILED",
             "error": error,
             "retries": retries,
-            "sent_at_ms": self._now_ms(),
+            "sent_at_ms": at_ms,
         }
         await self._tables.write(lambda connection: connection.execute(insert(SLACK_LOG).values(**row)))
+
+
+def _attempt(row: Row[Any]) -> Attempt:
+    return Attempt(
+        row.id,
+        row.notice_id,
+        row.user_id,
+        row.channel,
+        row.status,
+        row.error,
+        row.retries,
+        row.sent_at_ms,
+        json.loads(row.payload),
+    )
+
+
+class _Called(NamedTuple):
+    """Somebody, as they are called in a title, and as Slack mentions them."""
+
+    name: str
+    mention: str
+    is_member: bool = False  # of the workspace, as far as is known
+
+
+class SlackSender:
+    """Sends what the outbox gives it, and writes down each attempt.
+
+    person   who somebody is: what they are called, and by which id they are mentioned; None: nobody knows
+    link     where the item of a notice can be seen; "" without a link
+
+    A message carries the id of its notice (`block_id`), which is the same each time it is sent. Slack answers 429 with
+    how long to wait, which is obeyed; what it refuses for good is given up; all else is tried again.
+    """
+
+    def __init__(
+        self,
+        slack: Slack,
+        notices: Notices,
+        log: SlackLog,
+        http: httpx2.AsyncClient,
+        now_ms: Callable[[], int],
+        *,
+        person: Callable[[int], Awaitable[UserSession | None]] | None = None,
+        link: Callable[[Notice], str] = lambda notice: "",
+    ) -> None:
+        self._slack = slack
+        self._notices = notices
+        self._log = log
+        self._http = http
+        self._now_ms = now_ms
+        self._person = person
+        self._link = link
+
+    async def send(self, message: OutboxMessage) -> None:
+        """For `Outbox`. Raises DeliveryFailed or Undeliverable where Slack did not take it."""
+        user, number = message.payload.get("user"), message.payload.get("notice")
+        notice = await self._notices.find(user, number) if isinstance(user, int) and isinstance(number, int) else None
+        if notice is None:
+            return  # erased meanwhile: there is nothing left to tell of
+        if notice.slack_sent:
+            return
+        payload = await self.payload(notice)
+        note = partial(self._log.note, notice, payload, channel=self._slack.channel, retries=message.attempts)
+        try:
+            await self._post(payload)
+        except (DeliveryFailed, Undeliverable) as error:
+            await note(error=str(error), at_ms=self._now_ms())
+            raise
+        await note(error=None, at_ms=self._now_ms())
+        await self._notices.sent_to_slack(notice.id)
+
+    async def payload(self, notice: Notice) -> dict[str, Any]:
+        """What is posted: a coloured bar, the title, who is told of it and the text, and a button that opens the item.
+
+        Whom it concerns is mentioned by their id in Slack where it is known, and named otherwise.
+        """
+        language, said = self._slack.language, notice.said
+        reader = await self._called(notice.user)
+        title = notice.title if said is None else title_of(notice.type, said, language, reader.name or None)
+        message = notice.message if said is None else message_of(said, language)
+        title = _fitting(title, _TITLE_MOST)
+        head = f"*{title}*\n" + (f"{reader.mention}{' ' if reader.is_member else ': '}" if reader.mention else "")
+        foot = ""
+        if said is not None and said.assigneeId is not None and said.assigneeId != notice.user:
+            assignee = await self._called(said.assigneeId)
+            foot = f"\n{ASSIGNEE[language]}: {assignee.mention}" if assignee.mention else ""
+        text = head + _fitting(message, _TEXT_MOST - len(head) - len(foot)) + foot
+        section = {"type": "section", "block_id": f"notice-{notice.id}", "text": {"type": "mrkdwn", "text": text}}
+        blocks: list[dict[str, Any]] = [section]
+        link = self._link(notice)
+        if link and len(link) <= _LINK_MOST:
+            button = {"type": "button", "text": {"type": "plain_text", "text": OPEN[language]}, "url": link}
+            blocks.append({"type": "actions", "block_id": f"open-{notice.id}", "elements": [button]})
+        made: dict[str, Any] = {
+            "text": title,
+            "attachments": [{"color": COLOURS.get(notice.type, OTHER_COLOUR), "blocks": blocks}],
+        }
+        return made if not self._slack.channel else {"channel": self._slack.channel, **made}
+
+    async def _called(self, user: int) -> _Called:
+        try:
+            person = None if self._person is None else await self._person(user)
+        except (StoreError, LoadFailed):
+            person = None  # a message that names nobody is better than none
+        if person is None:
+            return _Called("", "")
+        if person.slackId:
+            return _Called(person.name, f"<@{_escaped(person.slackId)}>", is_member=True)
+        return _Called(person.name, _fitting(person.name, _NAME_MOST))
 
     # --- the wire --------------------------------------------------------------------------------------------
 

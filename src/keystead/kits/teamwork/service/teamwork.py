@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import date
-from typing import Final, TypeAlias
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
 
 import httpx2
 
 from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.teamwork.keys import TeamworkKeys
-from keystead.kits.teamwork.models import Notification, UserSession
+from keystead.kits.teamwork.models import Deadline, Notification, UserSession
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
-from keystead.kits.teamwork.service.deadlines import Deadlines
+from keystead.kits.teamwork.service.deadlines import Deadlines, FoundItem
 from keystead.kits.teamwork.service.demo import DemoTeam
-from keystead.kits.teamwork.service.events import Event, told_by
-from keystead.kits.teamwork.service.notices import Notice, Notices
-from keystead.kits.teamwork.service.people import People
-from keystead.kits.teamwork.service.relay import Relay
+from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, told_by
+from keystead.kits.teamwork.service.links import item_link
+from keystead.kits.teamwork.service.messages import Language, title_of
+from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices
+from keystead.kits.teamwork.service.people import TEXT_MOST, People, checked_slack_id
+from keystead.kits.teamwork.service.relay import SLACK, Relay
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
-from keystead.kits.teamwork.service.slack import SlackSender
-from keystead.parts.admission import Admission
+from keystead.kits.teamwork.service.slack import Attempt, SlackLog, SlackSender
+from keystead.kits.teamwork.service.tables import identity_of
+from keystead.kits.teamwork.service.teams import LEADS, NewInvitation, Team, TeamRefused, Teams
+from keystead.parts.admission import Admission, Admitted
 from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.feed import Feed, Missed, Pause, event, heartbeat
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
@@ -42,6 +48,11 @@ Still: TypeAlias = Callable[[], Awaitable[bool | None]]
 _FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
 _COUNTED_MOST: Final = 10_000
 _PORTION: Final = 1_000
+_NAME_MS: Final = 60_000
+_NAMES_MOST: Final = 10_000
+_DOC_MOST: Final = 32  # of what people call a work item
+_GIVEN_UNTIL: Final = 900_000_000  # the numbers of teams that are given here are below
+_IDENTITIES_MOST: Final = 10_000
 _RETRY: Final = b"retry: 2000\n\n"
 
 # Nothing is lost for having waited: a notice that Slack did not take is tried for a month.
@@ -78,10 +89,20 @@ class Teamwork:
         self.feed = feed
         self.people = People(tables, self.user_changed)
         self._load = load
+        self._names: dict[int, tuple[int, str]] = {}  # until when, and the name of a user
+        invitation_ms = duration_ms(settings.invitation_lifetime)
+        self.teams = Teams(tables, self.people, site.now_ms, invitation_ms=invitation_ms)
         self.notices = Notices(tables)
+        self.slack_log = SlackLog(tables)
         self.dashboard = Dashboard(keys, count or self._counted, self._unread)
         self.deadlines = Deadlines(
-            keys, self.tell, changed=self.dashboard.changed_team, zone=settings.zone, days=settings.deadline_days
+            keys,
+            self._tell_near,
+            changed=self.dashboard.changed_team,
+            find=self._find_item,
+            teams=self._team_ids,
+            zone=settings.zone,
+            days=settings.deadline_days,
         )
         self.tokens = AccessTokens(
             _signing_keys(keys, settings),
@@ -100,6 +121,7 @@ class Teamwork:
             load=lambda access: found(int(access.sub)),
         )
         self.limit = NamedLimits(keys.requests, {**LIMITS, **settings.limits}, site.now_ms)
+        self._identities: dict[str, int] = {}  # who signs in at this server -> their number here
         self._open: Counter[int] = Counter()  # streams, by user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
@@ -113,6 +135,46 @@ class Teamwork:
 
     # --- people ----------------------------------------------------------------------------------------------
 
+    @property
+    def takes_identities(self) -> bool:
+        """Whether whoever signs in at this server is a user here. Users of an application have its own tokens."""
+        return self._load is None
+
+    async def admit_identity(self, identity: str, name: str) -> Admitted[UserSession] | None:
+        """Somebody who is signed in at this server, by their identity there, such as `login:42`, as a user of this kit.
+
+        Whoever comes for the first time is somebody new, in no team. None: the users are those of the application,
+        which gives out its own tokens. Raises LoadFailed while nobody can say who they are.
+        """
+        if not self.takes_identities:
+            return None
+        whole, identity = identity, identity_of(identity)
+        for _ in range(2):
+            user = await self._identified(identity, name)
+            person = await self.users.get(self.keys.user_session(user), partial(self.people.find, user))
+            if person is not None:
+                claims = MappingProxyType({"identity": whole})
+                return Admitted(Access(str(user), "", 0, 0, claims), person)
+            # They were erased since this process last saw them, and are somebody new.
+            self._identities.pop(identity, None)
+            await self.user_changed(user)
+        return None
+
+    async def _identified(self, identity: str, name: str) -> int:
+        """The number of a user. Those of an identity do not change, so they are remembered."""
+        demo = None if self.demo is None else await self.demo.named(name)
+        if demo is not None:
+            return demo
+        found = self._identities.get(identity)
+        if found is None:
+            found = await self.people.of_identity(identity)
+            if found is None:
+                found = await self.people.add(_shown_name(name), identity=identity)
+            if len(self._identities) >= _IDENTITIES_MOST:
+                self._identities.pop(next(iter(self._identities)))
+            self._identities[identity] = found
+        return found
+
     async def user_changed(self, user: int) -> None:
         """Somebody is another from now on: in every process the next request of theirs asks who they are."""
         await self.users.invalidate(self.keys.user_session(user))
@@ -124,6 +186,145 @@ class Teamwork:
         found = {user: await self._load(user) for user in dict.fromkeys(users)}
         return {user for user, person in found.items() if person is not None and person.teamId == team}
 
+    async def person(self, user: int) -> UserSession | None:
+        """Who somebody is, as whoever knows the users says; None: nobody."""
+        return await (self.people.find if self._load is None else self._load)(user)
+
+    async def _name_of(self, user: int | None) -> str | None:
+        """What somebody is called; a name that has changed is known after a minute."""
+        if user is None:
+            return None
+        now_ms = self.site.now_ms()
+        until_ms, name = self._names.get(user, (0, ""))
+        if until_ms <= now_ms:
+            person = await self.person(user)
+            name = "" if person is None else person.name
+            if len(self._names) >= _NAMES_MOST:
+                self._names.clear()
+            self._names[user] = (now_ms + _NAME_MS, name)
+        return name or None
+
+    # --- teams -----------------------------------------------------------------------------------------------
+
+    def require_own_people(self) -> None:
+        """Raises TeamRefused where an application keeps its people itself: their teams are changed there."""
+        if self._load is not None:
+            raise TeamRefused("PEOPLE_ELSEWHERE")
+
+    async def create_team(
+        self,
+        name: str,
+        *,
+        owner: int | None = None,
+        number: int | None = None,
+        zone: str | None = None,
+        days: Sequence[int] | None = None,
+    ) -> Team:
+        """A new team with its settings. Raises TeamRefused and BadValue; then there is none."""
+        self.require_own_people()
+        self.deadlines.check_rules(zone, days)
+        # A number that another program has deadlines under is not taken for a team that knows nothing of them.
+        used = [one for one in await self.keys.due_teams().members().if_readable() if one < _GIVEN_UNTIL]
+        team = await self.teams.create(name, owner=owner, number=number, above=max(used, default=0))
+        await self.deadlines.set_rules(team.id, zone=zone, days=days)
+        return team
+
+    async def change_team(
+        self,
+        team: int,
+        *,
+        name: str | None = None,
+        zone: str | None = None,
+        days: Sequence[int] | None = None,
+        by: int | None = None,
+        role: str = "",
+    ) -> None:
+        """Change what a team is called, where it works, and when it is told. What is not named stays.
+
+        `role` is what `by` may do in the team, where the people are not ours, and their application says so.
+        """
+        self.deadlines.check_rules(zone, days)
+        if self._load is None:
+            await self.teams.require_lead(team, by)
+        elif by is not None and role not in LEADS:
+            raise TeamRefused("FORBIDDEN")
+        if name is not None:
+            self.require_own_people()
+            await self.teams.rename(team, name, by=by)
+        await self.deadlines.set_rules(team, zone=zone, days=days)
+
+    async def invite(
+        self, team: int, *, role: str = "MEMBER", user: int | None = None, name: str = "", by: int | None = None
+    ) -> NewInvitation:
+        """Invite somebody to a team. A user of ours is told of it."""
+        self.require_own_people()
+        new = await self.teams.invite(team, role=role, user=user, name=name, by=by)
+        if user is not None:
+            found = await self.teams.find(team)
+            item = WorkItem(refType="TEAM", refId=team, title=found.name if found else "")
+            event_id = f"invitation:{new.invitation.id}:{new.invitation.created_at_ms}"
+            await self.tell(Invited(kind="team-invited", id=event_id, item=item, userId=user, actorId=by))
+        return new
+
+    async def change_member(
+        self, team: int, user: int, *, role: str | None = None, slack_id: str | None = None, by: int | None = None
+    ) -> None:
+        """Change what somebody may do in a team, or by which id they are mentioned in Slack: "" takes it out.
+
+        The latter is up to themselves, too. Raises TeamRefused and BadValue.
+        """
+        self.require_own_people()
+        if slack_id:
+            checked_slack_id(slack_id)
+        if by != user or role is not None:
+            await self.teams.require_lead(team, by)
+        if not await self.people.of_team(team, {user}):
+            raise TeamRefused("NOT_FOUND")
+        if role is not None:
+            await self.teams.set_role(team, user, role, by=by)
+        if slack_id is not None:
+            await self.people.set_slack_id(user, slack_id or None)
+
+    async def attempts_of_team(
+        self,
+        team: int,
+        *,
+        by: int | None = None,
+        role: str = "",
+        status: str | None = None,
+        notice: int | None = None,
+        before: int | None = None,
+        most: int = 20,
+    ) -> list[Attempt]:
+        """What was sent to Slack for those of a team, the newest first, for those who lead it. `role`: as above."""
+        ask = partial(self.slack_log.attempts, status=status, notice=notice, before=before)
+        if self._load is None:
+            await self.teams.require_lead(team, by)
+            return await ask(users=list(await self.people.members(team)), most=most)
+        if by is not None and role not in LEADS:
+            raise TeamRefused("FORBIDDEN")
+        found = await ask(most=_PORTION)
+        inside = await self.of_team(team, {one.user for one in found})
+        return [one for one in found if one.user in inside][:most]
+
+    async def _team_ids(self) -> list[int]:
+        return [team.id for team, _ in await self.teams.all()]
+
+    async def _tell_near(self, team: int, event: DeadlineNear) -> None:
+        await self.tell(event, within=team)  # whoever has left the team hears of it no more
+
+    async def _find_item(self, team: int, ref: Deadline) -> FoundItem:
+        """What is known of a deadline that another program has added: who was given the item last; otherwise it is for
+        those who lead the team, and where nobody does, for all."""
+        told = await self.notices.newest_of_item(ASSIGNED, *ref)
+        if told is not None and await self.of_team(team, {told.user}):
+            said = told.said
+            doc_no = "" if said is None or len(said.doc) > _DOC_MOST else said.doc
+            return FoundItem([told.user], "" if said is None else said.item, doc_no)
+        members = {} if self._load is not None else await self.people.members(team)
+        leads = [user for user, person in members.items() if person.teamRole in LEADS]
+        return FoundItem(leads or list(members))
+
     # --- telling ---------------------------------------------------------------------------------------------
 
     async def tell(self, happened: Event, *, within: int | None = None) -> list[Notice]:
@@ -132,13 +333,13 @@ class Teamwork:
         When this returns, the notices are in the database; they are on the stream as soon as it can be reached, and in
         Slack as soon as that takes them. An event that is told of again changes nothing.
         """
-        told = told_by(happened, self.settings.language)
+        told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actorId))
         if within is not None and told:
             inside = await self.of_team(within, {one.user for one in told})
             told = [one for one in told if one.user in inside]
         written = await self.notices.tell(happened.id, told, self.keys.now_ms())
         if written and self.relay is not None:
-            self.relay.wake()
+            self.relay.wake(one.user for one in written)
         return written
 
     async def read(self, user: int, *, notice: int | None = None, ref: tuple[str, str] | None = None) -> int:
@@ -148,26 +349,48 @@ class Teamwork:
             await self.dashboard.changed(user)
         return count
 
-    async def stream(self, user: int, after: int | None, still: Still) -> AsyncGenerator[bytes, None]:
+    async def delete(self, user: int, notice: int) -> bool:
+        """Delete a notice of a user. False: they have none of this id. Their summary is counted anew."""
+        done = await self.notices.delete(user, notice, self.site.now_ms())
+        if done:
+            await self.dashboard.changed(user)
+        return done
+
+    def link(self, notice: Notice) -> str:
+        """Where the work item of a notice is seen."""
+        return item_link(self.settings.item_url, self.site.public_url, notice.ref_type, notice.ref_id)
+
+    async def stream(
+        self, user: int, after: int | None, still: Still, language: Language | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """The notices of a user as server-sent events, from the one after a place, or from now on.
+
+        Titles are in this language; without one, in that of the server.
 
         `still` is asked at each pause: whoever is signed out meanwhile hears no more; while nobody can say (None), they
         hear nothing, and stay. Raises TooManyStreams at once.
         """
-        events = self._events(user, after, still)
+        events = self._events(user, after, still, language)
         first = await anext(events)  # so that it counts from now on, and is counted off however it ends
         return _joined(first, events)
 
-    async def _events(self, user: int, after: int | None, still: Still) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, user: int, after: int | None, still: Still, language: Language | None
+    ) -> AsyncGenerator[bytes, None]:
         most = self.settings.streams_per_user
         if self._open[user] >= most:
             raise TooManyStreams(f"at most {most} streams are open at once; close one")
         self._open[user] += 1
         try:
-            last = await self.notices.last_place(user)
-            place = last if after is None else after
-            yield _RETRY + event("hello", f'{{"place": {last}}}', place=min(place, last))
-            async with aclosing(self._followed(user, place, last, still)) as followed:
+            # The table is written before the log, and told later how far that is. So it bounds both what a reader can
+            # have seen (`newest`) and what was put (`published`), and the log itself says where it ends.
+            reach = await self.notices.reach(user)
+            is_known = after is not None and after <= reach.newest
+            place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
+            yield _RETRY + event("hello", f'{{"place": {max(place, reach.published)}}}', place=place)
+            if after is not None and not is_known:  # of a database that came back from a backup, or of nowhere
+                yield _missed(place + 1)
+            async with aclosing(self._followed(user, place, reach.published, still, language)) as followed:
                 async for one in followed:
                     yield one
         finally:
@@ -175,15 +398,24 @@ class Teamwork:
             if not self._open[user]:
                 del self._open[user]
 
-    async def _followed(self, user: int, after: int, last: int, still: Still) -> AsyncGenerator[bytes, None]:
+    async def _end_of_stream(self, user: int, published: int) -> int:
+        return max(published, await self.feed.last_place(self.keys.notice_log(user)))
+
+    async def _followed(
+        self, user: int, after: int, last: int, still: Still, language: Language | None
+    ) -> AsyncGenerator[bytes, None]:
         checked_ms = self.keys.now_ms()
-        async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last):
+
+        async def was_lost(first: int, last: int) -> bool:
+            return await self.notices.has_between(user, first, last)
+
+        async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last, was_lost=was_lost):
             if isinstance(found, Missed):
-                yield event("missed", f'{{"first": {found.first}}}', place=found.first - 1)
+                yield _missed(found.first)
             elif isinstance(found, Pause):
                 yield heartbeat()
             else:
-                yield b"".join(event("notice", one.item.model_dump_json(), place=one.place) for one in found)
+                yield b"".join(event("notice", _in_language(one.item, language), place=one.place) for one in found)
             if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
                 while (is_still := await still()) is None and not self.feed.is_closing:
                     yield heartbeat()
@@ -202,7 +434,7 @@ class Teamwork:
     async def _counted(self, user: int, team: int) -> Work:
         """What deadlines tell of the work of a user."""
         listed = await self.deadlines.between(team, _FIRST, _LAST, limit=_COUNTED_MOST)
-        today = self.deadlines.morning_of(await self.deadlines.zone_of(team))
+        today = self.deadlines.today_in((await self.deadlines.rules_of(team)).zone)
         mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assigneeId == user]
         return Work(
             my_work_requests=mine.count("WORK_REQUEST"),
@@ -222,7 +454,12 @@ class Teamwork:
                 self._tell_due,
                 doc="Tells assignees what is due, at 09:00 of their team's day.",
             ),
-            Job("teamwork.clean-up", "45 3 * * *", self._clean_up, doc="Forgets old attempts to tell Slack."),
+            Job(
+                "teamwork.clean-up",
+                "45 3 * * *",
+                self._clean_up,
+                doc="Deletes old notices, old attempts to tell Slack, and invitations that have expired.",
+            ),
         ]
 
     async def _tell_due(self, run: Run) -> Mapping[str, int | str]:
@@ -230,12 +467,26 @@ class Teamwork:
         return {"teams": done.teams, "told": done.told, "failed": done.failed}
 
     async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
-        forgotten = 0
-        if self.slack is not None:
-            before_ms = self.keys.now_ms() - duration_ms(self.settings.keep_slack_log)
-            while count := await self.slack.forget(before_ms, most=_PORTION):
-                forgotten += count
-        return {"slack_attempts": forgotten}
+        now_ms, settings = self.keys.now_ms(), self.settings
+        attempts = await _in_portions(self.slack_log.forget, now_ms - duration_ms(settings.keep_slack_log))
+        notices = await _in_portions(self.notices.expire, now_ms - duration_ms(settings.keep_notices))
+        return {
+            "slack_attempts": attempts,
+            "notices": notices,
+            "invitations": await self.teams.forget_expired(),
+        }
+
+
+class _Forget(Protocol):
+    def __call__(self, before_ms: int, *, most: int) -> Awaitable[int]: ...
+
+
+async def _in_portions(forget: _Forget, before_ms: int) -> int:
+    """Forget all from before a moment, a portion at a time, so that nobody waits for long."""
+    total = 0
+    while count := await forget(before_ms, most=_PORTION):
+        total += count
+    return total
 
 
 # Whoever is signed out hears no more after both of them: a check that is just not due, and then nothing to hear.
@@ -266,9 +517,17 @@ async def open_teamwork(
             http = await stack.enter_async_context(
                 httpx2.AsyncClient(follow_redirects=False, verify=httpx2.create_ssl_context())
             )
-            made.slack = SlackSender(settings.slack, made.notices, site.tables_for("teamwork"), http, site.now_ms)
+            made.slack = SlackSender(
+                settings.slack,
+                made.notices,
+                made.slack_log,
+                http,
+                site.now_ms,
+                person=made.person,
+                link=made.link,
+            )
             store = keys.notice_log.store
-            outbox = Outbox(OutboxKeys(store, now_ms=site.now_ms), made.slack.send, policy=patience)
+            outbox = Outbox(OutboxKeys(store, now_ms=site.now_ms), made.slack.send, topics=(SLACK,), policy=patience)
             await stack.enter_async_context(outbox)
         made.relay = Relay(keys, made.notices, feed, outbox, dashboard=made.dashboard)
         await stack.enter_async_context(made.relay)
@@ -283,6 +542,18 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     return SigningKeys.from_ring(keys.ring)
 
 
+def _missed(first: int) -> bytes:
+    return event("missed", f'{{"first": {first}}}', place=first - 1)
+
+
+def _in_language(shown: Notification, language: Language | None) -> str:
+    """A notice as JSON, with its title in a language, and then without what it was made of."""
+    if language is None or shown.said is None:
+        return shown.model_dump_json()
+    title = title_of(shown.type, shown.said, language)
+    return shown.model_copy(update={"title": title, "said": None}).model_dump_json()
+
+
 async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     async with aclosing(rest):
         yield first
@@ -291,6 +562,12 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGener
                 yield one
         except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
             _log.info("a stream ends, and its reader comes again: %s", error)
+
+
+def _shown_name(name: str) -> str:
+    """A name that a provider gives, on one line and no longer than a name is here."""
+    plain = " ".join("".join(one if one.isprintable() else " " for one in name).split())
+    return plain[:TEXT_MOST].strip() or "?"
 
 
 def user_of(access: Access) -> int:

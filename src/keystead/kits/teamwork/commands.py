@@ -1,0 +1,491 @@
+"""Set up teams: people, invitations, roles, time zones, deadlines; and see what went to Slack."""
+
+from __future__ import annotations
+
+import logging
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from keystead.errors import BadValue, KeysteadError
+from keystead.kits.commands import KitCommand, Shown
+from keystead.schema.times import moment
+
+if TYPE_CHECKING:
+    from keystead.kits.teamwork.models import UserSession
+    from keystead.kits.teamwork.service import Invitation, Team, Teamwork
+
+_security = logging.getLogger("keystead.security")
+
+TeamArgument = Annotated[int, typer.Argument(metavar="TEAM", help="The number of the team.", min=1)]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The number of a member, or the name.")]
+ZoneOption = Annotated[
+    str | None, typer.Option("--zone", metavar="ZONE", help="Its time zone, such as Asia/Seoul.", show_default=False)
+]
+DaysOption = Annotated[
+    str | None,
+    typer.Option(
+        "--days",
+        metavar="DAYS",
+        help="How many days before a deadline its assignee is told, such as 7,3.",
+        show_default=False,
+    ),
+]
+RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="OWNER, ADMIN or MEMBER.")]
+LimitOption = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, max=1000, help="How many are shown.")]
+
+
+# --- teams and people --------------------------------------------------------------------------------------------
+
+
+async def create_team(
+    teamwork: Teamwork,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
+    zone: ZoneOption = None,
+    days: DaysOption = None,
+    owner: Annotated[
+        int | None,
+        typer.Option(metavar="USER", min=1, help="Who owns it: somebody who is in no team yet.", show_default=False),
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="Its number, if another program knows it.", show_default=False),
+    ] = None,
+) -> Shown:
+    """Create a team.
+
+    [bold]Examples[/bold]
+
+      keystead teamwork create-team "Print shop" --zone Asia/Seoul --days 7,3
+    """
+    team = await teamwork.create_team(name, owner=owner, number=number, zone=zone, days=_days(days))
+    return Shown(
+        await _in_words(teamwork, team),
+        await _team(teamwork, team),
+        note=f"Invite people: keystead teamwork invite {team.id} --role OWNER",
+    )
+
+
+async def teams(teamwork: Teamwork) -> Shown:
+    """List the teams, with how many are in each."""
+    found = await teamwork.teams.all()
+    lines = [f"{team.id}  {team.name or '(without a name)'}  {_people(count)}" for team, count in found]
+    data = [{"id": team.id, "name": team.name, "members": count} for team, count in found]
+    return Shown("\n".join(lines) or "there are no teams", data)
+
+
+async def settings(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="What it is called.", show_default=False)] = None,
+    zone: ZoneOption = None,
+    days: DaysOption = None,
+) -> Shown:
+    """Show how a team works, or change it: its name, its time zone, and when it is told of deadlines.
+
+    [bold]Examples[/bold]
+
+      keystead teamwork settings 1
+
+      keystead teamwork settings 1 --zone Europe/Berlin --days 14,3,1
+    """
+    await _required(teamwork, team)
+    await teamwork.change_team(team, name=name, zone=zone, days=_days(days))
+    found = await _required(teamwork, team)
+    return Shown(await _in_words(teamwork, found), await _team(teamwork, found))
+
+
+async def members(teamwork: Teamwork, team: TeamArgument) -> Shown:
+    """List who is in a team, and what they may do there."""
+    await _required(teamwork, team)
+    found = await teamwork.people.members(team)
+    lines = [_person_in_words(user, person) for user, person in found.items()]
+    data = [{"id": user, **person.model_dump()} for user, person in found.items()]
+    return Shown("\n".join(lines) or "nobody is in this team", data)
+
+
+async def add_person(
+    teamwork: Teamwork,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What they are called.")],
+    email: Annotated[str, typer.Option(metavar="ADDRESS", help="Their e-mail address.", show_default=False)] = "",
+    slack: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Their member id in Slack, such as U012ABCDE.", show_default=False),
+    ] = None,
+    team: Annotated[
+        int | None, typer.Option(metavar="TEAM", min=1, help="The team that they are in at once.", show_default=False)
+    ] = None,
+    role: RoleOption = "MEMBER",
+) -> Shown:
+    """Add somebody who does not sign in by themselves, such as a program that tells of events.
+
+    Everybody else is invited by a link, and is added when they use it.
+
+    [bold]Examples[/bold]
+
+      keystead teamwork add-person "Build server" --team 1
+    """
+    teamwork.require_own_people()
+    if team is not None:
+        await _required(teamwork, team)
+    user = await teamwork.people.add(name, email=email, slack_id=slack)
+    if team is not None:
+        new = await teamwork.teams.invite(team, role=role, user=user)
+        await teamwork.teams.accept(user, invitation=new.invitation.id)
+    person = await _person(teamwork, user)
+    return Shown(_person_in_words(user, person), {"id": user, **person.model_dump()})
+
+
+async def set_role(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    user: UserArgument,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="OWNER, ADMIN or MEMBER.")],
+) -> Shown:
+    """Say what somebody may do in their team."""
+    number = await _member(teamwork, team, user)
+    await teamwork.change_member(team, number, role=role)
+    return await _one(teamwork, number)
+
+
+async def set_slack(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    user: UserArgument,
+    slack: Annotated[
+        str,
+        typer.Argument(metavar="ID", help='Their member id in Slack, such as U012ABCDE; "" takes it out.'),
+    ],
+) -> Shown:
+    """Say by which id somebody is mentioned in Slack.
+
+    In Slack it is in the profile of a member: More, Copy member ID.
+    """
+    number = await _member(teamwork, team, user)
+    await teamwork.change_member(team, number, slack_id=slack)
+    return await _one(teamwork, number)
+
+
+async def remove(teamwork: Teamwork, team: TeamArgument, user: UserArgument) -> Shown:
+    """Take somebody out of a team. Their notices stay theirs."""
+    teamwork.require_own_people()
+    number = await _member(teamwork, team, user)
+    await teamwork.teams.remove(team, number)
+    return Shown(f"user {number} is not in team {team} any more", {"team": team, "user": number})
+
+
+# --- invitations -------------------------------------------------------------------------------------------------
+
+
+async def invite(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Whom the link is for, for the list.", show_default=False)
+    ] = "",
+    role: RoleOption = "MEMBER",
+    user: Annotated[
+        int | None,
+        typer.Option(metavar="USER", min=1, help="A user of this server, who alone may use it.", show_default=False),
+    ] = None,
+) -> Shown:
+    """Invite somebody to a team: the link can be used once, and is shown once.
+
+    [bold]Examples[/bold]
+
+      keystead teamwork invite 1 Mei --role ADMIN
+
+      keystead teamwork invite 1 --user 42
+    """
+    from keystead.kits.teamwork.service import invitation_link
+
+    await _required(teamwork, team)
+    new = await teamwork.invite(team, role=role, user=user, name=name)
+    link = invitation_link(teamwork.site.public_url, new.token)
+    return Shown(
+        link,
+        {**_invitation(new.invitation), "link": link},
+        note=f"This is shown once, and can be used once, until {_moment(new.invitation.expires_at_ms)}. "
+        f"To end it: keystead teamwork withdraw {team} {new.invitation.id}",
+    )
+
+
+async def invitations(teamwork: Teamwork, team: TeamArgument) -> Shown:
+    """List the invitations of a team that can still be used. No link is shown."""
+    await _required(teamwork, team)
+    found = await teamwork.teams.invitations(team)
+    lines = [
+        f"{one.id}  {one.role}  {one.name or ('whoever has the link' if one.user is None else f'user {one.user}')}"
+        f"  until {_moment(one.expires_at_ms)}"
+        for one in found
+    ]
+    return Shown("\n".join(lines) or "no invitation is open", [_invitation(one) for one in found])
+
+
+async def withdraw(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    invitation: Annotated[int, typer.Argument(metavar="ID", help="The number of the invitation.", min=1)],
+) -> Shown:
+    """End an invitation: its link leads nowhere from then on."""
+    await teamwork.teams.withdraw(team, invitation)
+    return Shown(f"invitation {invitation} is withdrawn", {"team": team, "invitation": invitation})
+
+
+async def token(
+    teamwork: Teamwork, user: Annotated[int, typer.Argument(metavar="USER", help="The number of the user.", min=1)]
+) -> Shown:
+    """Make an access token for somebody, such as a program that tells of events. It is shown once.
+
+    It lives for as long as the setting token_lifetime says.
+    """
+    person = await _person(teamwork, user)
+    new = teamwork.tokens.issue(str(user))
+    _security.info("an access token was issued by an operator", extra={"event": "token-issued", "user": user})
+    return Shown(
+        new.token,
+        {"token": new.token, "expiresAt": new.expires_at_ms, "user": user},
+        note=f"For {person.name}, until {_moment(new.expires_at_ms)}.",
+    )
+
+
+# --- deadlines and Slack -----------------------------------------------------------------------------------------
+
+
+async def add_deadline(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    item: Annotated[str, typer.Argument(metavar="TYPE:ID", help="The work item, such as WORK_REQUEST:101.")],
+    due: Annotated[str, typer.Argument(metavar="DAY", help="The day that it is due, such as 2026-03-03.")],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What it is about.")],
+    assignee: Annotated[
+        str | None,
+        typer.Option(
+            metavar="USER", help="Who is told of it: the number of a member, or the name.", show_default=False
+        ),
+    ] = None,
+    number: Annotated[
+        str, typer.Option(metavar="NAME", help="What people call it, such as WR-101.", show_default=False)
+    ] = "",
+) -> Shown:
+    """Put a deadline into the calendar of a team, or move it.
+
+    [bold]Examples[/bold]
+
+      keystead teamwork add-deadline 1 WORK_REQUEST:101 2026-03-03 "Print invoices" --assignee Mei
+    """
+    await _required(teamwork, team)
+    who = None if assignee is None else await _member(teamwork, team, assignee)
+    is_new = await teamwork.deadlines.register(team, _ref(item), _day(due), title=title, doc_no=number, assignee=who)
+    return Shown(f"{item} is due on {due}", {"team": team, "item": item, "due": due, "new": is_new})
+
+
+async def deadlines(
+    teamwork: Teamwork,
+    team: TeamArgument,
+) -> Shown:
+    """List what is due in a team, and in how many days, by the calendar of the team."""
+    await _required(teamwork, team)
+    rules = await teamwork.deadlines.rules_of(team)
+    today = teamwork.deadlines.today_in(rules.zone)
+    found = await teamwork.deadlines.between(team, date(1970, 1, 1), date(9999, 12, 31))
+    data = [
+        {
+            "item": f"{one.ref.ref_type}:{one.ref.ref_id}",
+            "due": one.due.isoformat(),
+            "days": (one.due - today).days,
+            "title": "" if one.item is None else one.item.title,
+            "assignee": None if one.item is None else one.item.assigneeId,
+        }
+        for one in found
+    ]
+    lines = [
+        f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}"
+        + (f"  (user {one['assignee']})" if one["assignee"] else "")
+        for one in data
+    ]
+    return Shown("\n".join(lines) or "nothing is due", {"today": today.isoformat(), "items": data})
+
+
+async def done(
+    teamwork: Teamwork,
+    team: TeamArgument,
+    item: Annotated[str, typer.Argument(metavar="TYPE:ID", help="The work item, such as WORK_REQUEST:101.")],
+) -> Shown:
+    """Take a deadline out of the calendar of a team. The exit code is 1 where there is none."""
+    was_there = await teamwork.deadlines.complete(team, _ref(item))
+    said = f"{item} is done" if was_there else f"there is no deadline of {item} in team {team}"
+    return Shown(said, {"team": team, "item": item, "done": was_there}, code=0 if was_there else 1)
+
+
+async def slack_log(
+    teamwork: Teamwork,
+    team: Annotated[
+        int | None, typer.Option(metavar="TEAM", min=1, help="Only of this team.", show_default=False)
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", metavar="", help="Only what Slack did not take.")] = False,
+    limit: LimitOption = 20,
+) -> Shown:
+    """Show the attempts to tell Slack, the newest first: when, of which notice, to whom, and what went wrong.
+
+    They are kept for 90 days (keep_slack_log), also while Slack is off.
+
+    [bold]Examples[/bold]
+
+      keystead teamwork slack-log --failed
+    """
+    status = "FAILED" if failed else None
+    if team is None:
+        found = await teamwork.slack_log.attempts(status=status, most=limit)
+    else:
+        found = await teamwork.attempts_of_team(team, status=status, most=limit)
+    lines = [
+        f"{_moment(one.sent_at_ms)}  {one.status}  notice {one.notice}  user {one.user}"
+        + (f"  {one.error}" if one.error else "")
+        for one in found
+    ]
+    data = [
+        {
+            "id": one.id,
+            "notice": one.notice,
+            "user": one.user,
+            "channel": one.channel,
+            "status": one.status,
+            "error": one.error,
+            "retries": one.retries,
+            "sent": _moment(one.sent_at_ms),
+            "payload": one.payload,
+        }
+        for one in found
+    ]
+    off = "" if teamwork.slack is not None else "Slack is not configured; set slack_webhook_url or slack_token."
+    return Shown("\n".join(lines) or "nothing was sent to Slack yet", data, note=off)
+
+
+COMMANDS: tuple[KitCommand, ...] = (
+    create_team,
+    teams,
+    settings,
+    members,
+    invite,
+    invitations,
+    withdraw,
+    add_person,
+    set_role,
+    set_slack,
+    remove,
+    token,
+    add_deadline,
+    deadlines,
+    done,
+    slack_log,
+)
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------
+
+
+class NoSuchTeam(KeysteadError):
+    """There is no team, or no user, of this number."""
+
+    code = "no-such-team"
+
+
+async def _required(teamwork: Teamwork, team: int) -> Team:
+    from keystead.kits.teamwork.service import Team
+
+    found = await teamwork.teams.find(team)
+    if found is None and team in await teamwork.keys.due_teams().members().if_readable():
+        return Team(team, "")  # of an application that keeps its people itself
+    if found is None:
+        raise NoSuchTeam(f"there is no team {team}; `keystead teamwork teams` lists them")
+    return found
+
+
+async def _member(teamwork: Teamwork, team: int, text: str) -> int:
+    """The number of somebody of a team, who is called by it or by name."""
+    people = await teamwork.people.members(team)
+    named = [user for user, person in people.items() if person.name == text]
+    if len(named) > 1:
+        raise NoSuchTeam(f"several in team {team} are called {text}: write one of {', '.join(map(str, named))}")
+    if named:
+        return named[0]
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    if not await teamwork.of_team(team, {number}):
+        raise NoSuchTeam(f"there is no {text} in team {team}; `keystead teamwork members {team}` lists them")
+    return number
+
+
+async def _person(teamwork: Teamwork, user: int) -> UserSession:
+    found = await teamwork.person(user)
+    if found is None:
+        raise NoSuchTeam(f"there is no user {user}; `keystead teamwork members TEAM` lists those of a team")
+    return found
+
+
+async def _one(teamwork: Teamwork, user: int) -> Shown:
+    person = await _person(teamwork, user)
+    return Shown(_person_in_words(user, person), {"id": user, **person.model_dump()})
+
+
+async def _team(teamwork: Teamwork, team: Team) -> dict[str, Any]:
+    rules = await teamwork.deadlines.rules_of(team.id)
+    today = teamwork.deadlines.today_in(rules.zone).isoformat()
+    return {"id": team.id, "name": team.name, "zone": str(rules.zone), "days": list(rules.days), "today": today}
+
+
+async def _in_words(teamwork: Teamwork, team: Team) -> str:
+    rules = await teamwork.deadlines.rules_of(team.id)
+    days = ", ".join(map(str, reversed(rules.days)))
+    named = f"team {team.id}" + (f", {team.name}" if team.name else "")
+    return f"{named}: {rules.zone}, where it is {teamwork.deadlines.today_in(rules.zone)}; told {days} days before"
+
+
+def _person_in_words(user: int, person: UserSession) -> str:
+    known = [person.teamRole or "in no team", person.email, f"Slack {person.slackId}" if person.slackId else ""]
+    return f"{user}  {person.name}  " + "  ".join(one for one in known if one)
+
+
+def _invitation(one: Invitation) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "team": one.team,
+        "role": one.role,
+        "user": one.user,
+        "name": one.name,
+        "expires": _moment(one.expires_at_ms),
+    }
+
+
+def _people(count: int) -> str:
+    return "1 person" if count == 1 else f"{count:,} people"
+
+
+def _days(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        raise BadValue("--days is a list of whole numbers, such as 7,3") from None
+
+
+def _ref(text: str) -> Any:
+    from keystead.kits.teamwork.models import Deadline
+
+    kind, separator, number = text.partition(":")
+    if not separator or not number:
+        raise BadValue("a work item is written TYPE:ID, such as WORK_REQUEST:101")
+    return Deadline(kind, number)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadValue("a day is written as 2026-03-03") from None
+
+
+def _moment(ms: int) -> str:
+    return f"{moment(ms):%Y-%m-%d %H:%M} UTC"

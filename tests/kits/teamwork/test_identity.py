@@ -1,0 +1,217 @@
+"""Whoever signs in at the server is a user of teamwork, and programs with numbers of their own stay who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from keystead.kits.login import KIT as LOGIN
+from keystead.kits.teamwork import KIT as TEAMWORK
+from keystead.kits.teamwork import UserSession, teamwork_kit
+from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
+from tests.every_store import on_urls, redis_server, urls
+from tests.kits.signing_in import OWN, Server, serving
+
+__all__ = ["database_url", "mariadb_server", "postgres_server", "redis_server", "urls"]
+
+KITS = [LOGIN, TEAMWORK]
+PERSON = UserSession(name="Ben", email="", role="DEVELOPER", teamId=7, teamRole="MEMBER")
+
+
+def token_of(server: Server, user: int) -> dict[str, str]:
+    return {"authorization": f"Bearer {server.app.state.kits['teamwork'].tokens.issue(str(user)).token}"}
+
+
+async def me(client: httpx2.AsyncClient, **headers: str) -> dict[str, Any]:
+    answer = await client.get("/api/me", headers=headers)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+@on_urls("sqlite", "redis")
+async def test_whoever_signs_in_is_a_user_of_teamwork(urls: dict[str, str]) -> None:
+    async with serving(KITS, store=urls["default"]) as server:
+        linus = await server.sign_in("42", "Linus")
+        told = await me(linus)
+        assert (told["name"], told["teamId"]) == ("Linus", 0)
+        assert told["id"] == (await me(linus))["id"]
+        assert (await linus.get("/api/notifications")).json()["items"] == []
+
+
+@on_urls("sqlite", "redis")
+async def test_the_token_of_a_program_and_the_cookie_are_one_user(urls: dict[str, str]) -> None:
+    async with serving(KITS, store=urls["default"]) as server:
+        linus = await server.sign_in("42", "Linus")
+        pair = (await linus.post("/api/auth/token", headers=OWN)).json()
+        program = server.browser()
+        assert await me(program, authorization=f"Bearer {pair['accessToken']}") == await me(linus)
+        # Whoever signs out is nobody here, too.
+        await linus.post("/api/auth/logout", headers=OWN)
+        refused = await program.get("/api/me", headers={"authorization": f"Bearer {pair['accessToken']}"})
+        assert (refused.status_code, refused.json()["code"]) == (401, "INVALID_TOKEN")
+
+
+async def test_a_number_in_another_program_is_not_the_same_number_at_the_sign_in() -> None:
+    async with serving(KITS) as server:
+        await server.app.state.kits["teamwork"].people.save(42, PERSON)
+        linus = await server.sign_in("42", "Linus")
+        assert (await me(linus))["name"] == "Linus"
+        ben = await me(server.browser(), **token_of(server, 42))
+        assert (ben["id"], ben["name"]) == (42, "Ben")
+        # A browser that has both says by the header which it means.
+        assert (await me(linus, **token_of(server, 42)))["id"] == 42
+
+
+async def test_an_application_that_counts_its_users_up_never_meets_somebody_who_signed_in() -> None:
+    async with serving(KITS) as server:
+        people = server.app.state.kits["teamwork"].people
+        linus = await me(await server.sign_in("42", "Linus"))
+        for number in range(1, 20):
+            await people.save(number, PERSON)
+        assert 10**12 <= linus["id"] < 2**53
+        assert (await me(await server.sign_in("42", "Linus")))["name"] == "Linus"
+
+
+@on_databases("sqlite", "postgres", "mariadb")
+async def test_of_fifty_first_requests_at_once_one_user_is_made(database_url: str) -> None:
+    async with serving(KITS, database=database_url) as server:
+        browsers = [await server.sign_in("42", "Linus") for _ in range(5)]
+        told = await asyncio.gather(*(me(browsers[number % 5]) for number in range(50)))
+        teamwork = server.app.state.kits["teamwork"]
+        assert len({one["id"] for one in told}) == 1
+        assert await teamwork.people.of_identity("login:42") == told[0]["id"]
+        others = await asyncio.gather(*(teamwork.admit_identity(f"login:{number}", "x") for number in range(50)))
+        assert len({one.sub for one in others}) == 50
+
+
+async def test_two_servers_make_one_user_of_one_person(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tables.db"
+    async with serving(KITS, database=url) as one, serving(KITS, database=url) as other:
+        browsers = [await server.sign_in("42", "Linus") for server in (one, other)]
+        first, second = await asyncio.gather(*map(me, browsers))
+        assert first["id"] == second["id"]
+
+
+async def test_who_is_in_no_team_is_told_so_and_sees_nothing_of_others() -> None:
+    async with serving(KITS) as server:
+        linus = await server.sign_in("42", "Linus")
+        due = {"due": "2096-10-05", "title": "x"}
+        event = {"event": "assigned", "id": "1", "item": {"refType": "DEFECT", "refId": 1, "title": "t"}}
+        for method, path, body in (
+            ("GET", "/api/deadlines", None),
+            ("PUT", "/api/deadlines/DEFECT/1", due),
+            ("DELETE", "/api/deadlines/DEFECT/1", None),
+            ("GET", "/api/dashboard/summary", None),
+            ("PUT", "/api/team/zone", {"zone": "UTC"}),
+            ("POST", "/api/events", event),
+        ):
+            refused = await linus.request(method, path, json=body, headers=OWN)
+            assert (refused.status_code, refused.json()["code"]) in {(403, "NO_TEAM"), (400, "BAD_REQUEST")}, path
+            assert refused.status_code == 403 or path == "/api/events"
+        assert "/teamwork" in (await linus.get("/api/deadlines")).json()["error"]
+
+
+async def test_signed_in_by_the_name_of_one_of_the_demo_team_one_is_that_one() -> None:
+    async with serving(KITS) as server:
+        ada = await server.sign_in("demo.demo-ada", "Ada Lovelace")
+        assert (await me(ada))["id"] == 900_000_001
+        assert (await ada.get("/api/deadlines")).status_code == 200
+        written = await ada.post("/api/teamwork/demo/events", json={"what": "assigned"}, headers=OWN)
+        assert written.json()["notices"] == 1
+
+
+async def test_somebody_new_joins_the_demo_team() -> None:
+    async with serving(KITS) as server:
+        linus = await server.sign_in("demo.linus", "Linus")
+        assert (await linus.get("/api/deadlines")).status_code == 403
+        assert (await linus.post("/api/teamwork/demo/join", headers=OWN)).status_code == 200
+        assert (await linus.get("/api/deadlines")).status_code == 200
+        again = await linus.post("/api/teamwork/demo/join", headers=OWN)
+        assert (again.status_code, again.json()["code"]) == (409, "IN_A_TEAM")
+
+
+async def test_a_page_of_another_site_changes_nothing_with_the_cookie() -> None:
+    async with serving(KITS) as server:
+        ada = await server.sign_in()
+        for headers in ({}, {"origin": "https://elsewhere.example"}):
+            refused = await ada.patch("/api/notifications/read-all", headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "CSRF")
+        assert (await ada.patch("/api/notifications/read-all", headers=OWN)).status_code == 200
+
+
+async def test_nobody_is_told_where_to_sign_in_and_that_is_no_dead_end() -> None:
+    async with serving(KITS) as server:
+        refused = await server.browser().get("/api/deadlines")
+        assert (refused.status_code, refused.json()["code"]) == (401, "NO_TOKEN")
+        assert "/login" in refused.json()["error"]
+        assert (await (await server.sign_in()).get("/api/deadlines")).status_code == 200
+
+
+async def test_a_stream_by_cookie_ends_with_the_session() -> None:
+    async with serving(KITS) as server:
+        ada = await server.sign_in()
+        request = _Connection(server, ada.cookies["sid"])
+        from keystead.kits.teamwork.who import still_there
+
+        teamwork = server.app.state.kits["teamwork"]
+        who = await teamwork.admit_identity("login:demo.demo-ada", "Ada Lovelace")
+        still = still_there(request.connection, who, teamwork)
+        assert await still() is True
+        await ada.post("/api/auth/logout", headers=OWN)
+        assert await still() is False
+
+
+class _Connection:
+    def __init__(self, server: Server, token: str) -> None:
+        from starlette.requests import HTTPConnection
+
+        headers = [(b"cookie", f"sid={token}".encode())]
+        self.connection = HTTPConnection({"type": "http", "method": "GET", "headers": headers, "app": server.app})
+
+
+async def test_a_session_is_not_a_token_that_could_be_ended_here() -> None:
+    async with serving(KITS) as server:
+        ada = await server.sign_in()
+        for path in ("/api/tokens/revoke", "/api/tokens/revoke-all"):
+            refused = await ada.post(path, headers=OWN)
+            assert (refused.status_code, refused.json()["code"]) == (409, "NO_TEAMWORK_TOKEN")
+
+
+async def test_users_of_an_application_are_not_joined_by_those_who_sign_in() -> None:
+    async def load(user: int) -> UserSession | None:
+        return PERSON if user == 1 else None
+
+    async with serving([LOGIN, teamwork_kit(load=load)]) as server:
+        refused = await (await server.sign_in("1", "Linus")).get("/api/me")
+        assert refused.status_code == 401
+        assert (await me(server.browser(), **token_of(server, 1)))["name"] == "Ben"
+
+
+@pytest.mark.parametrize(
+    ("id", "name"), [("42", ""), ("é" * 200, "a\nb"), ("a" * 512, "x" * 900), ("43", "\u202eevil"), ("44", "漢字")]
+)
+async def test_whatever_a_provider_calls_somebody_they_can_come_in(id: str, name: str) -> None:
+    async with serving(KITS) as server:
+        browser = await server.sign_in(id, name)
+        first = await me(browser)
+        assert first["name"].isprintable()
+        assert await me(browser) == first
+        assert json.dumps(first)
+
+
+async def test_who_was_erased_is_somebody_new() -> None:
+    async with serving(KITS) as server:
+        linus = await server.sign_in("42", "Linus")
+        before = (await me(linus))["id"]
+        teamwork = server.app.state.kits["teamwork"]
+        await server.app.state.tables.erase(f"teamwork:{before}")
+        await teamwork.keys.user_session(before).delete()
+        after = await me(linus)
+        assert after["id"] != before
+        assert after["name"] == "Linus"
