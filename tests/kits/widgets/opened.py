@@ -118,9 +118,9 @@ def service_of(widgets: Widgets, name: str) -> Any:
     return service
 
 
-async def used(widgets: Widgets, name: str, id: str, number: int = 1) -> None:
+async def used(widgets: Widgets, name: str, id: str, number: int = 1, *, first: int = 0) -> None:
     """What visitors do with a widget, each of them once."""
-    for one in range(number):
+    for one in range(first, first + number):
         visitor = somebody(one)
         match name:
             case "counter":
@@ -129,6 +129,8 @@ async def used(widgets: Widgets, name: str, id: str, number: int = 1) -> None:
                 await widgets.likes.toggle(id, visitor)
             case "ranking":
                 await widgets.rankings.submit(id, visitor, f"player {one}", 100 + one, f"{one} s")
+            case "yokoso":
+                await widgets.welcomes.get(id, visitor)
             case _:
                 await widgets.boards.post(id, visitor, f"message {one}", "Ann")
 

@@ -167,3 +167,24 @@ async def test_two_processes_at_once_count_as_one(store_url: str, store: Store, 
         own = [int(one.message[3:]) for one in data.messages if one.message.startswith(f"{number}: ")]
         assert own == sorted(own, reverse=True)
         assert own[0] == 39
+    times = [one.timestamp for one in data.messages]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
+async def test_a_board_is_in_the_order_of_its_times_though_the_clocks_of_workers_differ(
+    store_url: str, store: Store
+) -> None:
+    clocks = [Clock() for _ in range(5)]
+    for number, clock in enumerate(clocks):
+        clock.move(f"{number * 7 + 1}s")
+    workers = [service_on(store, clock) for clock in clocks]
+    board = (await workers[0].boards.create(URL, TOKEN, visitor=ME, max_messages=100, messages_per_page=100)).id
+    told = await asyncio.gather(
+        *(workers[one % 5].boards.post(board, somebody(one), f"no {one}") for one in range(60)), return_exceptions=True
+    )
+    assert [one for one in told if isinstance(one, BaseException)] == []
+    data = await workers[0].boards.get(board)
+    assert len(data.messages) == len({one.id for one in data.messages}) == 60
+    times = [one.timestamp for one in data.messages]
+    assert times == sorted(times, reverse=True)

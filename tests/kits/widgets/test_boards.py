@@ -257,3 +257,18 @@ async def test_an_author_changes_a_message_also_after_the_board_has_lost_its_ico
     assert [(one.message, one.author, one.icon) for one in changed.messages] == [("Hi", "Ann", icon)]
     other = widgets.boards.edit(id, posted.message_id, posted.edit_token, visitor=ME, icon="🎉")
     assert await refused(other) == "VALIDATION_ERROR"
+
+
+@both
+async def test_as_many_messages_are_shown_as_limit_says(widgets: Widgets) -> None:
+    id = await board(widgets, messages_per_page=2, max_messages=30)
+    for one in range(12):
+        await widgets.boards.post(id, somebody(one), f"no {one}")
+    newest = [f"no {one}" for one in range(11, -1, -1)]
+    for limit, page in ((1, 1), (5, 1), (5, 2), (5, 3), (12, 1), (1000, 1)):
+        data = await widgets.boards.get(id, page, limit=limit)
+        assert [one.message for one in data.messages] == newest[(page - 1) * limit :][:limit]
+        assert (data.totalPages, data.settings.messagesPerPage) == (-(-12 // limit), 2)
+    assert len((await widgets.boards.get(id)).messages) == 2
+    for wrong in (0, 1001, -1, "5", 1.5):
+        assert await refused(widgets.boards.get(id, limit=wrong)) == "VALIDATION_ERROR"

@@ -14,7 +14,7 @@ import pytest
 from keystead.kits import widgets as kit
 from keystead.kits.widgets import KIT, WidgetSettings
 from keystead.kits.widgets.routes import answers, asked, parameters
-from keystead.kits.widgets.routes.actions import ENDPOINTS, Action, Call
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call
 from keystead.kits.widgets.routes.answers import STATUS
 from keystead.kits.widgets.routes.parameters import Parameter
 from keystead.kits.widgets.service import LIMITS, boards, checks, hooks, rankings
@@ -77,6 +77,11 @@ def test_the_guide_tells_each_action_as_the_table_of_the_code_has_it() -> None:
     assert [[plain(cell) for cell in row] for row in rows("Path")] == there
 
 
+def test_the_guide_tells_each_clean_up_as_the_table_of_the_code_has_it() -> None:
+    there = [[action.name, told(action), action.doc] for action in ADMIN.actions.values()]
+    assert [[plain(cell) for cell in row] for row in rows("Clean-up")] == there
+
+
 def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
     there = {plain(name): (plain(default), plain(doc)) for name, default, doc in rows("Setting")}
     assert list(there) == list(WidgetSettings.model_fields)
@@ -126,7 +131,7 @@ def test_the_guide_shows_the_body_of_an_event_as_it_is_sent() -> None:
 
 
 def test_the_guide_names_each_element_with_its_attributes() -> None:
-    files = {"counter": "counter", "like": "like", "ranking": "ranking", "bbs": "board"}
+    files = {"counter": "counter", "like": "like", "ranking": "ranking", "bbs": "board", "yokoso": "welcome"}
     shared = _attributes("element")
     for element, also, attributes in rows("Element"):
         name = plain(element).removeprefix("keystead-")
@@ -137,6 +142,9 @@ def test_the_guide_names_each_element_with_its_attributes() -> None:
 
 def _attributes(file: str) -> set[str]:
     listed = re.search(r"observedAttributes = \[(.*?)\]", (COMPONENTS / f"{file}.js").read_text(), re.DOTALL)
+    if file == "welcome-element":  # it has none but those of all
+        assert listed is None
+        return set()
     assert listed, file
     return set(re.findall(r'"([a-z-]+)"', listed[1]))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
-from keystead.kits.widgets.service import Owner, Widgets, checks
+from keystead.kits.widgets.service import BatchItem, Owner, Widgets, checks
 from keystead.kits.widgets.service.checks import candidates
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
@@ -207,8 +207,44 @@ async def test_what_is_shown_of_an_unknown_one_is_zero(memory: Store) -> None:
     assert await Kept(memory).keys() == set()
 
 
-async def test_a_page_gets_an_id_although_others_have_chosen_all_that_it_would_have(memory: Store) -> None:
+@both
+async def test_nobody_takes_the_id_that_another_page_would_have(widgets: Widgets, kept: Kept) -> None:
+    """Whoever knows how ids are made could otherwise be there first, and be what that page shows."""
+    for name in SERVICES:
+        service = service_of(widgets, name)
+        for taken in (*candidates(URL), "some-00000000", "a-b-c0ffee00"):
+            with Reason() as reason:
+                await service.create("https://mallory.example/", TOKEN, visitor=ME, id=taken)
+            assert (reason.word, reason.more) == ("VALIDATION_ERROR", {"field": "id"})
+            if name in ("counter", "like"):
+                items = [BatchItem("mine", "https://mallory.example/"), BatchItem(taken, "https://mallory.example/2")]
+                assert await refused(service.batch_create(TOKEN, items[1:], visitor=ME)) == "VALIDATION_ERROR"
+        assert await kept.keys() == set()
+    for name in SERVICES:  # it is its own: with the id or without
+        service = service_of(widgets, name)
+        assert (await service.create(URL, TOKEN, visitor=ME, id=candidates(URL)[0])).id == candidates(URL)[0]
+        assert (await service.create(URL, TOKEN, visitor=ME)).id == candidates(URL)[0]
+        await service.delete(owner(), visitor=ME)
+
+
+async def test_whoever_has_such_an_id_already_keeps_it(memory: Store) -> None:
+    widgets, kept = service_on(memory), Kept(memory)
+    await widgets.counters.create("https://other.example/", TOKEN, visitor=ME, id="mine")
+    for key in ("counter:mine", "counter:mine:owner", "counter:mine:total"):
+        held = (await kept.held(key)).replace(b'"mine"', b'"example-3641c5f2"')
+        await kept.ask("SET", key.replace("mine", "example-3641c5f2"), held)
+    await kept.ask("SET", "url:counter:https%3A%2F%2Fother.example%2F", "example-3641c5f2")
+    again = await widgets.counters.create("https://other.example/", TOKEN, visitor=ME, id="example-3641c5f2")
+    assert again.id == "example-3641c5f2"
+    made = await widgets.counters.create(URL, TOKEN, visitor=ME)
+    assert made.id == candidates(URL)[1]
+
+
+async def test_a_page_gets_an_id_although_others_have_all_that_it_would_have(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     widgets = service_on(memory)
+    monkeypatch.setattr("keystead.kits.widgets.service.services.is_derived", lambda id: False)  # as it once was
     for number, taken in enumerate(candidates(URL)):
         await widgets.counters.create(f"https://other.example/{number}", TOKEN, visitor=ME, id=taken)
     made = await widgets.counters.create(URL, TOKEN, visitor=ME)

@@ -201,8 +201,9 @@ async def test_a_delete_that_is_cancelled_is_finished_by_the_clean_up(memory: St
 
 
 async def test_the_clean_up_is_a_job_of_the_kit(memory: Store) -> None:
-    [job] = service_on(memory).jobs
-    assert (job.name, job.cron) == ("widgets.clean-up", "*/5 * * * *")
+    crons = {job.name: job.cron for job in service_on(memory).jobs}
+    assert crons["widgets.clean-up"] == "*/5 * * * *"
+    assert crons.keys() == {"widgets.clean-up", "widgets.idle", "widgets.upgrade"}
 
 
 # --- a real cluster -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from keystead import Store
 from keystead.kits.widgets.models import RankingEntry
 from keystead.kits.widgets.service import Widgets
-from keystead.kits.widgets.service.rankings import _STEPS, _came, _placed
+from keystead.kits.widgets.service.rankings import _member
 from tests.kits.sharing.visiting import Clock
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
@@ -24,9 +24,7 @@ from tests.kits.widgets.opened import (
     refused,
     service_on,
     somebody,
-    turns_of,
 )
-from tests.parts.sessions.relays import Actor, Gated, in_order
 
 pytestmark = pytest.mark.usefixtures("quick_hash")
 
@@ -44,16 +42,62 @@ async def sent(widgets: Widgets, id: str, *scores: tuple[str, int]) -> None:
         await widgets.rankings.submit(id, somebody(next(_others)), name, score)
 
 
+@both
 @pytest.mark.parametrize("order", ["desc", "asc"])
-@pytest.mark.parametrize("score", [0, 1, 999_999_998, 999_999_999])
-def test_a_place_keeps_its_score_and_its_turn_exactly(score: int, order: Any) -> None:
-    """Also the largest score, with the last of all numbers."""
-    turns = [1, 2, 1000, _STEPS - 2, _STEPS - 1]
-    places = [_placed(score, turn, order) for turn in turns]
-    assert len(set(places)) == len(turns)
-    assert all(score < one < score + 1 for one in places)
-    assert places == sorted(places, reverse=order == "desc")
-    assert [round(_came(one, order) * _STEPS) for one in places] == turns
+async def test_other_programs_read_the_score_that_was_sent(widgets: Widgets, kept: Kept, order: str) -> None:
+    id = await ranking(widgets, sort_order=order)
+    await sent(widgets, id, ("b", 5), ("a", 5), ("c", 0), ("d", 999_999_999), ("e", 5))
+    stored = await kept.ask("ZRANGE", f"ranking:{id}:scores", 0, -1, "WITHSCORES")
+    assert [(member.partition(b":")[0], float(score)) for member, score in stored] == [
+        (b"c", 0.0),
+        (b"a", 5.0),
+        (b"b", 5.0),
+        (b"e", 5.0),
+        (b"d", 999_999_999.0),
+    ]
+    for member, score in stored:
+        assert str(float(await kept.ask("ZSCORE", f"ranking:{id}:scores", member))) == str(float(score))
+    equal = [("b", 5), ("a", 5), ("e", 5)]
+    best = [("d", 999_999_999), *equal, ("c", 0)] if order == "desc" else [("c", 0), *equal, ("d", 999_999_999)]
+    assert names((await widgets.rankings.get(id)).entries) == best
+
+
+@both
+async def test_an_entry_of_another_program_is_shown_with_its_number(widgets: Widgets, kept: Kept) -> None:
+    id = await ranking(widgets)
+    await sent(widgets, id, ("Ann", 5), ("Bob", 7))
+    await kept.ask("ZADD", f"ranking:{id}:scores", 6, "Cid:x1")
+    await kept.ask("ZADD", f"ranking:{id}:scores", 7, "Zoe:x2")
+    data = await widgets.rankings.submit(id, ME, "Dan", 6)
+    assert names(data.entries) == [("Zoe", 7), ("Bob", 7), ("Cid", 6), ("Dan", 6), ("Ann", 5)]
+    assert data.rank == 4
+
+
+@both
+@pytest.mark.parametrize("order", ["desc", "asc"])
+async def test_of_equals_at_the_end_of_a_page_or_of_the_ranking_those_that_came_first_stay(
+    widgets: Widgets, order: str
+) -> None:
+    id = await ranking(widgets, sort_order=order, max_entries=5)
+    best, worst = (9, 1) if order == "desc" else (1, 9)
+    # By name they would stand otherwise: the store sorts equals by their bytes.
+    await sent(widgets, id, ("m", worst), ("z", worst), ("a", worst), ("y", worst), ("b", worst))
+    equals = [("m", worst), ("z", worst), ("a", worst), ("y", worst), ("b", worst)]
+    for limit in (1, 2, 3, 4, 5):
+        assert names((await widgets.rankings.get(id, limit)).entries) == equals[:limit]
+    assert (await widgets.rankings.submit(id, ME, "late", worst)).improved is False
+    data = await widgets.rankings.submit(id, ME, "good", best)
+    assert (data.rank, names(data.entries)) == (1, [("good", best), *equals[:4]])
+    assert names((await widgets.rankings.get(id, 3)).entries) == [("good", best), *equals[:2]]
+    data = await widgets.rankings.submit(id, somebody(9), "z", best)
+    assert (data.rank, names(data.entries)) == (2, [("good", best), ("z", best), equals[0], *equals[2:4]])
+    data = await widgets.rankings.update_settings(owner(), visitor=ME, max_entries=3)
+    assert names(data.entries) == [("good", best), ("z", best), equals[0]]
+    data = await widgets.rankings.update(owner(), "new", best, visitor=ME)
+    assert names(data.entries) == [("good", best), ("z", best), ("new", best)]
+    # One that would be cut off at once is not written.
+    before = data
+    assert await widgets.rankings.update(owner(), "bad", worst, visitor=ME) == before
 
 
 @both
@@ -117,83 +161,18 @@ async def test_a_maximum_that_is_lowered_cuts_off_the_worst_and_one_that_is_rais
 
 
 @both
-async def test_details_do_not_grow_without_bound(store: Store, widgets: Widgets, kept: Kept) -> None:
+async def test_details_go_with_the_entries_that_are_cut_off(store: Store, widgets: Widgets, kept: Kept) -> None:
     id = await ranking(widgets, max_entries=5)
     for one in range(120):
         await widgets.rankings.submit(id, somebody(one), f"n{one}", one, f"shown {one}")
-    assert await kept.ask("HLEN", f"ranking:{id}:details") <= 2 * 5 + 16 + 1
+    assert await kept.ask("HLEN", f"ranking:{id}:details") == await kept.ask("ZCARD", f"ranking:{id}:turns") == 5
     data = await widgets.rankings.get(id)
     assert [(one.name, one.displayScore) for one in data.entries] == [
         (f"n{one}", f"shown {one}") for one in range(119, 114, -1)
     ]
     await widgets.rankings.clear(owner(), visitor=ME)
-    assert await kept.ask("EXISTS", f"ranking:{id}:details", f"ranking:{id}:scores") == 0
+    assert await kept.ask("EXISTS", *(f"ranking:{id}:{one}" for one in ("details", "scores", "turns"))) == 0
     assert await found_by_doctor(store) == []
-
-
-async def test_an_entry_that_comes_back_while_the_details_are_tidied_keeps_its_own(memory: Store) -> None:
-    """Somebody who was cut off comes back in another process, at any place between the steps of the one that tidies."""
-    for steps in range(14):
-        await Kept(memory).empty()
-        first = service_on(memory)
-        id = await ranking(first, max_entries=1)
-        for one in range(18):
-            await first.rankings.submit(id, somebody(one), f"n{one}", 10 + one, "old")
-        gated = Gated(memory)
-        tidying, other = service_on(gated), service_on(gated)
-        programs: dict[Actor, Any] = {
-            "a": lambda tidying=tidying, id=id: tidying.rankings.submit(id, somebody(50), "n50", 50, "n50"),
-            "b": lambda other=other, id=id: other.rankings.submit(id, somebody(51), "n0", 99, "new"),
-        }
-        turns: list[Actor] = [*turns_of("a", steps), *turns_of("b", 50)]
-        order, _ = await in_order(gated, programs, turns)
-        [entry] = (await first.rankings.get(id)).entries
-        assert (entry.name, entry.displayScore) == ("n0", "new"), steps
-        if [actor for actor, _ in order].count("a") < steps:
-            break
-    assert 6 <= steps < 13
-
-
-# --- the sequence ---------------------------------------------------------------------------------------------
-
-
-@both
-@pytest.mark.parametrize("order", ["desc", "asc"])
-async def test_when_the_sequence_is_used_up_it_begins_anew_and_nobody_loses_their_place(
-    store: Store, widgets: Widgets, kept: Kept, order: str
-) -> None:
-    id = await ranking(widgets, sort_order=order, max_entries=100)
-    await sent(widgets, id, *((f"old {one}", 7) for one in range(5)))
-    await kept.ask("SET", f"ranking:{id}:sequence", _STEPS - 4)
-    await sent(widgets, id, *((f"new {one}", 7) for one in range(10)))
-    expected = [(f"old {one}", 7) for one in range(5)] + [(f"new {one}", 7) for one in range(10)]
-    assert names((await widgets.rankings.get(id, 100)).entries) == expected
-    assert int(await kept.ask("GET", f"ranking:{id}:sequence")) < 100
-    assert await found_by_doctor(store) == []
-
-
-@both
-async def test_when_the_sequence_is_used_up_among_many_at_once_nobody_loses_their_place(
-    store: Store, widgets: Widgets, kept: Kept
-) -> None:
-    id = await ranking(widgets, max_entries=100)
-    await kept.ask("SET", f"ranking:{id}:sequence", _STEPS - 10)
-    both_sides = [widgets, service_on(store)]
-    await asyncio.gather(
-        *(both_sides[one % 2].rankings.submit(id, somebody(one), f"n{one:02}", 7 - one % 2) for one in range(40))
-    )
-    entries = names((await widgets.rankings.get(id, 100)).entries)
-    # Each side sends in order, and has a score of its own: all are there, the first of each before its others.
-    assert entries == [(f"n{one:02}", 7) for one in range(0, 40, 2)] + [(f"n{one:02}", 6) for one in range(1, 40, 2)]
-
-
-@both
-async def test_an_owner_whose_sequence_is_used_up_can_still_write(widgets: Widgets, kept: Kept) -> None:
-    id = await ranking(widgets)
-    await sent(widgets, id, ("Ann", 5), ("Bob", 5))
-    await kept.ask("SET", f"ranking:{id}:sequence", _STEPS + 5)  # clearing and removing count, too
-    data = await widgets.rankings.update(owner(), "Cid", 5, visitor=ME)
-    assert names(data.entries) == [("Ann", 5), ("Bob", 5), ("Cid", 5)]
 
 
 # --- what an owner does -----------------------------------------------------------------------------------------
@@ -261,12 +240,35 @@ async def test_names_that_look_like_the_members_of_the_store_stay_apart(widgets:
     assert data.entries == []
 
 
+@both
+@pytest.mark.parametrize("order", ["desc", "asc"])
+async def test_of_hundreds_of_equals_the_first_are_shown_and_the_last_goes(
+    store: Store, widgets: Widgets, order: str
+) -> None:
+    """More than are asked for one by one, and in another order than their names."""
+    id = await ranking(widgets, sort_order=order, max_entries=300)
+    entries = [_member(f"n{(at * 37) % 300:03}") for at in range(300)]
+    await widgets.keys.ranking_scores(id).put(dict.fromkeys(entries, 5))
+    await widgets.keys.ranking_turns(id).put({entry: turn for turn, entry in enumerate(entries, 1)})
+    await widgets.keys.ranking_sequence(id).set(300)
+    assert [one.name for one in (await widgets.rankings.get(id, 100)).entries] == [one.name for one in entries[:100]]
+    same = await widgets.rankings.submit(id, ME, entries[123].name, 5)
+    assert (same.improved, same.rank) == (False, 124)
+    better = 6 if order == "desc" else 4
+    data = await widgets.rankings.submit(id, ME, "new", better)
+    assert (data.rank, data.totalEntries) == (1, 300)
+    assert await widgets.keys.ranking_scores(id).score(entries[-1]) is None
+    assert await widgets.keys.ranking_scores(id).score(entries[-2]) == 5
+    data = await widgets.rankings.update_settings(owner(), visitor=ME, max_entries=4)
+    assert [one.name for one in data.entries] == ["new", *(one.name for one in entries[:3])]
+    assert await found_by_doctor(store) == []
+
+
 async def test_a_ranking_holds_10_000_and_shows_100_at_most(memory: Store) -> None:
-    widgets, kept = service_on(memory), Kept(memory)
+    widgets = service_on(memory)
     id = await ranking(widgets, max_entries=10_000)
     scores = widgets.keys.ranking_scores(id)
-    await scores.put({RankingEntry(f"n{one}", f"{one:016x}"): _placed(one, one + 1, "desc") for one in range(10_000)})
-    await kept.ask("SET", f"ranking:{id}:sequence", 10_000)
+    await scores.put({RankingEntry(f"n{one}", f"{one:016x}"): one for one in range(10_000)})
     data = await widgets.rankings.submit(id, ME, "last", 5_000)
     assert (data.totalEntries, data.rank) == (10_000, 5_001)
     assert len((await widgets.rankings.get(id, 100)).entries) == 100

@@ -62,6 +62,7 @@ ROWS = {
         "rankings:index": ("zset", FOR_EVER),
         "ranking:{id}": ("string", FOR_EVER),
         "ranking:{id}:scores": ("zset", FOR_EVER),
+        "ranking:{id}:turns": ("zset", FOR_EVER),
         "ranking:{id}:details": ("hash", FOR_EVER),
         "ranking:{id}:sequence": ("string", FOR_EVER),
         "ranking:{id}:last": ("string", FOR_EVER),

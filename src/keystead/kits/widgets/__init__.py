@@ -1,4 +1,4 @@
-"""Widgets: counters, like buttons, rankings and boards that any page can show, each for one address."""
+"""Widgets: counters, like buttons, rankings, boards and welcome cards that any page can show, each for one address."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from keystead.kits.widgets.models import (
     RankingEntry,
     RankingMeta,
     RankingRecord,
+    WelcomeRecord,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "RankingEntry",
     "RankingMeta",
     "RankingRecord",
+    "WelcomeRecord",
     "WidgetKeys",
     "WidgetRefused",
     "WidgetSettings",

@@ -1,4 +1,4 @@
-"""The key document of the widgets kit: four services, told one after the other in the same way."""
+"""The key document of the widgets kit: its services, told one after the other in the same way."""
 
 from keystead.kits.widgets.models import (
     BbsMessage,
@@ -9,6 +9,7 @@ from keystead.kits.widgets.models import (
     RankingEntry,
     RankingMeta,
     RankingRecord,
+    WelcomeRecord,
     WidgetName,
 )
 from keystead.parts.outbox.keys import OutboxKeys
@@ -32,6 +33,7 @@ from keystead.schema import (
 )
 
 _VISIT, _LIKE, _RANKING, _BBS = ("/api/visit",), ("/api/like",), ("/api/ranking",), ("/api/bbs",)
+_YOKOSO = ("/api/yokoso",)
 _CREATED = "created, in ms since 1970"
 _EMPTIED = never("emptied as services are deleted")
 _TODAY = until("end_of_day", at_most="26h")
@@ -42,11 +44,15 @@ _INDEX_CHANGED = (
 )
 
 
-_RECORD_CHANGED = "{} and `owner` stand under keys of their own. `webhook` and `ending` are new."
+_RECORD_CHANGED = (
+    "{} and `owner` stand under keys of their own: of a record that has them they are moved there when it is next "
+    "used. `webhook`, `ending`, `layout` and `moved` are new."
+)
 
 
 class WidgetKeys(Keyspace):
-    """Counters, like buttons, rankings and boards, each for one address, and all that goes when one is deleted."""
+    """Counters, like buttons, rankings, boards and welcome cards, each for one address, and all that goes when one is
+    deleted."""
 
     source = "Widgets: counter, like, ranking and BBS"
     part_keyspaces = (OutboxKeys, ScheduleKeys)
@@ -247,6 +253,7 @@ class WidgetKeys(Keyspace):
         owns=[
             ranking_url,
             "ranking_scores",
+            "ranking_turns",
             "ranking_details",
             "ranking_sequence",
             "ranking_last",
@@ -268,9 +275,18 @@ class WidgetKeys(Keyspace):
         tag="id",
         doc="The entries by score.",
         used_by=_RANKING,
-        changed="A colon in a name is written `%3A`, so that the first plain one divides `name` and `unique_id`. The "
-        "whole part is the score; the fraction is the order in which entries came, so that of equals the first is "
-        "before the others.",
+        changed="A colon in a name is written `%3A`, so that the first plain one divides `name` and `unique_id`. One "
+        "entry a name: `unique_id` is made of it. Of equal scores the first to come is before the others; `turns` "
+        "say who that is.",
+    )
+    ranking_turns = SortedSet(
+        "ranking:{id:token}:turns",
+        packed(RankingEntry, "{name}:{unique_id}"),
+        score="the place in the sequence in which scores came",
+        lifetime=never("deleted with its ranking"),
+        tag="id",
+        doc="The entries in the order in which they came: of equal scores the first is before the others.",
+        used_by=_RANKING,
     )
     ranking_details = Hash(
         "ranking:{id:token}:details",
@@ -284,7 +300,7 @@ class WidgetKeys(Keyspace):
         "ranking:{id:token}:sequence",
         lifetime=never("deleted with its ranking"),
         tag="id",
-        doc="How many scores were sent: the fractions of the scores.",
+        doc="How often the scores have changed: the turns of the entries, and the guard of each change.",
         used_by=_RANKING,
     )
     ranking_last = Value(
@@ -406,6 +422,43 @@ class WidgetKeys(Keyspace):
         used_by=_BBS,
     )
 
+    # Welcome card, which the document does not have: the system that it describes got it later
+
+    yokoso_url = Value(
+        "url:yokoso:{url:uri<=400}",
+        str,
+        lifetime=never("deleted with its welcome card"),
+        leads_to=link("yokoso", id=VALUE),
+        doc="The welcome card of an address. The address is escaped as `encodeURIComponent` does it.",
+        used_by=_YOKOSO,
+    )
+    yokosos = SortedSet(
+        "yokosos:index",
+        str,
+        score=_CREATED,
+        lifetime=_EMPTIED,
+        doc="The ids of all welcome cards, the oldest first.",
+        used_by=_YOKOSO,
+    )
+    yokoso = Value(
+        "yokoso:{id:token}",
+        WelcomeRecord,
+        lifetime=never("deleted by its owner"),
+        listed_in=yokosos.by(score="created"),
+        owns=[yokoso_url, "yokoso_owner"],
+        tag="id",
+        doc="A welcome card: its address, what it says, and who says it.",
+        used_by=_YOKOSO,
+    )
+    yokoso_owner = Value(
+        "yokoso:{id:token}:owner",
+        str,
+        lifetime=never("deleted with its welcome card"),
+        tag="id",
+        doc="The hash of the token that lets its owner change the welcome card.",
+        used_by=_YOKOSO,
+    )
+
     # All of them
 
     ending = Set(
@@ -413,11 +466,11 @@ class WidgetKeys(Keyspace):
         packed(WidgetName, "{service}:{id}"),
         lifetime=never("emptied as services are deleted"),
         doc="What is being deleted: the clean-up finishes what was interrupted.",
-        used_by=(*_VISIT, *_LIKE, *_RANKING, *_BBS),
+        used_by=(*_VISIT, *_LIKE, *_RANKING, *_BBS, *_YOKOSO),
     )
     requests = Counter(
         "widgets:requests:{name:slug}:{window:int}:{client:hex}",
         lifetime=after("2m"),
         doc="How often a client asked in a minute, by what it asked for.",
-        used_by=(*_VISIT, *_LIKE, *_RANKING, *_BBS),
+        used_by=(*_VISIT, *_LIKE, *_RANKING, *_BBS, *_YOKOSO),
     )

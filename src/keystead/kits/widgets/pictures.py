@@ -6,22 +6,26 @@ XML cannot hold or that turn the words around them, each piece on its own so tha
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import islice
 from typing import Final, NamedTuple
 
-from keystead.kits.widgets.themes import BADGE, ICON_PATHS, Theme, theme_named
+from keystead.kits.widgets.themes import BADGE, CAT_PATH, ICON_PATHS, Theme, theme_named
 
 DEFAULT_THEME: Final = "dark"
 
 RANKING_LINES: Final = 5
 BOARD_LINES: Final = 3
+BOARD_LINES_MAX: Final = 10
+WELCOME_LINES: Final = 10
 
 _DIGIT_PX: Final = 12
 _DIGITS_FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _LIST_PX: Final = 320
+_CARD_PX: Final = 350
 _LINE_PX: Final = 30
 _CLUSTER_MAX: Final = 12  # code points that are read as one character; the longest emoji in use have 10
 _ISOLATED: Final = "\u2068{}\u2069"  # its direction is its own, and turns nothing beside it
@@ -97,10 +101,10 @@ def ranking(title: str | None, lines: Iterable[RankingLine], *, theme: str = DEF
     return _list_picture(look, heading, rows, told or "No entries yet")
 
 
-def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_THEME) -> str:
-    """The first three messages of a board, one line each. Raises UnknownTheme."""
+def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_THEME, limit: int | None = None) -> str:
+    """The first three messages of a board, or as many as `limit` says, one line each. Raises UnknownTheme."""
     look = theme_named(theme)
-    shown = list(islice(lines, BOARD_LINES))
+    shown = list(islice(lines, min(limit or BOARD_LINES, BOARD_LINES_MAX)))
     heading = _cut(title or "", 30) or "BBS"
     rows: list[str] = []
     for number, line in enumerate(shown):
@@ -112,6 +116,73 @@ def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_T
         )
     told = "; ".join(f"{_cut(line.author, 30)}: {_cut(line.message, 38)}" for line in shown)
     return _list_picture(look, heading, rows, told or "No messages yet", _LINE_PX * 1.5)
+
+
+def welcome_badge(message: str, *, theme: str = DEFAULT_THEME) -> str:
+    """A cat that says one line, 30 px high. Raises UnknownTheme."""
+    look = theme_named(theme)
+    shown = _cut(message, 40)
+    width = 42 + round((8.6 if _is_wide(look) else 7.8) * _columns(shown)) + 12
+    words = _text(look, 42, 20, shown, weight="bold")
+    return _picture(look, width, 30, f"Welcome: {shown}", _cat(look, 8, 3, 24), words)
+
+
+def welcome_card(
+    message: str, *, name: str | None, date: str, avatar: str | None = None, theme: str = DEFAULT_THEME
+) -> str:
+    """Who welcomes, since when, and what they say, in at most ten lines. Raises UnknownTheme.
+
+    A picture loads nothing: an avatar is drawn where it is given as such, and not as an address.
+    """
+    look = theme_named(theme)
+    columns = 38 if _is_wide(look) else 44
+    lines = list(islice(_wrapped(message, columns), WELCOME_LINES))
+    face = _cat(look, 14, 12, 36)
+    if avatar is not None and avatar.startswith("data:image/"):
+        face = (
+            '<clipPath id="face"><circle cx="32" cy="30" r="18"/></clipPath>'
+            f'<image href="{escape(avatar)}" x="14" y="12" width="36" height="36" clip-path="url(#face)" '
+            'preserveAspectRatio="xMidYMid slice"/>'
+        )
+    said = _cut(name or "", 30) or "Yokoso"
+    parts = [
+        face,
+        _text(look, 60, 27, said, weight="bold", colour=look.accent),
+        _text(look, 60, 44, date, size=12, colour=look.muted),
+        *(_text(look, 14, 72 + number * 20, line) for number, line in enumerate(lines)),
+    ]
+    return _picture(look, _CARD_PX, 66 + 20 * len(lines) + 8, f"{said}: {' '.join(lines)}", *parts)
+
+
+def _cat(look: Theme, x: float, y: float, size: float) -> str:
+    """A lucky cat, in the colours of the theme."""
+    scale = size / 24
+    return (
+        f'<g transform="translate({x:g} {y:g}) scale({scale:g})" fill="none" stroke="{look.accent}" stroke-width="1.8" '
+        'stroke-linecap="round" stroke-linejoin="round">'
+        f'<path d="{CAT_PATH}"/></g>'
+    )
+
+
+def _wrapped(text: str, columns: int) -> Iterator[str]:
+    """Lines of at most so many columns, divided between words where that is possible."""
+    for line in text.split("\n"):
+        kept = ""
+        for word in _words(_clean(line), columns):
+            if kept and _columns(kept) + _columns(word) > columns:
+                yield kept.rstrip()
+                kept = ""
+            kept += word
+        yield kept.rstrip()
+
+
+def _words(line: str, columns: int) -> Iterator[str]:
+    """Words with the space behind them; what is longer than a line, and East Asian text, goes by characters."""
+    for word in re.findall(r"\S+\s*", line):
+        if _columns(word) <= columns and word.isascii():
+            yield word
+        else:
+            yield from _clusters(word)
 
 
 def error(text: str = "Error") -> str:

@@ -224,6 +224,10 @@ def theme_named(name: str) -> Theme:
         raise UnknownTheme(name) from None
 
 
+# The lucky cat of a welcome card, drawn in lines.
+CAT_PATH: Final = "M4 21v-9l-.5-8 5 3.2h7l5-3.2-.5 8v9ZM8.6 12.4v.2M15.4 12.4v.2M12 15v1.2M9.6 17.4q2.4 1.6 4.8 0"
+
+
 def as_module() -> str:
     """The themes and icons as the JavaScript module `themes.js`, with names as JavaScript writes them."""
     themes = {name: {_camel(key): value for key, value in asdict(theme).items()} for name, theme in THEMES.items()}
@@ -232,6 +236,7 @@ def as_module() -> str:
         f"export const THEMES = {json.dumps(themes, indent=2)};\n\n"
         "// Each drawn in a square of 24 by 24.\n"
         f"export const ICON_PATHS = {json.dumps(ICON_PATHS, indent=2)};\n"
+        f"export const CAT_PATH = {json.dumps(CAT_PATH)};\n"
     )
 
 

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from keystead.kits.widgets.routes.actions import ENDPOINTS, Action, Call, Endpoint
-from keystead.kits.widgets.service import Boards, Counters, Likes, Rankings
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
+from keystead.kits.widgets.service import Admin, Boards, Counters, Likes, Rankings, Welcomes
 from tests.kits.widgets.http.visiting import Running
 
-CLASSES: dict[str, type[Any]] = {"counters": Counters, "likes": Likes, "rankings": Rankings, "boards": Boards}
+CLASSES: dict[str, type[Any]] = {
+    "counters": Counters,
+    "likes": Likes,
+    "rankings": Rankings,
+    "boards": Boards,
+    "welcomes": Welcomes,
+    "admin": Admin,
+}
 # As the tables of both eras have them, and those that the document calls not yet implemented.
 ACTIONS = {
     "/api/visit": "create increment display get set update updateSettings delete batchCreate batchGet sumByPrefix",
@@ -19,8 +26,10 @@ ACTIONS = {
     "/api/ranking": "create submit update remove clear updateSettings get display delete",
     "/api/bbs": "create post get display editMessageById deleteMessageById editMessage deleteMessage update remove "
     "clear updateSettings delete",
+    "/api/yokoso": "create get display update delete",
+    "/api/admin/cleanup": "cleanup autoCleanup cleanupByUrl",
 }
-EVERY = [(endpoint, action) for endpoint in ENDPOINTS for action in endpoint.actions.values()]
+EVERY = [(endpoint, action) for endpoint in (*ENDPOINTS, ADMIN) for action in endpoint.actions.values()]
 CALLS = [
     (endpoint, action, call)
     for endpoint, action in EVERY
@@ -29,7 +38,7 @@ CALLS = [
 
 
 def test_every_action_of_both_eras_is_there() -> None:
-    assert {endpoint.path: set(endpoint.actions) for endpoint in ENDPOINTS} == {
+    assert {endpoint.path: set(endpoint.actions) for endpoint in (*ENDPOINTS, ADMIN)} == {
         path: set(names.split()) for path, names in ACTIONS.items()
     }
 

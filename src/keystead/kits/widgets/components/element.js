@@ -1,4 +1,4 @@
-// What all four widgets have in common: where they ask, what they show while they wait or fail, and when they ask again.
+// What all widgets have in common: where they ask, what they show while they wait or fail, and when they ask again.
 import { Failure, OWN_ORIGIN } from "./api.js";
 import { h, icon } from "./dom.js";
 import { BASE, themeSheet } from "./looks.js";

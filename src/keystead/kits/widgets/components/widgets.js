@@ -4,8 +4,15 @@ import { BoardElement } from "./board-element.js";
 import { CounterElement } from "./counter-element.js";
 import { LikeElement } from "./like-element.js";
 import { RankingElement } from "./ranking-element.js";
+import { WelcomeElement } from "./welcome-element.js";
 
-const ELEMENTS = { counter: CounterElement, like: LikeElement, ranking: RankingElement, bbs: BoardElement };
+const ELEMENTS = {
+  counter: CounterElement,
+  like: LikeElement,
+  ranking: RankingElement,
+  bbs: BoardElement,
+  yokoso: WelcomeElement,
+};
 
 for (const [name, element] of Object.entries(ELEMENTS)) {
   // A class can have one name only. A page may hold two scripts that bring the same name: the first one stays.
@@ -14,4 +21,4 @@ for (const [name, element] of Object.entries(ELEMENTS)) {
   }
 }
 
-export { BoardElement, CounterElement, LikeElement, RankingElement };
+export { BoardElement, CounterElement, LikeElement, RankingElement, WelcomeElement };

@@ -17,6 +17,7 @@ const en = {
     like: "There is no such like button.",
     ranking: "There is no such ranking.",
     bbs: "There is no such board.",
+    yokoso: "There is no such welcome card.",
   },
   visits: {
     total: "Visits",
@@ -25,6 +26,7 @@ const en = {
     week: "Visits in 7 days",
     month: "Visits in 30 days",
   },
+  welcome: "Welcome",
   like: "Like",
   likes: (count) => `${count} ${count === "1" ? "like" : "likes"}`,
   liked: "You like this.",
@@ -82,6 +84,7 @@ const ja = {
     like: "このいいねボタンは存在しません。",
     ranking: "このランキングは存在しません。",
     bbs: "この掲示板は存在しません。",
+    yokoso: "このウェルカムカードは存在しません。",
   },
   visits: {
     total: "訪問者数",
@@ -90,6 +93,7 @@ const ja = {
     week: "7日間の訪問者数",
     month: "30日間の訪問者数",
   },
+  welcome: "ようこそ",
   like: "いいね",
   likes: (count) => `いいね ${count}件`,
   liked: "いいねしました。",
@@ -147,6 +151,7 @@ const ko = {
     like: "존재하지 않는 좋아요 버튼입니다.",
     ranking: "존재하지 않는 랭킹입니다.",
     bbs: "존재하지 않는 게시판입니다.",
+    yokoso: "존재하지 않는 환영 카드입니다.",
   },
   visits: {
     total: "방문자 수",
@@ -155,6 +160,7 @@ const ko = {
     week: "7일간 방문자 수",
     month: "30일간 방문자 수",
   },
+  welcome: "환영합니다",
   like: "좋아요",
   likes: (count) => `좋아요 ${count}개`,
   liked: "좋아요를 눌렀습니다.",

@@ -1,4 +1,4 @@
-"""What can be asked for: the actions of the four services, as data. Requests, answers and the API page go by it."""
+"""What can be asked for: the actions of the services, as data. Requests, answers and the API page go by it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from keystead.kits.widgets.routes import parameters as p
 from keystead.kits.widgets.routes.parameters import Parameter, named
-from keystead.kits.widgets.routes.views import BOARD, COUNTER, LIKE, RANKING, View
+from keystead.kits.widgets.routes.views import BOARD, COUNTER, LIKE, RANKING, WELCOME, View
 
 Format: TypeAlias = Literal["json", "text", "image"]
 
@@ -90,7 +90,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One of the four: its path, what `Widgets` calls it, and its actions."""
+    """One of the services: its path, what `Widgets` calls it, and its actions."""
 
     path: str
     name: str
@@ -352,14 +352,15 @@ BOARDS: Final = Endpoint(
         Action(
             "get",
             "A page of its messages, the newest first; for its owner also where events are sent.",
-            _seen(p.PAGE),
+            _seen(p.PAGE, p.MESSAGES),
             view=BOARD,
             looks=(p.THEME,),
         ),
         Action(
             "display",
-            "Show it. JSON is the data alone; text is a line a message; a picture has the newest three.",
-            _one("get", p.ID, takes=(p.PAGE,)),
+            "Show it. JSON is the data alone; text is a line a message; a picture has the newest three, or as many as "
+            "limit says, up to ten.",
+            _one("get", p.ID, takes=(p.PAGE, p.MESSAGES)),
             view=BOARD,
             looks=(p.THEME,),
             display=True,
@@ -414,4 +415,72 @@ BOARDS: Final = Endpoint(
     ),
 )
 
-ENDPOINTS: Final = (VISIT, LIKES, RANKINGS, BOARDS)
+# --- welcome cards ------------------------------------------------------------------------------------------------
+
+_WELCOME_SETTINGS: Final = (p.MODE, p.WELCOMER, p.AVATAR, p.WEBHOOK)
+
+WELCOMES: Final = Endpoint(
+    "/api/yokoso",
+    "welcomes",
+    "welcome card",
+    _all(
+        Action(
+            "create",
+            "Create the welcome card of a page. Where there is one with the same token, that one is answered.",
+            _one("create", p.URL, p.TOKEN, p.WELCOME, takes=(p.NEW_ID, *_WELCOME_SETTINGS)),
+            writes=True,
+        ),
+        Action(
+            "get",
+            "What it says; for its owner also where events are sent.",
+            _seen(),
+            view=WELCOME,
+            looks=(p.THEME, p.LANG),
+        ),
+        Action(
+            "display",
+            "Show it. JSON is the data alone; text is the message.",
+            _one("get", p.ID),
+            view=WELCOME,
+            looks=(p.THEME, p.LANG),
+            display=True,
+        ),
+        Action(
+            "update",
+            "Change what it says and who says it. For its owner.",
+            (_owner("update", p.WELCOME, *_WELCOME_SETTINGS),),
+            writes=True,
+        ),
+        _DELETE,
+    ),
+)
+
+ENDPOINTS: Final = (VISIT, LIKES, RANKINGS, BOARDS, WELCOMES)
+
+# --- for whoever runs the server ----------------------------------------------------------------------------------
+
+ADMIN: Final = Endpoint(
+    "/api/admin/cleanup",
+    "admin",
+    "clean-up",
+    _all(
+        Action(
+            "cleanup",
+            "Delete the widgets of an id: all of them, or that of one service.",
+            _one("cleanup", p.ADMIN_TOKEN, p.TARGET, takes=(p.SERVICE, p.DRY_RUN)),
+            writes=True,
+        ),
+        Action(
+            "autoCleanup",
+            "Delete what nobody has used for idle_days, as the job does every day.",
+            _one("auto_cleanup", p.ADMIN_TOKEN, takes=(p.DRY_RUN,)),
+            writes=True,
+        ),
+        Action(
+            "cleanupByUrl",
+            "Delete the widgets of one page, or of all pages that a pattern fits.",
+            _one("cleanup_by_url", p.ADMIN_TOKEN, p.URL_PATTERN, takes=(p.DRY_RUN,)),
+            writes=True,
+        ),
+    ),
+)

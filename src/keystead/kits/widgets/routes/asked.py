@@ -264,7 +264,7 @@ def _bearers(action: Action, parameter: Parameter, request: Request) -> Iterator
     What only looks takes it in its own header: a gateway that passes on a token of its own would ask for the owner's
     view of each widget on a public page, with a wrong token.
     """
-    if parameter is not p.TOKEN or not action.writes:
+    if parameter not in (p.TOKEN, p.ADMIN_TOKEN) or not action.writes:
         return
     for given in _headers(request, "authorization"):
         scheme, _, secret = given.partition(" ")

@@ -7,9 +7,18 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from keystead.kits.widgets.routes.actions import BOARDS, LIKES, RANKINGS, VISIT, Action, Endpoint
+from keystead.kits.widgets.routes.actions import ADMIN, BOARDS, LIKES, RANKINGS, VISIT, WELCOMES, Action, Endpoint
 from keystead.kits.widgets.routes.parameters import Parameter
-from keystead.kits.widgets.service import BoardData, CounterData, Created, Deleted, LikeData, RankingData
+from keystead.kits.widgets.service import (
+    BoardData,
+    Cleaned,
+    CounterData,
+    Created,
+    Deleted,
+    LikeData,
+    RankingData,
+    WelcomeData,
+)
 
 T = TypeVar("T")
 
@@ -28,6 +37,9 @@ _EXAMPLES: Final[Mapping[str, Any]] = {
     "ids": ["example-a1b2c3d4"],
     "items": [{"id": "my-page", "url": "https://example.com/page"}],
     "prefix": "example-",
+    "targetId": "example-a1b2c3d4",
+    "urlPattern": "https://example.com/*",
+    "adminToken": "…",
 }
 
 
@@ -51,13 +63,17 @@ _DATA: Final[Mapping[str, type[BaseModel]]] = {
     LIKES.name: LikeData,
     RANKINGS.name: RankingData,
     BOARDS.name: BoardData,
+    WELCOMES.name: WelcomeData,
+    ADMIN.name: Cleaned,
 }
 
 
 def answers_of(endpoint: Endpoint) -> dict[str, Any]:
     """`response_model` and `responses` of both routes of an endpoint."""
     data = _DATA[endpoint.name]
-    models: Any = Success[data] | data | Success[Created] | Success[Deleted]  # type: ignore[valid-type]
+    models: Any = Success[data]  # type: ignore[valid-type]
+    if endpoint is not ADMIN:
+        models |= data | Success[Created] | Success[Deleted]
     if endpoint is BOARDS:
         models |= PostedAnswer
     if "batchGet" in endpoint.actions:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE
-from keystead.kits.widgets.service import COUNTER_TYPES, BatchItem, boards, rankings
+from keystead.kits.widgets.service import COUNTER_TYPES, BatchItem, boards, rankings, welcomes
 from keystead.kits.widgets.service.checks import ID_MAX, LARGEST, TOKEN_MAX, TOKEN_MIN
 from keystead.kits.widgets.themes import BADGE, ICON_PATHS, THEMES
 
@@ -269,4 +269,34 @@ MESSAGE_ID: Final = Parameter("messageId", TEXT, "Which message.", "message_id")
 EDIT_TOKEN: Final = Parameter(
     "editToken", TEXT, "The secret that the author was told.", "edit_token", header="x-edit-token"
 )
+MESSAGES: Final = Parameter(
+    "limit",
+    number(1, boards.LIMIT_MAX),
+    "How many messages are shown: as many as a page of the board has without this. A picture has 3 without this, and "
+    "10 at most.",
+)
+WELCOME: Final = Parameter(
+    "message", TEXT, f"What it says: {welcomes.BADGE_MAX} characters on a badge, {welcomes.CARD_MAX} on a card."
+)
+MODE: Final = Parameter("mode", choice(*welcomes.MODES), "How it is shown: badge without this.")
+WELCOMER: Final = Parameter("name", REMOVABLE, f"Who says it: at most {welcomes.NAME_MAX} characters.")
+AVATAR: Final = Parameter("avatar", REMOVABLE, "A picture of them: its address, or data:image/png;base64,….")
+LANG: Final = Parameter("lang", choice("ja", "en", "ko"), "How the date of a card is written: ja without this.")
+
+ADMIN_TOKEN: Final = Parameter(
+    "adminToken", TEXT, "The secret of the setting admin_token.", "admin_token", header="x-admin-token"
+)
+TARGET: Final = Parameter("targetId", TEXT, "The id of the widgets.", "target_id")
+SERVICE: Final = Parameter(
+    "service", choice("counter", "like", "ranking", "bbs", "yokoso"), "Which of them: all without this."
+)
+URL_PATTERN: Final = Parameter(
+    "urlPattern",
+    TEXT,
+    "The address of pages, such as https://example.com/*; * is any text.",
+    "url_pattern",
+    also=("url",),
+)
+DRY_RUN: Final = Parameter("dryRun", BOOLEAN, "Only say what would be deleted.", "dry_run")
+
 PAGE: Final = Parameter("page", number(1, 1_000_000), "Which page: 1, the newest, without this.")

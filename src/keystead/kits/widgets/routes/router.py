@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from keystead.kits.kit import Example, Kit, service_of
+from keystead.kits.language import language_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.visit import NO_STORE, Visit
 from keystead.kits.widgets.keys import WidgetKeys
-from keystead.kits.widgets.routes.actions import ENDPOINTS, Call, Endpoint, Format
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Call, Endpoint, Format
 from keystead.kits.widgets.routes.answers import answer, refusals, refused
 from keystead.kits.widgets.routes.asked import Asked, action_of, asked, format_of, refuse_unwanted_write, sent
 from keystead.kits.widgets.routes.components import component
 from keystead.kits.widgets.routes.document import answers_of, body_of, query_of
 from keystead.kits.widgets.service import Visitor, WidgetRefused, Widgets, WidgetSettings, open_widgets
+from keystead.kits.widgets.words import phrases, translated
 
 Opened = Annotated[Widgets, Depends(service_of("widgets"))]
 
@@ -30,7 +33,7 @@ def router() -> APIRouter:
     add = routes.add_api_route
     add("/widgets", _gallery, methods=["GET"], include_in_schema=False)
     add(f"{_COMPONENTS}{{name}}.js", component, methods=["GET"], include_in_schema=False)
-    for endpoint in ENDPOINTS:
+    for endpoint in (*ENDPOINTS, ADMIN):
         for method, extra in (("GET", query_of(endpoint)), ("POST", body_of(endpoint))):
             add(
                 endpoint.path,
@@ -93,9 +96,13 @@ async def _gallery(request: Request, widgets: Opened) -> Response:
     visit = Visit(request, widgets.site)
     if visit.home is not None:
         return visit.goes_on(visit.home)
+    language = language_of(request.headers.get("accept-language", ""))
     return visit.page(
         "widgets/gallery.html",
         scripts=True,
+        language=language,
+        t=partial(translated, language),
+        words=phrases(language),
         public_url=widgets.site.public_url,
         get_writes=widgets.settings.get_writes,
     )
@@ -107,11 +114,12 @@ def _shared(settings: WidgetSettings) -> dict[str, tuple[str, ...]]:
 
 KIT: Final = Kit(
     name="widgets",
-    doc="Counters, like buttons, rankings and boards to put on any page, as elements, pictures and text.",
+    doc="Counters, like buttons, rankings, boards and welcome cards for any page, as elements, pictures and text.",
     keyspace=WidgetKeys,
     settings=WidgetSettings,
     router=router,
     service=open_widgets,
+    environment={"ADMIN_CLEANUP_TOKEN": "admin_token"},
     examples=(
         Example("Make a widget", "/widgets", "Choose one, see it live, and copy it into your page."),
         Example(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from keystead.kits.widgets import pictures
 from keystead.kits.widgets.pictures import DEFAULT_THEME, BoardLine, RankingLine
-from keystead.kits.widgets.service.outcomes import BoardData, CounterData, Entry, LikeData, RankingData
+from keystead.kits.widgets.service.outcomes import BoardData, CounterData, Entry, LikeData, RankingData, WelcomeData
 
 Given = Mapping[str, Any]
 
@@ -72,10 +72,20 @@ def _messages(outcome: BoardData, given: Given) -> str:
 
 def _board(outcome: BoardData, given: Given, personal: bool) -> str:
     lines = (BoardLine(one.author, one.message) for one in outcome.messages)
-    return pictures.bbs(outcome.title, lines, theme=_theme(given))
+    return pictures.bbs(outcome.title, lines, theme=_theme(given), limit=given.get("limit"))
+
+
+def _welcome(outcome: WelcomeData, given: Given, personal: bool) -> str:
+    if outcome.mode == "badge":
+        return pictures.welcome_badge(outcome.message, theme=_theme(given))
+    year, month, day = outcome.updatedAt[:10].split("-")
+    date = f"{month}-{day}-{year}" if given.get("lang") == "en" else f"{year}-{month}-{day}"
+    theme = _theme(given)
+    return pictures.welcome_card(outcome.message, name=outcome.name, avatar=outcome.avatar, date=date, theme=theme)
 
 
 COUNTER: Final = View(lambda outcome, given: str(_visits(outcome, given)), _counter)
 LIKE: Final = View(_likes, _like)
 RANKING: Final = View(_entries, _ranking)
 BOARD: Final = View(_messages, _board)
+WELCOME: Final = View(lambda outcome, given: outcome.message, _welcome)

@@ -24,7 +24,7 @@ from keystead.kits.widgets.service.outcomes import (
 )
 from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import UNSET, Service
+from keystead.kits.widgets.service.services import UNSET, Service, Use
 from keystead.parts.digest import digest, same
 from keystead.schema import Bound, Operation
 from keystead.schema.key import nothing
@@ -40,6 +40,7 @@ MAX_MESSAGES: Final = 10_000
 DEFAULT_MESSAGES: Final = 100
 PAGE_MAX: Final = 100
 DEFAULT_PAGE: Final = 10
+LIMIT_MAX: Final = 1000  # messages that are shown at once
 DEFAULT_TITLE: Final = "BBS"
 COOLDOWN_S: Final = 10
 
@@ -53,7 +54,7 @@ SELECTS: Final = [
 _MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PAGE: Final = 500  # messages that are read at once where one is looked for
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_MARK: Final = 0  # the place of the mark among the operations of a post
+_MARK: Final = 1  # the place of the mark among the operations of a post
 
 
 class Boards(Service[BbsRecord]):
@@ -100,46 +101,65 @@ class Boards(Service[BbsRecord]):
         icon: Any = None,
         selects: Sequence[Any] = (),
     ) -> Posted:
-        """Put a message on the board; then the visitor waits 10 seconds for the next. One atomic step.
+        """Put a message on the board; then the visitor waits 10 seconds for the next. Two round trips, the second one
+        atomic.
+
+        Who may come between: others who post, here or in other processes, whose clocks differ. The version holds them
+        off, and a message is never older than the one below it: so the board is in the order of its times.
 
         The edit token is what changes the message and takes it away. It is told once, and only its digest is kept.
         """
-        record = await self._allowing(id, visitor, message, author, icon, selects)
-        edit_token, now_ms = secrets.token_urlsafe(24), self.site.now_ms()
-        message_id = _message_id(record.id, now_ms)
+        edit_token = secrets.token_urlsafe(24)
+        limit: str | None = "post"
+        async with self._turn(id):
+            record = await self._allowing(id, visitor, message, author, icon, selects)
+            for attempt in range(ATTEMPTS):
+                version, below = await self.keys.run(
+                    self.keys.bbs_version(record.id).get(), self.keys.bbs_messages(record.id).items(0, 0).if_readable()
+                )
+                now_ms = max([self.site.now_ms(), *(deadline_ms(one.timestamp) for one in below)])
+                message_id = _message_id(record.id, now_ms)
 
-        def step(seen: Seen[BbsRecord]) -> Sequence[Operation[Any]]:
-            keys, board = self.keys, seen.value
-            user_hash = self._visitor_hash(board.id, visitor)
-            new = BbsMessage(
-                id=message_id,
-                timestamp=moment(now_ms),
-                userHash=user_hash,
-                editDigest=digest(edit_token),
-                **self._checked(board, message, author, icon, selects),
-            )
-            told = {"messageId": new.id, "author": new.author, "message": new.message}
-            return [
-                keys.bbs_post(board.id, user_hash).add(moment(self.site.now_ms())),
-                keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
-                keys.bbs_version(board.id).increment(),
-                *self._hooks.told(self.name, board, "bbs.post", told),
-            ]
+                def step(
+                    seen: Seen[BbsRecord], version: int = version, message_id: str = message_id, now_ms: int = now_ms
+                ) -> Sequence[Operation[Any]]:
+                    keys, board = self.keys, seen.value
+                    user_hash = self._visitor_hash(board.id, visitor)
+                    new = BbsMessage(
+                        id=message_id,
+                        timestamp=moment(now_ms),
+                        userHash=user_hash,
+                        editDigest=digest(edit_token),
+                        **self._checked(board, message, author, icon, selects),
+                    )
+                    told = {"messageId": new.id, "author": new.author, "message": new.message}
+                    return [
+                        self._is(keys.bbs_version(board.id), version),
+                        keys.bbs_post(board.id, user_hash).add(moment(self.site.now_ms())),
+                        keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
+                        keys.bbs_version(board.id).increment(),
+                        *self._hooks.told(self.name, board, "bbs.post", told),
+                    ]
 
-        _, done = await self._guarded(id, "post", visitor, step)
-        if done.stopped_at == _MARK:
-            self.site.count("widgets", "post", "too-soon")
-            raise await self._too_soon(record.id, visitor)
-        self.site.count("widgets", "post", "ok")
-        return Posted(await self.get(id), message_id, edit_token)
+                _, done = await self._guarded(id, limit, visitor, step)
+                limit = None  # it is counted
+                if done.stopped_at == _MARK:
+                    self.site.count("widgets", "post", "too-soon")
+                    raise await self._too_soon(record.id, visitor)
+                if done:
+                    self.site.count("widgets", "post", "ok")
+                    return Posted(await self.get(id), message_id, edit_token)
+                await apart(attempt)
+        raise contended()
 
-    async def get(self, id: Any, page: Any = 1, visitor: Visitor | None = None) -> BoardData:
+    async def get(self, id: Any, page: Any = 1, visitor: Visitor | None = None, *, limit: Any = None) -> BoardData:
         """A page of messages, the newest first. One round trip where this process knows the board, and two otherwise.
 
-        A page beyond the last is empty.
+        `limit` is how many a page has, if not as many as the board says. A page beyond the last is empty.
         """
         number = whole("page", page, 1)
-        size = (await self._known(id)).value.settings.messagesPerPage or DEFAULT_PAGE
+        wanted = None if limit is None else whole("limit", limit, 1, LIMIT_MAX)
+        size = wanted or (await self._known(id)).value.settings.messagesPerPage or DEFAULT_PAGE
         for _ in range(ATTEMPTS):
             at = (number - 1) * size
 
@@ -149,7 +169,7 @@ class Boards(Service[BbsRecord]):
                 return [page.if_readable(), messages.count(), newest.if_readable()]
 
             record, (messages, total, newest) = await self._read(id, visitor, operations)
-            if (record.settings.messagesPerPage or DEFAULT_PAGE) == size:
+            if wanted or (record.settings.messagesPerPage or DEFAULT_PAGE) == size:
                 break
             size, visitor = record.settings.messagesPerPage or DEFAULT_PAGE, None  # it was counted
         pages = max(1, -(-total // size))
@@ -165,7 +185,7 @@ class Boards(Service[BbsRecord]):
             pagination=Pagination(page=number, totalPages=pages, hasPrev=number > 1, hasNext=number < pages),
             settings=BoardSettings(
                 title=settings.title or DEFAULT_TITLE,
-                messagesPerPage=size,
+                messagesPerPage=settings.messagesPerPage or DEFAULT_PAGE,
                 maxMessages=settings.maxMessages or DEFAULT_MESSAGES,
                 icons=settings.icons,
                 selects=settings.selects,
@@ -359,6 +379,17 @@ class Boards(Service[BbsRecord]):
         sent = await self.keys.bbs_post(id, self._visitor_hash(id, visitor)).get()
         left_ms = 1000 if sent is None else deadline_ms(sent) + COOLDOWN_S * 1000 - self.site.now_ms()
         return too_soon(max(1, -(-left_ms // 1000)), "you have just posted")
+
+    async def _last_use(self, record: BbsRecord) -> Use:
+        """The newest message says when; every change moves the version on. One that cannot be read may be new."""
+        messages, counter = self.keys.bbs_messages(record.id), self.keys.bbs_version(record.id)
+        version, count, newest = await self.keys.run(
+            counter.get(), messages.count(), messages.items(0, 0).if_readable()
+        )
+        if count and not newest:
+            return Use(moment(self.site.now_ms()))
+        at = max(filter(None, (newest[0].timestamp, newest[0].edited))) if newest else None
+        return Use(at, lambda: [self._is(counter, version)])
 
     def _belongings(self, record: BbsRecord) -> list[str]:
         keys, id = self.keys, record.id

@@ -19,6 +19,7 @@ TOKEN_MAX: Final = 16
 ID_MAX: Final = 128
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_DERIVED = re.compile(r"[a-z0-9-]+-[0-9a-f]{8}")
 _BLANK: Final = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe0e\ufe0f"  # marks and letters that show nothing
 _LINK = re.compile(r"https?://|www\.")
 
@@ -49,6 +50,11 @@ def candidates(url: str) -> list[str]:
     digest = hashlib.sha256(url.encode()).hexdigest()
     name = label.strip("-")[:63] or "page"
     return [f"{name}-{digest[at : at + 8]}" for at in range(0, 64, 8)]
+
+
+def is_derived(id: str) -> bool:
+    """Whether an id looks like one that is made of the address of a page."""
+    return _DERIVED.fullmatch(id) is not None
 
 
 def another(url: str) -> str:

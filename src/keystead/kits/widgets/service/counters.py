@@ -15,7 +15,16 @@ from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
 from keystead.kits.widgets.service.records import ATTEMPTS, KEPT, Surroundings, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, days_since, number_of
+from keystead.kits.widgets.service.services import (
+    UNSET,
+    Service,
+    Use,
+    count_if_absent,
+    days_since,
+    if_absent,
+    last_use,
+    number_of,
+)
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen
@@ -184,6 +193,14 @@ class Counters(Service[CounterRecord]):
     async def sum_by_prefix(self, prefix: Any, *, visitor: Visitor) -> int:
         return await self._sum(prefix, visitor, self.keys.counter_total)
 
+    async def _upgrade_steps(self, record: CounterRecord) -> list[Operation[Any]]:
+        steps: list[Operation[Any]] = []
+        if record.totalCount is not None:
+            steps.append(count_if_absent(self.keys.counter_total(record.id), record.totalCount))
+        if record.lastVisit is not None:
+            steps.append(if_absent(self.keys.counter_last(record.id), record.lastVisit))
+        return steps
+
     def _now(self, id: str, day: Day) -> Operation[Now]:
         keys = self.keys
         asked = (keys.counter_total(id), keys.counter_daily(id, day.date), keys.counter_last(id))
@@ -226,6 +243,9 @@ class Counters(Service[CounterRecord]):
             self._days[record.id] = _Known(record, past)
             if len(self._days) > KEPT:
                 self._days.popitem(last=False)
+
+    async def _last_use(self, record: CounterRecord) -> Use:
+        return await last_use(self.keys.counter_last(record.id))
 
     def _belongings(self, record: CounterRecord) -> list[str]:
         keys, id = self.keys, record.id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from keystead.kits.kit import Site
 from keystead.kits.widgets.models import Hook, ServiceName, WidgetRecord
@@ -31,6 +31,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "bbs.post": "{author}: {message}",
     "bbs.edit": "{author} has changed a message: {message}",
     "bbs.delete": "a message was taken away",
+    "yokoso.update": "welcome: {message}",
 }
 
 
@@ -44,7 +45,7 @@ class Hooks:
         self._site = site
         self._sender = sender
         self._find = find
-        self.outbox = Outbox(keys, self._send)
+        self.outbox = Outbox(keys, self._send, topics=get_args(ServiceName))
 
     def new(self, url: Any) -> Hook:
         """A webhook with a secret of its own. Raises WidgetRefused where it may not lead there."""

@@ -12,7 +12,7 @@ from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, LikeData, Owner, Visitor
 from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import UNSET, Service
+from keystead.kits.widgets.service.services import UNSET, Service, Use, count_if_absent, if_absent, last_use
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import SetKey, ValueKey
 from keystead.schema.kinds.value import Seen
@@ -146,12 +146,23 @@ class Likes(Service[LikeRecord]):
     async def sum_by_prefix(self, prefix: Any, *, visitor: Visitor) -> int:
         return await self._sum(prefix, visitor, self.keys.like_total)
 
+    async def _upgrade_steps(self, record: LikeRecord) -> list[Operation[Any]]:
+        steps: list[Operation[Any]] = []
+        if record.totalLikes is not None:
+            steps.append(count_if_absent(self.keys.like_total(record.id), record.totalLikes))
+        if record.lastLike is not None:
+            steps.append(if_absent(self.keys.like_last(record.id), record.lastLike))
+        return steps
+
     @property
     def _today(self) -> Day:
         return self._calendar.day(self.site.now_ms())
 
     def _mark(self, id: str, visitor: Visitor, day: Day) -> ValueKey[bool]:
         return self.keys.like_user(id, self._visitor_hash(id, visitor, str(day.date)))
+
+    async def _last_use(self, record: LikeRecord) -> Use:
+        return await last_use(self.keys.like_last(record.id))
 
     def _belongings(self, record: LikeRecord) -> list[str]:
         keys, id = self.keys, record.id

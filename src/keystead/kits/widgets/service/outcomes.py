@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from keystead.kits.widgets.models import BbsSelect, Icon, SortOrder
+from keystead.kits.widgets.models import BbsSelect, Icon, SortOrder, WelcomeMode
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,22 @@ class Created(BaseModel):
 class Deleted(BaseModel):
     id: str
     message: str
+
+
+class CleanedWidget(BaseModel):
+    type: str
+    id: str
+    url: str
+
+
+class Cleaned(BaseModel):
+    """What a clean-up has deleted, or would delete where it was only asked."""
+
+    deletedServices: list[CleanedWidget]
+    foundInstances: list[str]
+    deletedKeys: list[str]
+    errors: list[str]
+    totalDeleted: int
 
 
 class CounterData(BaseModel):
@@ -96,6 +112,18 @@ class MessageData(BaseModel):
     icon: str | None = None
     selects: dict[str, str] | None = None
     userHash: str
+
+
+class WelcomeData(BaseModel):
+    id: str
+    url: str
+    message: str
+    mode: WelcomeMode
+    name: str | None = None
+    avatar: str | None = None
+    updatedAt: str
+    webhookUrl: str | None = None  # for its owner alone: where events are told
+    webhookSecret: str | None = None  # of new settings: what events are signed with; told once
 
 
 class Pagination(BaseModel):

@@ -1,18 +1,20 @@
 """Rankings: names by their best scores, and no more of them than the ranking holds.
 
-A score in the store is the score of the entry and a fraction below one, which is the order in which entries came: so
-entries are never equal, the first of those with the same score is the best of them, and the store itself sorts and cuts
-off. Every change of the scores moves the sequence that the fractions come from on, and is guarded by it.
+A score in the store is the number that was sent, so that other programs read it there. Of equal scores the first is the
+best: beside the scores stand the turns, numbers of the ranking's own sequence. Every change of the scores moves that
+sequence on and is guarded by it, so whatever was read to decide on the change is still true when it is written.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
-from math import floor
-from typing import Any, Final, NamedTuple, get_args
+from math import floor, inf
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
+from keystead.errors import Unreadable
 from keystead.kits.widgets.models import RankingDetail, RankingEntry, RankingMeta, RankingRecord, SortOrder
 from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, whole
 from keystead.kits.widgets.service.days import iso
@@ -20,8 +22,9 @@ from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
 from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import UNSET, Service
+from keystead.kits.widgets.service.services import UNSET, Service, Use, if_absent, last_use
 from keystead.schema import Bound, Operation
+from keystead.schema.key import nothing
 from keystead.schema.kinds import SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.times import deadline_ms, moment
@@ -37,12 +40,11 @@ SHOWN_MAX: Final = 100
 COOLDOWN_S: Final = 60
 ORDERS: Final[tuple[SortOrder, ...]] = get_args(SortOrder)
 
-# A score has 30 bits at most, and a number of the store 53.
-_STEPS: Final = 2**23
 _AT_ONCE: Final = 2000  # entries that are written with one command
+_MARK: Final = 1  # the place of the mark among the operations of a submit
+_FEW: Final = 200  # entries of one score whose turns are asked for one by one; of more, all turns are read
 
-# Places of the operations of a submit.
-_MARK, _DETAILS, _ENTRIES = 1, 7, 8
+_Placed: TypeAlias = tuple[RankingEntry, float]
 
 
 class Rankings(Service[RankingRecord]):
@@ -84,72 +86,97 @@ class Rankings(Service[RankingRecord]):
         """Send a score. It stands if the name has none or a worse one; then the visitor waits 60 seconds for the next.
         Whoever gives no name is called by a nickname.
 
-        Two round trips, the second one atomic; and three that read what is shown.
+        Two round trips, the second one atomic; and three that read what is shown. Equal scores at the end that is cut
+        off, or beside the new one, take one or two more.
         """
         called = nickname(self._visitor_hash(checked_id(id), visitor)) if name is UNSET else self._name(name)
         sent = _Sent(_member(called), whole("score", score), self._display(display_score))
         limit: str | None = "write"
         async with self._turn(id):
             for attempt in range(ATTEMPTS):
-                await self._met(id, limit, visitor)
-                standing = await self._standing(id, sent.member)
-                step = partial(self._submitted, visitor, sent, standing)
-                seen, done = await self._guarded(id, limit, visitor, step)
+                record = (await self._met(id, limit, visitor)).value
+                standing = await self._standing(record, sent.member)
+                improved = standing.is_improved_by(sent.score)
+                cut = await self._cut_for_one_more(standing) if improved else []
+                step = partial(self._submitted, visitor, sent, standing, cut)
+                try:
+                    seen, done = await self._guarded(id, limit, visitor, step)
+                except _OtherSettings:
+                    continue
                 limit = None  # it is counted
                 if done.stopped_at == _MARK:
                     raise await self._too_soon(id, visitor)
                 if done:
-                    improved = standing.is_improved_by(sent, seen.value)
                     self.site.count("widgets", "score", "better" if improved else "not-better")
-                    if improved and done.values[_DETAILS] > 2 * done.values[_ENTRIES] + 16:
-                        await self._drop_details(seen)
                     data = await self.get(id)
-                    rank = await self._rank(seen.value, sent.member)
+                    stands = sent.score if improved else standing.own
+                    rank = None if stands is None else await self._rank(seen.value, sent.member, stands, improved)
                     return data.model_copy(update={"improved": improved, "rank": rank})
                 await apart(attempt)
         raise contended()
 
     def _submitted(
-        self, visitor: Visitor, sent: _Sent, standing: _Standing, seen: Seen[RankingRecord]
+        self,
+        visitor: Visitor,
+        sent: _Sent,
+        standing: _Standing,
+        cut: Sequence[RankingEntry],
+        seen: Seen[RankingRecord],
     ) -> Sequence[Operation[Any]]:
         """What stands is what was read: every change of the scores moves the sequence on."""
         record, keys, at = seen.value, self.keys, moment(self.site.now_ms())
-        id, scores, counter = record.id, keys.ranking_scores(record.id), keys.ranking_sequence(record.id)
+        if record != standing.record:
+            raise _OtherSettings
+        id, counter = record.id, keys.ranking_sequence(record.id)
         mark = keys.ranking_submit(id, self._visitor_hash(id, visitor))
-        sequence = standing.sequence
-        if not standing.is_improved_by(sent, record):
-            return [self._is(counter, sequence), mark.holds(None)]
+        if not standing.is_improved_by(sent.score):
+            return [self._is(counter, standing.sequence), mark.holds(None)]
         told = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
         return [
-            self._is(counter, sequence),
+            self._is(counter, standing.sequence),
             mark.add(at),
-            scores.put({sent.member: _placed(sent.score, sequence + 1, record.sortOrder)}),
-            _cut(scores, record),
             counter.increment(),
-            keys.ranking_details(id).put({sent.member.unique_id: RankingDetail(displayScore=sent.display, at=at)}),
+            *self._without_entries(id, cut),
+            *self._with_entry(id, sent, standing.sequence + 1),
             keys.ranking_last(id).set(at),
-            keys.ranking_details(id).count(),
-            scores.count(),
             *self._hooks.told(self.name, record, "ranking.submit", told),
         ]
 
+    def _with_entry(self, id: str, sent: _Sent, turn: int) -> list[Operation[Any]]:
+        detail = RankingDetail(displayScore=sent.display, at=moment(self.site.now_ms()))
+        return [
+            self.keys.ranking_scores(id).put({sent.member: sent.score}),
+            self.keys.ranking_turns(id).put({sent.member: turn}),
+            self.keys.ranking_details(id).put({sent.member.unique_id: detail}),
+        ]
+
+    def _without_entries(self, id: str, members: Sequence[RankingEntry]) -> list[Operation[Any]]:
+        keys = self.keys
+        writes: list[Operation[Any]] = []
+        for at in range(0, len(members), _AT_ONCE):
+            some = members[at : at + _AT_ONCE]
+            writes += [keys.ranking_scores(id).remove(*some), keys.ranking_turns(id).remove(*some)]
+            writes.append(keys.ranking_details(id).remove(*(one.unique_id for one in some)))
+        return writes
+
     async def get(self, id: Any, limit: Any = SHOWN, visitor: Visitor | None = None) -> RankingData:
-        """The best, in order. Two round trips."""
+        """The best, in order. Two round trips, and one or two more where scores are equal."""
         count = whole("limit", limit, 1, SHOWN_MAX)
 
         def operations() -> list[Operation[Any]]:
             keys, scores = self.keys, self.keys.ranking_scores(id)
-            # Which end is the best, only the record says.
+            # Which end is the best, only the record says. One more than is shown: it may have the score of the last.
             return [
                 keys.ranking_meta(id).get(),
                 scores.count(),
                 keys.ranking_last(id).get(),
-                scores.highest(count),
-                scores.lowest(count),
+                scores.highest(count + 1),
+                scores.lowest(count + 1),
             ]
 
         record, (meta, total, last, highest, lowest) = await self._read(id, visitor, operations)
-        best = highest if record.sortOrder == "desc" else lowest
+        found = highest if record.sortOrder == "desc" else lowest
+        best = await self._first(id, found, count)
         ids = [member.unique_id for member, _ in best]
         details = await self.keys.ranking_details(id).fields(*ids) if ids else {}
         return RankingData(
@@ -170,20 +197,19 @@ class Rankings(Service[RankingRecord]):
     async def update(
         self, owner: Owner, name: Any, score: Any, display_score: Any = None, *, visitor: Visitor
     ) -> RankingData:
-        """Write an entry, better or worse, new or not."""
-        shown, number, detail = self._name(name), whole("score", score), self._display(display_score)
-        member = _member(shown)
+        """Write an entry, better or worse, new or not. One that would be cut off at once is not written."""
+        sent = _Sent(_member(self._name(name)), whole("score", score), self._display(display_score))
 
         async def step(seen: Seen[RankingRecord]) -> Sequence[Operation[Any]]:
-            record, at = seen.value, moment(self.site.now_ms())
-            sequence = await self._sequence(record.id)
-            scores = self.keys.ranking_scores(record.id)
+            id, counter = seen.value.id, self.keys.ranking_sequence(seen.value.id)
+            standing = await self._standing(seen.value, sent.member)
+            if standing.own is None and not standing.is_improved_by(sent.score):
+                return [self._is(counter, standing.sequence)]
             return [
-                self._is(self.keys.ranking_sequence(record.id), sequence),
-                self.keys.ranking_sequence(record.id).increment(),
-                scores.put({member: _placed(number, sequence + 1, record.sortOrder)}),
-                self.keys.ranking_details(record.id).put({member.unique_id: RankingDetail(displayScore=detail, at=at)}),
-                _cut(scores, record),
+                self._is(counter, standing.sequence),
+                counter.increment(),
+                *self._without_entries(id, await self._cut_for_one_more(standing)),
+                *self._with_entry(id, sent, standing.sequence + 1),
             ]
 
         return await self.get((await self._change(owner, visitor, step)).id)
@@ -201,8 +227,7 @@ class Rankings(Service[RankingRecord]):
             return [
                 self._is(counter, number),
                 counter.increment(),
-                scores.remove(member),
-                self.keys.ranking_details(id).remove(member.unique_id),
+                *self._without_entries(id, [member]),
             ]
 
         return await self.get((await self._change(owner, visitor, step)).id)
@@ -215,6 +240,7 @@ class Rankings(Service[RankingRecord]):
             return [
                 self.keys.ranking_sequence(id).increment(),
                 self.keys.ranking_scores(id).delete(),
+                self.keys.ranking_turns(id).delete(),
                 self.keys.ranking_details(id).delete(),
             ]
 
@@ -250,11 +276,14 @@ class Rankings(Service[RankingRecord]):
             meta = self.keys.ranking_meta(id)
             was = await meta.see()
             writes: list[Operation[Any]] = []
-            if record.sortOrder != seen.value.sortOrder:
-                writes += await self._numbered_anew(record, seen.value.sortOrder)
+            if kept:
+                counter, scores = self.keys.ranking_sequence(id), self.keys.ranking_scores(id)
+                number, total = await self.keys.run(counter.get(), scores.count())
+                cut = await self._worst(record, total - record.maxEntries)
+                writes += [self._is(counter, number), counter.increment(), *self._without_entries(id, cut)]
             if shown:
                 writes += [meta.holds(was), meta.set((was.value if was else RankingMeta()).model_copy(update=shown))]
-            return [self._written(record), *writes, _cut(self.keys.ranking_scores(id), record)]
+            return [*writes, self._written(record)]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
         return data.model_copy(update={"webhookSecret": change.secret})
@@ -271,75 +300,146 @@ class Rankings(Service[RankingRecord]):
         refuse_spam(self.settings, "displayScore", shown)
         return shown
 
-    async def _standing(self, id: str, member: RankingEntry) -> _Standing:
-        """What a new score meets. One round trip, but for once in eight million."""
-        counter, scores = self.keys.ranking_sequence(id), self.keys.ranking_scores(id)
+    async def _standing(self, record: RankingRecord, member: RankingEntry) -> _Standing:
+        """What a new score meets. One round trip."""
+        scores = self.keys.ranking_scores(record.id)
+        worst = scores.lowest(1) if record.sortOrder == "desc" else scores.highest(1)
+        sequence, own, count, last = await self.keys.run(
+            self.keys.ranking_sequence(record.id).get(), scores.score(member), scores.count(), worst
+        )
+        return _Standing(record, sequence, own, count, last[0][1] if last else None)
 
-        async def read() -> _Standing:
-            number, own, count, low, high = await self.keys.run(
-                counter.get(), scores.score(member), scores.count(), scores.lowest(1), scores.highest(1)
-            )
-            return _Standing(number, own, count, low[0][1] if low else None, high[0][1] if high else None)
+    async def _cut_for_one_more(self, standing: _Standing) -> list[RankingEntry]:
+        """Who goes where a new entry comes: nobody where it is none, or where there is room."""
+        new = 1 if standing.own is None else 0
+        return await self._worst(standing.record, standing.entries + new - standing.record.maxEntries)
 
-        found = await read()
-        if found.sequence < _STEPS - 1:
-            return found
-        await self._sequence(id)
-        return await read()
+    async def _worst(self, record: RankingRecord, number: int) -> list[RankingEntry]:
+        """The entries at the end of the ranking; of equal ones, those that came last."""
+        if number <= 0:
+            return []
+        scores = self.keys.ranking_scores(record.id)
+        found = await (scores.lowest(number + 1) if record.sortOrder == "desc" else scores.highest(number + 1))
+        worst = await self._first(record.id, found, number, last_come=True)
+        return [member for member, _ in worst]
 
-    async def _sequence(self, id: str) -> int:
-        """How many scores were sent. Before it is used up, those that stand are numbered from one again."""
-        number = await self.keys.ranking_sequence(id).get()
-        if number < _STEPS - 1:
-            return number
-        seen = await self._known(id)
-        anew = await self._numbered_anew(seen.value, seen.value.sortOrder)
-        await self.keys.atomically(self._records(id).holds(seen), *anew)
-        return await self.keys.ranking_sequence(id).get()
+    async def _first(self, id: str, found: list[_Placed], number: int, *, last_come: bool = False) -> list[_Placed]:
+        """The first `number` from one end, of which one more was read; of equals those that came first, or last.
 
-    async def _numbered_anew(self, record: RankingRecord, was: SortOrder) -> list[Operation[Any]]:
-        """Writes all entries with fractions from one on, in the order in which they came, for the order of the record.
+        The store sorts equals by their names. So where the last of them has others of its score behind it, all of that
+        score are looked at.
+        """
+        scores, ends = self.keys.ranking_scores(id), found[:number]
+        split = found[number][1] if len(found) > number and found[number][1] == ends[-1][1] else None
+        by_score: dict[float, list[bytes]] = {}
+        for member, score in ends:
+            by_score.setdefault(score, []).append(_encoded(scores, member))
+        if split is not None:
+            by_score[split] = await self._equal(id, split)
+        ordered = await asyncio.gather(*(self._by_turn(id, members) for members in by_score.values()))
+        placed = [
+            (member, score)
+            for score, members in zip(by_score, ordered, strict=True)
+            for member in (reversed(members) if last_come else members)
+        ]
+        return [(_decoded(scores, member), score) for member, score in placed[:number]]
+
+    async def _equal(self, id: str, score: float) -> list[bytes]:
+        """The members of a score, as they are stored: there may be thousands, of which few are shown."""
+        scores = self.keys.ranking_scores(id)
+        [found] = await scores.bound.store.run([("ZRANGE", scores.key, score, score, "BYSCORE")])
+        return list(found)
+
+    async def _by_turn(self, id: str, members: list[bytes]) -> list[bytes]:
+        """Members of one score, the first to come first. What another program has put in has no turn, and is before."""
+        if len(members) <= 1:
+            return members
+        turns = self.keys.ranking_turns(id)
+        store, key = turns.bound.store, turns.key
+        if len(members) <= _FEW:
+            found = await store.run([("ZSCORE", key, member) for member in members])
+            known = {member: turn for member, turn in zip(members, found, strict=True) if turn is not None}
+            return sorted(members, key=lambda member: (known.get(member, 0), member))
+        [listed] = await store.run([("ZRANGE", key, 0, -1)])
+        wanted = set(members)
+        came = [member for member in listed if member in wanted]
+        return [*sorted(wanted.difference(came)), *came]
+
+    async def _rank(self, record: RankingRecord, member: RankingEntry, score: float, has_just_come: bool) -> int | None:
+        """The place of an entry; None: it is gone by now. One that has just come is the last of its score."""
+        scores = self.keys.ranking_scores(record.id)
+        not_worse = (score, inf) if record.sortOrder == "desc" else (-inf, score)
+        own, count, equal = await self.keys.run(
+            scores.score(member), scores.count_between(*not_worse), scores.count_between(score, score)
+        )
+        if own != score:
+            return None
+        if equal == 1 or has_just_come:
+            return count
+        members = await self._by_turn(record.id, await self._equal(record.id, score))
+        data = _encoded(scores, member)
+        return count - len(members) + members.index(data) + 1 if data in members else None
+
+    async def _upgrade_steps(self, record: RankingRecord) -> list[Operation[Any]]:
+        """Scores of the first layout: with the turn as a fraction, or as the document writes them, with members of
+        other forms. Each keeps its place; of one name the best stays.
 
         It is guarded by the sequence: where an entry came meanwhile, nothing is written.
         """
-        scores, counter = self.keys.ranking_scores(record.id), self.keys.ranking_sequence(record.id)
-        number, entries = await self.keys.run(counter.get(), scores.lowest(MAX_ENTRIES))
-        came = sorted(entries, key=lambda entry: _came(entry[1], was))
-        placed = {
-            member: _placed(floor(score), place, record.sortOrder) for place, (member, score) in enumerate(came, 1)
-        }
-        listed = list(placed.items())
-        writes = [scores.put(dict(listed[at : at + _AT_ONCE])) for at in range(0, len(listed), _AT_ONCE)]
-        return [self._is(counter, number), *writes, counter.set(len(listed) + 1)]
+        id, scores, counter = record.id, self.keys.ranking_scores(record.id), self.keys.ranking_sequence(record.id)
+        options = ("REV",) if record.sortOrder == "desc" else ()
+        [found] = await scores.bound.store.run([("ZRANGE", scores.key, 0, -1, *options, "WITHSCORES")])
+        number, kept = await self.keys.run(counter.get(), self.keys.ranking_details(id).get().if_readable())
+        placed: dict[RankingEntry, float] = {}
+        gone: list[bytes] = []
+        for data, score in found:
+            member = _member(self._name_in(data, scores))
+            is_kept = member not in placed and len(placed) < record.maxEntries
+            if not is_kept or _encoded(scores, member) != data:
+                gone.append(data)
+            if is_kept:
+                placed[member] = floor(score) if number else float(score)  # only with a sequence a fraction is a turn
+        steps: list[Operation[Any]] = [self._is(counter, number)]
+        if record.lastSubmit is not None:
+            steps.append(if_absent(self.keys.ranking_last(id), record.lastSubmit))
+        if found:
+            steps += [self.keys.ranking_turns(id).delete(), counter.set(max(number, len(placed)) + 1)]
+        for at in range(0, len(gone), _AT_ONCE):
+            steps.append(Operation(scores.bound, "remove", [("ZREM", scores.key, *gone[at : at + _AT_ONCE])], nothing))
+        listed = list(enumerate(placed, 1))
+        for at in range(0, len(listed), _AT_ONCE):
+            some = listed[at : at + _AT_ONCE]
+            steps += [
+                scores.put({member: placed[member] for _, member in some}),
+                self.keys.ranking_turns(id).put({member: turn for turn, member in some}),
+            ]
+        left = {member.unique_id for member in placed}
+        if no_more := [one for one in kept or {} if one not in left]:
+            steps.append(self.keys.ranking_details(id).remove(*no_more))
+        return steps
 
-    async def _rank(self, record: RankingRecord, member: RankingEntry) -> int | None:
-        scores = self.keys.ranking_scores(record.id)
-        place = await (scores.rank_from_top(member) if record.sortOrder == "desc" else scores.rank(member))
-        return None if place is None else place + 1
+    def _name_in(self, data: bytes, scores: SortedSetKey[RankingEntry]) -> str:
+        """The name in a member: as it is written here, as `{name}:{unique_id}` without escapes, or the name alone."""
+        try:
+            name = _decoded(scores, data).name
+        except Unreadable:
+            text = data.decode("utf-8", "replace")
+            name = text.rpartition(":")[0] or text
+        return name
 
     async def _too_soon(self, id: str, visitor: Visitor) -> Exception:
         sent = await self.keys.ranking_submit(id, self._visitor_hash(id, visitor)).get()
         left_ms = 1000 if sent is None else deadline_ms(sent) + COOLDOWN_S * 1000 - self.site.now_ms()
         return too_soon(max(1, -(-left_ms // 1000)), "you have just sent a score")
 
-    async def _drop_details(self, record: Seen[RankingRecord]) -> None:
-        """Take out what is left of entries that were cut off. An entry that came back meanwhile keeps its own."""
-        id = record.value.id
-        scores, details = self.keys.ranking_scores(id), self.keys.ranking_details(id)
-        counter = self.keys.ranking_sequence(id)
-        number = await counter.get()  # before the entries: whatever comes after this is noticed
-        entries, kept = await self.keys.run(scores.lowest(MAX_ENTRIES), details.get())
-        there = {member.unique_id for member, _ in entries}
-        gone = [one for one in kept or {} if one not in there]
-        for at in range(0, len(gone), _AT_ONCE):
-            guards = self._records(id).holds(record), self._is(counter, number)
-            if not await self.keys.atomically(*guards, details.remove(*gone[at : at + _AT_ONCE])):
-                return  # a score came meanwhile; the next one tries again
+    async def _last_use(self, record: RankingRecord) -> Use:
+        return await last_use(self.keys.ranking_last(record.id))
 
     def _belongings(self, record: RankingRecord) -> list[str]:
         keys, id = self.keys, record.id
         families = (
             keys.ranking_scores,
+            keys.ranking_turns,
             keys.ranking_details,
             keys.ranking_sequence,
             keys.ranking_last,
@@ -361,45 +461,42 @@ class _Sent(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """What stands in a ranking: how many scores were sent, that of one name, how many entries, and both ends."""
+    """What stands in a ranking: how many scores were sent, that of one name, how many entries, and the worst score."""
 
+    record: RankingRecord
     sequence: int
     own: float | None
     entries: int
-    lowest: float | None
-    highest: float | None
+    worst: float | None
 
-    def is_improved_by(self, sent: _Sent, record: RankingRecord) -> bool:
+    def is_improved_by(self, score: int) -> bool:
         """Whether a score is better than that of its name, and good enough to be kept. Of equals the first stays."""
-        worst = self.lowest if record.sortOrder == "desc" else self.highest
-        is_full = self.own is None and self.entries >= record.maxEntries
-        beaten = worst if is_full else self.own
+        is_full = self.own is None and self.entries >= self.record.maxEntries
+        beaten = self.worst if is_full else self.own
         if beaten is None:
             return True
-        return sent.score > floor(beaten) if record.sortOrder == "desc" else sent.score < floor(beaten)
+        return score > beaten if self.record.sortOrder == "desc" else score < beaten
+
+
+class _OtherSettings(Exception):
+    """The owner has changed the ranking since it was read, so what goes must be looked for again."""
+
+
+def _encoded(scores: SortedSetKey[RankingEntry], member: RankingEntry) -> bytes:
+    codec: Any = scores.bound.family.codecs["member"]
+    data: bytes = codec.encode(member, scores.key)
+    return data
+
+
+def _decoded(scores: SortedSetKey[RankingEntry], data: bytes) -> RankingEntry:
+    codec: Any = scores.bound.family.codecs["member"]
+    member: RankingEntry = codec.decode(data, scores.key)
+    return member
 
 
 def _member(name: str) -> RankingEntry:
     """One entry a name: the same name is the same member."""
     return RankingEntry(name, sha256(name.encode()).hexdigest()[:16])
-
-
-def _placed(score: int, sequence: int, order: SortOrder) -> float:
-    """The score in the store: of equals, whoever came first is nearer to the best."""
-    fraction = sequence / _STEPS
-    return score + (1 - fraction if order == "desc" else fraction)
-
-
-def _came(placed: float, order: SortOrder) -> float:
-    """When an entry came, as against others."""
-    fraction = placed - floor(placed)
-    return 1 - fraction if order == "desc" else fraction
-
-
-def _cut(scores: SortedSetKey[RankingEntry], record: RankingRecord) -> Operation[Any]:
-    """Takes out all but the best that the ranking holds."""
-    keep = scores.keep_highest if record.sortOrder == "desc" else scores.keep_lowest
-    return keep(record.maxEntries)
 
 
 def _order(given: Any) -> SortOrder:

@@ -43,7 +43,7 @@ KEPT: Final = 10_000  # records that a process remembers, of each service
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all four are given."""
+    """What all services are given."""
 
     keys: WidgetKeys
     settings: WidgetSettings
@@ -55,7 +55,7 @@ class Surroundings:
 
 
 class Records(Generic[R]):
-    """The records of one of the four services."""
+    """The records of one of the services."""
 
     name: ClassVar[ServiceName]
     word: ClassVar[str]  # what people call it
@@ -74,13 +74,18 @@ class Records(Generic[R]):
         self._records: Bound[ValueKey[R]] = getattr(self.keys, self.name)
 
     async def _see(self, id: str) -> Seen[R] | None:
-        """The record as it is stored, whether it is ending or not; None: there is none."""
+        """The record as it is stored, whether it is ending or not; None: there is none. Old rows are upgraded first."""
         try:
-            return await self._records(id).see()
+            seen = await self._records(id).see()
+            return await self._upgraded(seen) if seen is not None and seen.value.is_old else seen
         except BadKey:  # what is stored for an address is no id, so it leads nowhere
             return None
         except Unreadable:
             raise self._unreadable() from None
+
+    async def _upgraded(self, seen: Seen[R]) -> Seen[R] | None:
+        """The record, with its rows in the layout of today; None: it was deleted meanwhile."""
+        raise NotImplementedError
 
     async def record(self, id: str) -> R:
         """The record as it is now. Raises WidgetRefused where there is none."""
@@ -169,12 +174,21 @@ class Records(Generic[R]):
                 if count > counting.limit:
                     raise counting.reached
         except Unreadable:
+            if await self._upgrades(id):  # old rows may not be readable as they are
+                return await self._read(id, None, operations)
             raise self._unreadable() from None
         seen: Seen[R] | None = results[0]
         if seen is None or seen.value.ending is not None:
             raise unknown(self.word)
+        if seen.value.is_old and await self._upgrades(id):
+            return await self._read(id, None, operations)
         self._keep(seen)
         return seen.value, results[1:]
+
+    async def _upgrades(self, id: str) -> bool:
+        """Upgrade the rows of a widget. False: they are not old."""
+        seen = await self._records(id).see().if_readable()
+        return seen is not None and seen.value.is_old and await self._see(id) is not None
 
     def _unreadable(self) -> WidgetRefused:
         return WidgetRefused(

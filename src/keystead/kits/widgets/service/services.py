@@ -1,4 +1,4 @@
-"""What the four services have in common: they are created, found, owned, changed and deleted in the same way.
+"""What the services have in common: they are created, found, owned, changed and deleted in the same way.
 
 Deleting marks the record (`ending`), which makes it gone for everybody at once; what belongs to it follows in steps
 that are guarded by the mark, and the record goes last. Whoever meets the mark, or the clean-up, can finish it.
@@ -7,18 +7,22 @@ that are guarded by the mark, and the record goes last. Whoever meets the mark, 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from hashlib import sha256
+from math import inf
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from keystead.errors import BadKey, Unreadable
-from keystead.kits.widgets.models import Hook, WidgetName, WidgetRecord
+from keystead.kits.widgets.models import LAYOUT, Hook, WidgetName, WidgetRecord
 from keystead.kits.widgets.service.checks import (
     another,
     candidates,
@@ -26,17 +30,19 @@ from keystead.kits.widgets.service.checks import (
     checked_token,
     checked_url,
     could_be_token,
+    is_derived,
 )
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, Deleted, Owner, Visitor
 from keystead.kits.widgets.service.records import ATTEMPTS, Records, Surroundings, apart, contended
 from keystead.kits.widgets.service.refused import WidgetRefused, not_owner, unknown, wrong
+from keystead.parts.digest import same
 from keystead.parts.passwords import PasswordsBusy, hashed, matches
 from keystead.schema import Bound, Operation
 from keystead.schema.key import nothing
-from keystead.schema.kinds import SetKey, SortedSetKey, ValueKey
+from keystead.schema.kinds import CounterKey, SetKey, SortedSetKey, ValueKey
 from keystead.schema.kinds.value import Seen
 from keystead.schema.pace import replies_of
-from keystead.schema.times import moment
+from keystead.schema.times import deadline_ms, moment
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Reply, Step
 
@@ -48,6 +54,8 @@ _SUM_KEPT_MS: Final = 60_000
 _SUMS_KEPT: Final = 100
 _WALKED: Final = 5000  # entries of an index that are read at once
 _AT_ONCE: Final = 500  # keys that are deleted in one step
+_PAGE: Final = 100  # widgets that are looked at together
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Unset:
@@ -73,8 +81,23 @@ class HookChange(Generic[R]):
         return record.model_copy(update={"webhook": self.hook}) if self.changes else record
 
 
+class Use(NamedTuple):
+    """When a widget was last used, and guards that hold that; no time: nobody knows of any use."""
+
+    at: datetime | None
+    still: Callable[[], Sequence[Operation[Any]]] = tuple
+
+
+async def last_use(last: ValueKey[datetime]) -> Use:
+    """Of a widget that keeps the time under a key of its own."""
+    seen = await last.see().if_readable()
+    return Use(None if seen is None else seen.value, lambda: [last.holds(seen)])
+
+
 class Service(Records[R]):
-    """One of the four services."""
+    """One of the services."""
+
+    notes_use: ClassVar[bool] = True  # or nobody can say whether it is idle
 
     def __init__(self, given: Surroundings) -> None:
         super().__init__(given)
@@ -85,7 +108,11 @@ class Service(Records[R]):
         index: Bound[SortedSetKey[str]] = getattr(self.keys, f"{self.name}s")
         self.index = index()
 
-    # --- what each of the four says for itself -----------------------------------------------------------------
+    # --- what each service says for itself ---------------------------------------------------------------------
+
+    async def _upgrade_steps(self, record: R) -> list[Operation[Any]]:
+        """What brings the other rows of a widget of an older layout up to date, but for its owner."""
+        return []
 
     async def get(self, id: Any, *shown: Any, **more: Any) -> Any:
         """What everybody sees of it. Raises WidgetRefused where there is no such widget."""
@@ -95,8 +122,12 @@ class Service(Records[R]):
         """The keys that belong to a widget, but for marks, its owner and the record itself."""
         raise NotImplementedError
 
-    def _marks(self, id: str) -> tuple[SetKey[str] | SortedSetKey[str], Bound[ValueKey[Any]]]:
-        """Who has a mark now, and the family of the marks."""
+    def _marks(self, id: str) -> tuple[SetKey[str] | SortedSetKey[str], Bound[ValueKey[Any]]] | None:
+        """Who has a mark now, and the family of the marks; None: nobody ever has."""
+        raise NotImplementedError
+
+    async def _last_use(self, record: R) -> Use:
+        """When visitors last used it."""
         raise NotImplementedError
 
     # --- creating ----------------------------------------------------------------------------------------------
@@ -133,7 +164,7 @@ class Service(Records[R]):
         mapped_key = self._urls(url)
         for attempt in range(ATTEMPTS):
             mapped = await mapped_key.see()
-            there = None if mapped is None else await self._see(mapped.value)
+            there = None if mapped is None else await self._see(unquoted(mapped.value))
             if there is None or there.value.url != url:
                 there, free = await self._place_for(url, wanted)
             else:
@@ -151,7 +182,8 @@ class Service(Records[R]):
                 if (mapped is not None and mapped.value == there.value.id) or await self._found_again(there, mapped):
                     return there.value, False
                 continue
-            record = make({"id": free, "url": url, "created": moment(self.site.now_ms()), "webhook": hook})
+            created = moment(self.site.now_ms())
+            record = make({"id": free, "url": url, "created": created, "webhook": hook, "layout": LAYOUT})
             written = partial(self._first_writes, record, await keeping.hashed(), first)
             if self._in_one_step:
                 done = await self.keys.atomically(
@@ -188,8 +220,12 @@ class Service(Records[R]):
 
     async def _place_for(self, url: str, wanted: str | None) -> tuple[Seen[R] | None, str]:
         """The record that this page has without an address that leads to it, or the id that it can have."""
-        for id in candidates(url) if wanted is None else [wanted]:
+        own = candidates(url)
+        for id in own if wanted is None else [wanted]:
             there = await self._see(id)
+            if there is None and id not in own and is_derived(id):
+                # Or whoever is first could take the id that another page is known by already.
+                raise wrong("id", "an id that ends like this one is made of the address of a page; choose another")
             if there is None or there.value.url == url or there.value.ending is not None:
                 return there, id
         if wanted is not None:
@@ -235,12 +271,22 @@ class Service(Records[R]):
         id = None if owner.id is None else checked_id(owner.id)
         await self._limit.count("owner", visitor.address)
         if page is not None:
-            id = await self._urls(page).get()
+            id = await self._id_of(page)
         seen = None if id is None else await self._see(id)
         if id is None or seen is None or seen.value.ending is not None:
             raise unknown(self.word)
         await self._check(id, owner.token)
         return seen
+
+    async def _id_of(self, url: str) -> str | None:
+        """The id that the address of a page leads to; None: to none."""
+        mapped = await self._urls(url).get()
+        # The system that the document describes writes some of them as JSON, and the longest addresses as they are.
+        return unquoted(mapped) if mapped is not None else await self._unmapped_id(url)
+
+    async def _unmapped_id(self, url: str) -> str | None:
+        id = candidates(url)[0]
+        return id if await self._has(id, url) else None
 
     async def get_as_owner(self, owner: Owner, *, visitor: Visitor, **shown: Any) -> Any:
         """What everybody sees of it, and what only its owner may know: where its events are told."""
@@ -266,13 +312,63 @@ class Service(Records[R]):
             if seen is None or seen.value.ending is not None:
                 raise unknown(self.word)
         try:
-            if kept is None or not could_be_token(token) or not await matches(token, kept):
+            if kept is None or not could_be_token(token) or not await self._fits(id, token, kept):
                 self.site.count("widgets", f"{self.name}-owner", "refused")
                 raise not_owner()
         except PasswordsBusy as busy:
             raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
         except ValueError:  # no hash of ours: whoever wrote it
             raise not_owner() from None
+
+    async def _fits(self, id: str, token: str, kept: str) -> bool:
+        """Whether this is the owner's token. Raises ValueError where what is kept is no hash.
+
+        The document keeps the SHA-256 of a token, which is quickly guessed from: the first time that the token is
+        shown, a slow hash takes its place. Where the widget is deleted meanwhile, there is nothing to replace.
+        """
+        plain = unquoted(kept)
+        if not _SHA256.fullmatch(plain):
+            return await matches(token, kept)
+        if not same(sha256(token.encode()).hexdigest(), plain):
+            return False
+        await self._owners(id).compare_and_set(kept, await hashed(token))
+        return True
+
+    # --- upgrading ---------------------------------------------------------------------------------------------
+
+    async def _upgraded(self, seen: Seen[R]) -> Seen[R] | None:
+        """Who may come between: another process that upgrades it, or its owner. The record holds all of them off."""
+        for attempt in range(ATTEMPTS):
+            record, id = seen.value, seen.value.id
+            steps = await self._upgrade_steps(record)
+            if record.owner is not None:
+                steps.append(if_absent(self._owners(id), record.owner))
+            none = dict.fromkeys(record.old_fields)
+            update = {**none, "layout": LAYOUT, "moved": moment(self.site.now_ms())}
+            steps.append(self._written(record.model_copy(update=update)))
+            if self._in_one_step:
+                steps.append(self._listed(record))
+            else:
+                await self._listed(record)
+            done = await self.keys.atomically(self._records(id).holds(seen), *steps)
+            again = await self._records(id).see()
+            if again is None or not again.value.is_old:
+                if done:
+                    self.site.count("widgets", f"{self.name}-upgraded", "ok")
+                return again
+            seen = again
+            await apart(attempt)
+        raise contended()
+
+    async def upgrade_all(self) -> int:
+        """Upgrade the rows of all widgets, also of those that no index names; how many were old."""
+        found = 0
+        async for key in self._records.scan():
+            with suppress(WidgetRefused, Unreadable, BadKey):  # one that cannot be read keeps no other
+                seen = await key.see()
+                if seen is not None and seen.value.is_old:
+                    found += await self._upgraded(seen) is not None
+        return found
 
     async def _change(
         self,
@@ -318,16 +414,8 @@ class Service(Records[R]):
 
     async def _end(self, seen: Seen[R]) -> None:
         id, created = seen.value.id, seen.value.created
-        name = WidgetName(self.name, id)
         for attempt in range(ATTEMPTS):
-            last = seen.value.model_copy(update={"ending": secrets.token_urlsafe(8), "webhook": None})
-            if not self._in_one_step:
-                await self.keys.ending().add(name)  # before: the clean-up takes back a note of what is not ending
-            noted = [self.keys.ending().add(name)] if self._in_one_step else []
-            done = await self.keys.atomically(self._records(id).holds(seen), self._written(last), *noted)
-            if done and not self._in_one_step:
-                await self.keys.ending().add(name)  # and after: the clean-up may have come between
-            self._forget(id)
+            done = await self._mark_ending(seen)
             again = await self._see(id)
             if again is None or again.value.created != created:
                 return None
@@ -336,6 +424,70 @@ class Service(Records[R]):
             await apart(attempt)
             seen = again
         raise contended()
+
+    async def _mark_ending(self, seen: Seen[R], *guards: Operation[Any]) -> bool:
+        """From now on it is gone for everybody. False: it, or what is guarded, is another by now."""
+        id, name = seen.value.id, WidgetName(self.name, seen.value.id)
+        last = seen.value.model_copy(update={"ending": secrets.token_urlsafe(8), "webhook": None})
+        if not self._in_one_step:
+            await self.keys.ending().add(name)  # before: the clean-up takes back a note of what is not ending
+        noted = [self.keys.ending().add(name)] if self._in_one_step else []
+        done = await self.keys.atomically(self._records(id).holds(seen), *guards, self._written(last), *noted)
+        if done and not self._in_one_step:
+            await self.keys.ending().add(name)  # and after: the clean-up may have come between
+        self._forget(id)
+        return bool(done)
+
+    async def there(self, id: str) -> R | None:
+        """The record; None: there is none."""
+        seen = await self._see(id)
+        return None if seen is None or seen.value.ending is not None else seen.value
+
+    async def end(self, id: str) -> R | None:
+        """Delete it, whoever owns it. None: there is none."""
+        seen = await self._see(id)
+        if seen is None:
+            return None
+        await self._end(seen)
+        self.site.count("widgets", f"{self.name}-deleted", "ok")
+        return seen.value
+
+    async def end_idle(self, id: str, before_ms: int, *, dry_run: bool = False) -> R | None:
+        """Delete it if nobody has used it since. None: it is used, or gone.
+
+        Who may come between: a visitor. What says when it was last used is held in the step that ends it.
+        """
+        seen = await self._see(id)
+        if seen is None or seen.value.ending is not None:
+            return None
+        use = await self._last_use(seen.value)
+        known = [at for at in (seen.value.created, seen.value.moved, use.at) if at is not None]
+        if deadline_ms(max(known)) >= before_ms:
+            return None
+        if not dry_run:
+            if not await self._mark_ending(seen, *use.still()):
+                return None
+            await self.finish(id)
+            self.site.count("widgets", f"{self.name}-deleted", "idle")
+        return seen.value
+
+    async def walk(self, before_ms: float = inf) -> AsyncIterator[list[str]]:
+        """The ids of all that were made before, some at a time, the oldest first.
+
+        One that is deleted meanwhile moves the others up: so a page begins behind those that were left.
+        """
+        store, key, left = self.index.bound.store, self.index.key, 0
+        while True:
+            try:
+                [page] = await store.run([("ZRANGE", key, -inf, before_ms, "BYSCORE", "LIMIT", left, _PAGE)])
+            except Unreadable as error:
+                log_unreadable(store, error)
+                return
+            if not page:
+                return
+            yield [id.decode("utf-8", "replace") for id in page]  # what is no text is no id either
+            there = await store.run([("ZSCORE", key, id) for id in page])
+            left += sum(score is not None for score in there)
 
     async def finish(self, id: str) -> bool:
         """Finish what was begun to be deleted. False: it is not being deleted."""
@@ -346,7 +498,7 @@ class Service(Records[R]):
         return seen is not None and seen.value.ending is not None
 
     async def _finish_what_was_begun(self, owner: Owner) -> None:
-        id = owner.id if owner.url is None else await self._urls(owner.url).get()
+        id = owner.id if owner.url is None else await self._id_of(owner.url)
         if id is not None:
             await self.finish(id)
 
@@ -366,11 +518,13 @@ class Service(Records[R]):
         """
         record = seen.value
         id, guard = record.id, self._records(record.id)
-        marked, marks = self._marks(id)
-        for some in _chunks(await _all_of(marked), _AT_ONCE):
-            gone = self._gone_keys([marks(id, one).key for one in some])
-            if not await self.keys.atomically(guard.holds(seen), gone, marked.remove(*some)):
-                return
+        has_marks = self._marks(id)
+        if has_marks is not None:
+            marked, marks = has_marks
+            for some in _chunks(await _all_of(marked), _AT_ONCE):
+                gone = self._gone_keys([marks(id, one).key for one in some])
+                if not await self.keys.atomically(guard.holds(seen), gone, marked.remove(*some)):
+                    return
         for keys in _chunks([*self._belongings(record), self._owners(id).key], _AT_ONCE):
             if not await self.keys.atomically(guard.holds(seen), self._gone_keys(keys)):
                 return
@@ -488,6 +642,22 @@ class _Keeping:
             except PasswordsBusy as busy:
                 raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
         return self._hash
+
+
+def if_absent(key: ValueKey[Any], value: Any) -> Operation[Any]:
+    """Writes a value where there is none, and stops nothing where there is one."""
+    codec: Any = key.bound.family.codecs["value"]
+    command = ("SET", key.key, codec.encode(value, key.key, key.bound.keyspace.ring), "NX")
+    return Operation(key.bound, "add", [command], nothing)
+
+
+def count_if_absent(key: CounterKey, number: int) -> Operation[Any]:
+    return Operation(key.bound, "set", [("SET", key.key, number, "NX")], nothing)
+
+
+def unquoted(text: str) -> str:
+    """A text that may stand there as JSON."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def _gone(key: Any) -> Operation[Any]:

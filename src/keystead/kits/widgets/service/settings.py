@@ -7,13 +7,14 @@ import unicodedata
 from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from keystead.kits.setting_types import LimitsByName, Words, known
 
 # Requests of one client in a minute, by what they ask for.
 LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 120}
 
+_SECRET_MIN: Final = 16
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 
 
@@ -53,6 +54,12 @@ class WidgetSettings(BaseModel):
     private_webhooks: bool = Field(
         False, description="Whether such an address may be one of this machine or of its network."
     )
+    idle_days: int = Field(
+        365, ge=0, le=36_500, description="After how many days without a use a widget is deleted; 0: never."
+    )
+    admin_token: SecretStr | None = Field(
+        None, description="The secret of whoever may delete any widget by `/api/admin/cleanup`; without it nobody may."
+    )
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
     )
@@ -64,6 +71,13 @@ class WidgetSettings(BaseModel):
             ZoneInfo(given)
         except (ValueError, OSError, LookupError):
             raise ValueError("no time zone; write it as UTC, Asia/Tokyo or Europe/Berlin") from None
+        return given
+
+    @field_validator("admin_token")
+    @classmethod
+    def _is_long(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and len(given.get_secret_value().strip()) < _SECRET_MIN:
+            raise ValueError(f"at least {_SECRET_MIN} characters; `openssl rand -hex 32` makes a good one")
         return given
 
     @field_validator("origins")
