@@ -1,20 +1,24 @@
-"""Events while everything breaks: the process is killed, the bus goes away, and Slack answers 429 and 500."""
+"""Events while everything breaks: processes are killed, readers reconnect, the bus goes away, Slack is in trouble."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx2
 from sqlalchemy import func, select
 
+from bench.streams import Follower
+from bench.teamwork_server import TeamworkServer, hire, opened_teamwork
 from keystead.kits.teamwork.service.tables import NOTICES, SLACK_LOG, TEAMWORK_TABLES
 from keystead.parts.tables import open_tables
 from keystead.testing.servers import Server
@@ -119,3 +123,95 @@ async def _until(process: Process, told: int) -> None:
         if line.strip() == b"done" or int(line) >= told:
             return
     raise AssertionError(f"the process ended with {await process.wait()}")
+
+
+# --- readers who reconnect -----------------------------------------------------------------------------------
+
+TELLERS = 8
+
+
+async def follow_through_kills(
+    folder: Path, store_url: str, *, events: int, readers: int, kills: int, limit_s: float = 600.0
+) -> list[Follower]:
+    """Events that are told to two servers in turn, each of which is killed again and again, with readers who lose their
+    connections and come back to either. Raises AssertionError unless each got each notice once, in order, and nothing
+    else."""
+    database = f"sqlite:///{folder}/followed.tables.db"
+    servers = [TeamworkServer(folder, store_url, database) for _ in range(2)]
+    ports = [server.port for server in servers]
+    each = events // readers
+    try:
+        for server in servers:
+            await server.start()
+        async with opened_teamwork(store_url, database, ports[0]) as teamwork:
+            await hire(teamwork, range(1, readers + 2))
+            tokens = [teamwork.tokens.issue(str(user)).token for user in range(1, readers + 2)]
+        followers = [Follower(ports, token, random.Random(user)) for user, token in enumerate(tokens[:readers])]
+        told = _Telling(ports, tokens[readers], each * readers, readers)
+        async with asyncio.timeout(limit_s):
+            reading = [asyncio.ensure_future(one.follow(each)) for one in followers]
+            await asyncio.gather(told.tell_all(), _kill(servers, told, kills))
+            await asyncio.gather(*reading)
+    finally:
+        for server in servers:
+            await server.stop()
+    for user, one in enumerate(followers):
+        assert one.others == [], (user, one.others[:3])
+        assert [place for place, _ in one.notices] == list(range(1, each + 1)), user
+        assert {number for _, number in one.notices} == set(range(user, each * readers, readers)), user
+    return followers
+
+
+class _Telling:
+    """Events, told by a colleague of all readers over HTTP: again to the other server where one does not answer."""
+
+    def __init__(self, ports: Sequence[int], token: str, events: int, readers: int) -> None:
+        self._ports = ports
+        self._token = token
+        self._numbers = iter(range(events))
+        self._events = events
+        self._readers = readers
+        self._count = 0
+        self._moved = asyncio.Event()
+
+    async def tell_all(self) -> None:
+        headers = {"authorization": f"Bearer {self._token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=5) as client:
+            await asyncio.gather(*(self._tell(client, random.Random(number)) for number in range(TELLERS)))
+
+    async def until(self, share: float) -> None:
+        """Wait until so much of them is told."""
+        while self._count < share * self._events:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _tell(self, client: httpx2.AsyncClient, chance: random.Random) -> None:
+        for number in self._numbers:
+            item = {
+                "refType": "DEFECT",
+                "refId": number,
+                "title": f"event {number}",
+                "assigneeId": number % self._readers + 1,
+            }
+            body = {"kind": "assigned", "id": f"event-{number}", "item": item}
+            # A server that was killed tells nobody when it is back.
+            while not await self._is_told(client, chance.choice(self._ports), body):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            self._count += 1
+            self._moved.set()
+
+    async def _is_told(self, client: httpx2.AsyncClient, port: int, body: Mapping[str, object]) -> bool:
+        try:
+            answer = await client.post(f"http://127.0.0.1:{port}/api/events", json=body)
+        except httpx2.TransportError:
+            return False
+        assert answer.status_code in (200, 503), answer.text
+        return bool(answer.status_code == 200)
+
+
+async def _kill(servers: Sequence[TeamworkServer], told: _Telling, kills: int) -> None:
+    for number in range(kills):
+        await told.until((number + 1) / (kills + 1))
+        server = servers[number % len(servers)]
+        await server.kill()
+        await server.start()

@@ -64,8 +64,7 @@ async def tell_all(teamwork: Teamwork, events: int, readers: int) -> None:
 async def wait_for_all(teamwork: Teamwork, outbox: Outbox, readers: int) -> None:
     while True:
         try:
-            waiting = await teamwork.notices.waiting()
-            if not waiting:
+            if not await teamwork.notices.behind():
                 states = [await outbox.state(SLACK, str(user)) for user in range(1, readers + 1)]
                 if not any(state.waiting for state in states):
                     return

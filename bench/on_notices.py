@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 import statistics
-import sysconfig
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from bench.chaos import check, endure, fake_slack
+from bench.chaos import check, endure, fake_slack, follow_through_kills
 from bench.measure import Advance, Progress, Row, Target
 from bench.on_doctor import memory_mb
-from bench.streams import Stream, free_port, stream
-from keystead import KeyRing, connect
-from keystead.kits.kit import Site
-from keystead.kits.teamwork import TeamworkKeys, TeamworkSettings, UserSession
-from keystead.kits.teamwork.service import TEAMWORK_TABLES, Assigned, Teamwork, WorkItem, open_teamwork
-from keystead.parts.tables import open_tables
+from bench.streams import Stream, stream
+from bench.teamwork_server import TeamworkServer, hire, opened_teamwork
+from keystead.kits.teamwork.service import Assigned, Teamwork, WorkItem
 from keystead.testing import servers
 
 ONE_BY_ONE, ONE_BY_ONE_QUICK = 500, 20
@@ -37,9 +31,8 @@ NOTICES, NOTICES_QUICK = 10_000, 100
 EVENTS, EVENTS_QUICK = 10_000, 200
 READERS = 20
 KILLS = 5
-SEAL: Final = "bench:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
-START_S = 30.0
 GROWTH = Target("under", 50)
+BURST = Target("at least", 2_000)
 LOOK_EVERY_S = 0.1
 
 
@@ -73,6 +66,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
             async with _office(folder, name, url, STREAMS_QUICK if quick else STREAMS) as office:
                 rows += await _one_by_one(office, name, ONE_BY_ONE_QUICK if quick else ONE_BY_ONE, progress)
                 rows += await _burst(office, name, progress, quick=quick)
+    rows.append(await _reconnecting(folder, EVENTS_QUICK if quick else EVENTS, progress))
     rows.append(await _through_kills(folder, EVENTS_QUICK if quick else EVENTS, progress))
     return rows
 
@@ -111,6 +105,7 @@ async def _burst(office: Office, name: str, progress: Progress, *, quick: bool) 
             f"{name}: {notices:,} notices to {streams:,} streams, each in order",
             notices / lasted,
             "a second",
+            None if quick else BURST,
         ),
         *_percentiles(f"{name}: in that burst, from the event to the browser", took),
         Row("notices", f"{name}: memory of the server beyond {held[0]:.0f} MB", max(held) - held[0], "MB", GROWTH),
@@ -161,6 +156,25 @@ def _percentiles(name: str, took: list[float]) -> list[Row]:
     return [Row("notices", f"{name}, p50", cuts[49], "ms"), Row("notices", f"{name}, p99", cuts[98], "ms")]
 
 
+async def _reconnecting(folder: Path, events: int, progress: Progress) -> Row:
+    place = folder / "reconnecting"
+    place.mkdir()
+    with (
+        servers.redis() as redis,
+        progress.activity(f"notices · {events:,} events to readers who reconnect, {KILLS} kills", 1),
+    ):
+        began = time.perf_counter()
+        followers = await follow_through_kills(place, redis.url, events=events, readers=READERS, kills=KILLS)
+        took = time.perf_counter() - began
+    return Row(
+        "notices",
+        f"{events:,} events, two servers, {KILLS} kills: each reader got each notice once, in order, and no false gap",
+        took,
+        "s",
+        note=f"{READERS} readers, who came back {sum(one.connections for one in followers):,} times",
+    )
+
+
 async def _through_kills(folder: Path, events: int, progress: Progress) -> Row:
     database = f"sqlite:///{folder}/killed.tables.db"
     with (
@@ -187,50 +201,11 @@ async def _office(folder: Path, name: str, url: str, streams: int) -> AsyncItera
     place = folder / name
     place.mkdir()
     database = f"sqlite:///{place}/office.tables.db"
-    port = free_port()
-    settings = {
-        "KEYSTEAD_STORE": url,
-        "KEYSTEAD_KITS": "keystead.kits.teamwork:KIT",
-        "KEYSTEAD_SEAL_KEYS": SEAL,
-        "KEYSTEAD_DATABASE": database,
-        "KEYSTEAD_LOG_LEVEL": "warning",
-    }
-    command = (str(Path(sysconfig.get_path("scripts")) / "keystead"), "serve", "--port", str(port))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYSTEAD_")}
-    with (place / "output.txt").open("w") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command, cwd=place, env={**environment, **settings}, stdout=output, stderr=output
-        )
+    server = TeamworkServer(place, url, database)
+    await server.start()
     try:
-        await _until_it_runs(process, place / "output.txt")
-        async with connect(url) as store, open_tables(database, TEAMWORK_TABLES) as tables:
-            keys = TeamworkKeys(store, seal=KeyRing.from_text(SEAL))
-            home = f"http://127.0.0.1:{port}"
-            site = Site(home, home, True, keys.now_ms, lambda *_, **__: "", tables=tables)
-            async with open_teamwork(keys, TeamworkSettings(), site) as teamwork:
-                person = UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=3, teamRole="MEMBER")
-                for user in range(1, streams + 2):
-                    await teamwork.people.save(user, person)
-                yield Office(port, _serving(process.pid), teamwork)
+        async with opened_teamwork(url, database, server.port) as teamwork:
+            await hire(teamwork, range(1, streams + 2))
+            yield Office(server.port, server.serving_pid, teamwork)
     finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-
-
-async def _until_it_runs(process: asyncio.subprocess.Process, output: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while "Keystead is running" not in (said := _said(output)):
-        if process.returncode is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"keystead did not start: {said}")
-        await asyncio.sleep(0.05)
-
-
-def _said(output: Path) -> str:
-    return output.read_text()
-
-
-def _serving(pid: int) -> int:
-    """The process that answers: the worker of the one that was started, where there is one."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0]) if children else pid
+        await server.stop()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PATH = "/api/notifications/stream"
 
@@ -26,7 +28,10 @@ class Stream:
         self._writer = writer
 
     async def head(self) -> tuple[int, dict[str, str]]:
-        raw = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        try:
+            raw = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        except asyncio.IncompleteReadError:
+            raise EOFError from None
         first, *lines = raw.strip().split("\r\n")
         fields = (line.partition(":") for line in lines)
         return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in fields}
@@ -65,6 +70,49 @@ async def stream(port: int, token: str, *, after: int | None = None, small: bool
         yield opened
     finally:
         await opened.close()
+
+
+@dataclass
+class Follower:
+    """A reader who keeps `Last-Event-ID` as a browser does, and loses the connection again and again.
+
+    ports     of the servers of one application: each connection goes to another of them
+    notices   what has come, as the places and the numbers of what they are about
+    others    whatever else has come, but for the `hello` of each connection
+    """
+
+    ports: Sequence[int]
+    token: str
+    chance: random.Random
+    last: int = 0
+    connections: int = 0
+    notices: list[tuple[int | None, int]] = field(default_factory=list)
+    others: list[StreamEvent] = field(default_factory=list)
+
+    async def follow(self, count: int) -> None:
+        """Read until so many notices have come, and no longer, whatever is killed meanwhile."""
+        while len(self.notices) < count:
+            try:
+                async with stream(self.chance.choice(self.ports), self.token, after=self.last) as opened:
+                    status, _ = await opened.head()
+                    if status == 200:
+                        self.connections += 1
+                        await self._read(opened, min(self.chance.randrange(1, 40), count - len(self.notices)))
+                        continue
+            except (OSError, EOFError):
+                pass
+            await asyncio.sleep(0.05)
+
+    async def _read(self, opened: Stream, count: int) -> None:
+        while count:
+            one = await opened.next()
+            if one.place is not None:
+                self.last = one.place
+            if one.kind == "notice":
+                self.notices.append((one.place, json.loads(one.data)["refId"]))
+                count -= 1
+            elif one.kind != "hello":
+                self.others.append(one)
 
 
 def free_port() -> int:

@@ -16,6 +16,7 @@ from bench.widget_apps import LIMITS, SEAL_KEYS
 from keystead.kits.kit import Site
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.models import (
+    LAYOUT,
     BbsMessage,
     BbsRecord,
     BbsSettings,
@@ -111,7 +112,7 @@ async def _counter(widgets: Widgets, number: int) -> list[Any]:
         keys.counter_last(id).set(now),
         *(keys.counter_daily(id, day).set(1) for day in days),
     ]
-    record = CounterRecord(id=id, url=page(number), created=now)
+    record = CounterRecord(id=id, url=page(number), created=now, layout=LAYOUT)
     return [_record(widgets.counters, record), *(step for one in operations for step in one.steps)]
 
 
@@ -159,7 +160,7 @@ class Board:
 async def fill_board(widgets: Widgets, size: int, advance: Advance) -> Board:
     board = Board(f"board-{size}", size)
     settings = BbsSettings(title="BBS", messagesPerPage=10, maxMessages=size, icons=["🎉"])
-    record = BbsRecord(id=board.id, url=page(size), created=datetime.now(UTC), settings=settings)
+    record = BbsRecord(id=board.id, url=page(size), created=datetime.now(UTC), settings=settings, layout=LAYOUT)
     await _listed(widgets, widgets.boards, record)
     for first in range(0, size, _BATCH):
         batch = range(first, min(first + _BATCH, size))
@@ -182,16 +183,22 @@ async def refill(widgets: Widgets, board: Board) -> None:
 async def fill_ranking(widgets: Widgets, size: int, advance: Advance) -> str:
     """A ranking that is full: each better score takes the place of the worst."""
     id, keys, now = f"ranking-{size}", widgets.keys, datetime.now(UTC)
-    await _listed(widgets, widgets.rankings, RankingRecord(id=id, url=page(size), created=now, maxEntries=size))
+    record = RankingRecord(id=id, url=page(size), created=now, maxEntries=size, layout=LAYOUT)
+    await _listed(widgets, widgets.rankings, record)
     await keys.ranking_meta(id).set(RankingMeta(title="Scores"))
     await keys.ranking_sequence(id).set(size)
     for first in range(0, size, _BATCH):
         batch = range(first, min(first + _BATCH, size))
-        members = {RankingEntry(f"player {number}", f"{number:016x}"): number + 0.5 for number in batch}
+        members = {RankingEntry(f"player {number}", f"{number:016x}"): number for number in batch}
         details = {
-            member.unique_id: RankingDetail(displayScore=f"{score:.1f} s", at=now) for member, score in members.items()
+            member.unique_id: RankingDetail(displayScore=f"{score} s", at=now) for member, score in members.items()
         }
-        await keys.run(keys.ranking_scores(id).put(members), keys.ranking_details(id).put(details))
+        turns = {member: score + 1 for member, score in members.items()}
+        await keys.run(
+            keys.ranking_scores(id).put(members),
+            keys.ranking_turns(id).put(turns),
+            keys.ranking_details(id).put(details),
+        )
         advance(len(batch))
     return id
 
@@ -203,8 +210,8 @@ async def fill_busy(widgets: Widgets, visitors: int, advance: Advance) -> str:
     """A counter and a like button of one page, which so many visitors have used today."""
     id, keys, now = f"busy-{visitors}", widgets.keys, datetime.now(UTC)
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    await _listed(widgets, widgets.counters, CounterRecord(id=id, url=page(visitors), created=now))
-    await _listed(widgets, widgets.likes, LikeRecord(id=id, url=page(visitors), created=now))
+    await _listed(widgets, widgets.counters, CounterRecord(id=id, url=page(visitors), created=now, layout=LAYOUT))
+    await _listed(widgets, widgets.likes, LikeRecord(id=id, url=page(visitors), created=now, layout=LAYOUT))
     await keys.run(keys.counter_total(id).set(visitors), keys.like_total(id).set(visitors))
     for first in range(0, visitors, _BATCH):
         batch = range(first, min(first + _BATCH, visitors))

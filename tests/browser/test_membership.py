@@ -117,7 +117,7 @@ async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
         await expect(
             page.get_by_role("button", name="Validate device 1")
         ).to_be_focused()  # as whoever has no mouse needs
-        await press(page, "Log out", "200", "The session has ended")
+        await press(page, "Sign out", "200", "The session has ended")
         await expect(page.locator("#state")).to_have_text("signed out")
         await press(page, "Revoke all", "401", "This session has ended")
         await sign_in(page, "Sign in again")

@@ -77,14 +77,37 @@ async def write_message(board: Locator, message: str) -> None:
     await board.get_by_role("button", name="Post").click()
 
 
+# --- welcome cards -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lang", "said"), [("en", "Welcome"), ("ja", "ようこそ"), ("ko", "환영합니다")])
+async def test_a_welcome_is_a_badge_or_a_card_and_an_avatar_that_is_not_there_is_a_cat(
+    browser: Browser, server: Keystead, site: OtherSite, script: str, lang: str, said: str
+) -> None:
+    avatar = f"{server.url}/no-such-picture.png"
+    id = await created(server, "yokoso", f"welcome-{lang}", message="One\ntwo", mode="card", avatar=avatar)
+    address = site.put(f"/welcome/{lang}", f"<keystead-yokoso id={id} lang={lang}></keystead-yokoso>", head=script)
+    async with guest(browser) as visitor:
+        page = await visitor.opens(address)
+        card = page.locator("keystead-yokoso")
+        await expect(card.locator(".card .name")).to_have_text(said)
+        await expect(card.locator(".message")).to_have_text("One\ntwo")
+        await expect(card.locator("svg.face")).to_be_visible()
+        await asked(server, "yokoso", action="update", id=id, token=TOKEN, message="<b>Hi</b>", mode="badge")
+        await card.evaluate("element => element.refresh()")
+        await expect(card.locator(".badge .message")).to_have_text("<b>Hi</b>")
+        visitor.wrong.clear()  # that the picture was not there
+
+
 # --- on a page of another site -----------------------------------------------------------------------------------
 
 
-async def test_a_page_with_a_strict_policy_shows_all_four_under_both_names(
+async def test_a_page_with_a_strict_policy_shows_all_of_them_under_both_names(
     browser: Browser, server: Keystead, site: OtherSite
 ) -> None:
     ids = {service: await created(server, service, "strict") for service in ("visit", "like", "ranking", "bbs")}
-    elements = {"visit": "counter", "like": "like", "ranking": "ranking", "bbs": "bbs"}
+    ids["yokoso"] = await created(server, "yokoso", "strict", message="Come <in>!", mode="card", name="Lucky")
+    elements = {"visit": "counter", "like": "like", "ranking": "ranking", "bbs": "bbs", "yokoso": "yokoso"}
     policy = f"default-src 'none'; script-src {server.url}; connect-src {server.url}"
     both = [
         "".join(
@@ -102,6 +125,8 @@ async def test_a_page_with_a_strict_policy_shows_all_four_under_both_names(
             await expect(page.locator(f"{name}-like").get_by_role("button", name="Like, 0 likes")).to_be_visible()
             await expect(page.locator(f"{name}-ranking").get_by_text("No entries yet.")).to_be_visible()
             await expect(page.locator(f"{name}-bbs").get_by_role("heading", name="BBS")).to_be_visible()
+            await expect(page.locator(f"{name}-yokoso .name")).to_have_text("Lucky")
+            await expect(page.locator(f"{name}-yokoso .message")).to_have_text("Come <in>!")
             dark = "element => getComputedStyle(element).backgroundColor"
             assert await page.locator(f"{name}-like").get_by_role("button").evaluate(dark) == "rgb(26, 26, 26)"
 

@@ -24,7 +24,13 @@ from tests.browser.embedding import (
 from tests.browser.tabs import DESKTOP, PHONE
 from tests.serving import Keystead, program
 
-KINDS = {"Counter": "counter", "Like button": "like button", "Ranking": "ranking", "Board": "board"}
+KINDS = {
+    "Counter": "counter",
+    "Like button": "like button",
+    "Ranking": "ranking",
+    "Board": "board",
+    "Welcome card": "welcome card",
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +54,8 @@ async def make(page: Page, kind: str, address: str, token: str = TOKEN) -> str:
     await choose(page, kind)
     await page.get_by_label("Address of your page").fill(address)
     await page.locator("#token").fill(token)
+    if kind == "Welcome card":
+        await page.locator("#welcome").fill("Come in!")
     await page.get_by_role("button", name=f"Make the {KINDS[kind]}").click()
     await expect(page.locator("#which")).to_contain_text("Live: ")
     return (await page.locator("#which").inner_text()).removeprefix("Live: ")
@@ -91,7 +99,17 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
 
         id = await make(page, "Counter", "https://newcomer.example/", token)
         assert re.fullmatch(r"newcomer-[0-9a-f]{8}", id)
-        await expect(page.get_by_role("heading", name="How it looks")).to_be_focused()
+        # That it is made stands on top, in sight and in focus, with what is to be copied, the id and the token.
+        await expect(page.get_by_role("heading", name="Your counter is made.")).to_be_focused()
+        done = page.get_by_role("region", name="Your counter is made.")
+        await expect(done).to_be_in_viewport(ratio=0.9)
+        await expect(done.locator("#done-id")).to_have_text(id)
+        await expect(done.locator("#done-token")).to_have_text(token)
+        await done.get_by_role("button", name="Copy").click()
+        await expect(done.get_by_role("button", name="Copied")).to_be_visible()
+        copied = await page.evaluate("navigator.clipboard.readText()")
+        assert copied == await done.locator("code").first.inner_text()
+        assert f'<keystead-counter id="{id}" theme="light"></keystead-counter>' in copied
         await expect(page.locator("#stage .digits")).to_have_text("0")
         assert page.url.endswith(f"/widgets#visit/{id}")
 
@@ -100,7 +118,7 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
         await expect(page.locator("#stage .digits")).to_have_text("000000")
         html = await snippet(page, "HTML")
         assert f'<keystead-counter id="{id}" theme="retro" digits="6"></keystead-counter>' in html
-        await page.get_by_role("button", name="Copy").click()
+        await page.get_by_role("region", name="Put it on your page").get_by_role("button", name="Copy").click()
         await expect(page.locator("#copied")).to_have_text("Copied")
         assert await page.evaluate("navigator.clipboard.readText()") == html
         picture, markdown, shell = [await snippet(page, tab) for tab in ("Picture", "Markdown", "Shell")]
@@ -136,6 +154,7 @@ async def test_each_kind_is_made_shown_in_every_theme_and_opened_again_by_its_ad
             await page.get_by_role("radio", name=theme).check()
             await expect(stage).to_have_attribute("theme", theme.lower())
         id = await make(page, kind, f"https://{kind.split()[0].lower()}.example/")
+        await expect(page.get_by_role("region", name=f"Your {KINDS[kind]} is made.")).to_be_visible()
         await expect(stage).to_have_attribute("id", id)
         assert f'id="{id}"' in await snippet(page, "HTML")
         assert json.loads(await run((await snippet(page, "Shell")).split("\n\n")[0]))["data"]["id"] == id
@@ -295,3 +314,33 @@ async def test_the_page_runs_only_what_is_of_this_site(browser: Browser, server:
 
 def test_the_server_has_logged_no_error(server: Keystead) -> None:
     assert "Traceback" not in server.said
+
+
+@pytest.mark.parametrize(
+    ("language", "title", "button", "done"),
+    [
+        ("en", "Make a widget", "Make the counter", "Your counter is made."),
+        ("ja", "ウィジェットを作る", "カウンターを作る", "カウンターができました。"),
+        ("ko", "위젯 만들기", "카운터 만들기", "카운터를 만들었습니다."),
+    ],
+)
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_in_each_language_that_it_is_made_is_in_sight_with_what_to_copy(
+    browser: Browser, server: Keystead, size: tuple[int, int], language: str, title: str, button: str, done: str
+) -> None:
+    async with guest(browser, size, locale=language) as owner:
+        page = await owner.opens(f"{server.url}/widgets")
+        await expect(page.locator("html")).to_have_attribute("lang", language)
+        await expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        await expect(page.locator("#done")).to_be_hidden()
+        await page.locator("#url").fill(f"https://{language}-{size[0]}.example/")
+        await page.locator("#token").fill(TOKEN)
+        await page.get_by_role("button", name=button).click()
+        await expect(page.get_by_role("heading", name=done)).to_be_focused()
+        await expect(page.get_by_role("heading", name=done)).to_be_in_viewport()
+        await expect(page.locator("#done-snippet button")).to_be_in_viewport()
+        await expect(page.locator("#done-snippet code")).to_contain_text("<keystead-counter id=")
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.locator("#done-more").click()
+        await expect(page.locator("#done")).to_be_hidden()
+        await expect(page.locator("#url")).to_be_focused()

@@ -1,0 +1,169 @@
+"""My links in a real browser: a user shares a file, and copies, extends and ends its link, in three languages."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from keystead.kits.language import LANGUAGES, Language
+from keystead.kits.sharing.messages import MESSAGES
+from keystead.testing import servers
+from tests.browser.tabs import DESKTOP, PHONE
+from tests.browser.test_sharing import BYTES, NO_LIMITS, Person, settings, somebody
+from tests.browser.test_start_page import CONTRAST
+from tests.real_servers import redis_server
+from tests.serving import Keystead, keystead_serving
+
+__all__ = ["redis_server"]
+
+SIZES: Final = {"desktop": DESKTOP, "phone": PHONE}
+# Where pictures of the pages are put, for people.
+PICTURES: Final = os.environ.get("KEYSTEAD_PICTURES")
+
+
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
+    folder = tmp_path_factory.mktemp("links")
+    settings(folder, limits=NO_LIMITS)
+    with keystead_serving(folder, "sqlite:///links.db", "--kits", "login,sharing") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def on_redis(tmp_path_factory: pytest.TempPathFactory, redis_server: servers.Server) -> Iterator[Keystead]:
+    folder = tmp_path_factory.mktemp("links-on-redis")
+    settings(folder, limits=NO_LIMITS)
+    redis_server.ask("FLUSHALL")
+    with keystead_serving(folder, redis_server.url, "--kits", "login,sharing") as running:
+        yield running
+
+
+@pytest.fixture(params=["on_sqlite", "on_redis"])
+def server(request: pytest.FixtureRequest) -> Keystead:
+    found: Keystead = request.getfixturevalue(request.param)
+    return found
+
+
+async def sign_in(person: Person) -> None:
+    await person.visit("/api/auth/demo/start?returnTo=/share")
+    await person.page.get_by_role("button").first.click()
+    await person.page.wait_for_url("**/share")
+
+
+async def picture(page: Page, name: str) -> None:
+    if PICTURES:
+        await page.screenshot(path=Path(PICTURES, f"{name}.png"), full_page=True)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_user_shares_copies_extends_and_ends(
+    browser: Browser, server: Keystead, size: str, language: Language
+) -> None:
+    at = LANGUAGES.index(language)
+
+    def said(what: str, **values: object) -> str:
+        return MESSAGES[what][at].format(**values)
+
+    scheme = "dark" if language == "ja" else "light"
+    async with somebody(
+        browser,
+        server,
+        SIZES[size],
+        scheme,
+        locale=language,
+        permissions=["clipboard-read", "clipboard-write"],
+        timezone_id="Asia/Tokyo",
+    ) as person:
+        page, name = person.page, f"{language}-{size}"
+
+        async def looks_right(where: str) -> None:
+            assert await page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], where
+            assert await page.evaluate(CONTRAST) == [], where
+            await picture(page, f"{name}-{where}")
+
+        await person.visit("/share/links")
+        await expect(page.get_by_text(said("sign_in_first"))).to_be_visible()
+        await looks_right("nobody")
+        await sign_in(person)
+        assert await page.evaluate("document.documentElement.lang") == language
+        await expect(page.get_by_role("heading", level=1)).to_have_text(said("share_title"))
+        await person.choose(f"{name} 🫩.pdf", BYTES)
+        await page.get_by_label(said("receiver")).fill("Eve")
+        await page.get_by_label(said("single")).check()
+        await looks_right("share")
+        await person.press(said("upload"))
+        await expect(page.get_by_role("heading", name=said("ready_title"))).to_be_focused(timeout=15_000)
+        await looks_right("ready")
+        link = await page.locator("#link").input_value()
+
+        await page.get_by_role("link", name=said("in_my_links")).click()
+        own = page.get_by_role("listitem").filter(has_text=f"{name} 🫩.pdf")
+        await expect(own).to_contain_text(said("downloads_of", count=0, most=1))
+        await expect(own).to_contain_text("Eve")
+        await looks_right("links")
+        await own.get_by_role("button", name=said("copy"), exact=True).click()
+        assert await page.evaluate("navigator.clipboard.readText()") == link
+        await own.get_by_role("combobox").select_option(index=0)
+        await own.get_by_role("button", name=said("extend"), exact=True).click()
+        await page.wait_for_load_state()
+        assert page.url.endswith("/share/links")
+
+        await person.visit(link)
+        await expect(page.get_by_text(said("a_file_for", name="Eve"))).to_be_visible()
+        await looks_right("receive")
+        async with page.expect_download() as begun:
+            await person.press(said("download"))
+        assert (await (await begun.value).path()).read_bytes() == BYTES
+        await expect(page.get_by_text(said("started_last"))).to_be_visible()
+        await person.visit(link)
+        await expect(page.get_by_role("heading", level=1)).to_have_text(said("USED_UP_heading"))
+        await looks_right("used-up")
+
+        await person.visit("/share/links")
+        await expect(own).to_contain_text(said("downloads_of", count=1, most=1))
+        await own.get_by_text(said("end"), exact=True).click()
+        await looks_right("ending")
+        await own.get_by_role("button", name=said("yes_end")).click()
+        await expect(own).to_have_count(0)
+        await person.visit(link)
+        await expect(page.get_by_role("heading", level=1)).to_have_text(said("TOKEN_NOT_FOUND_heading"))
+        await looks_right("ended")
+
+
+async def test_the_page_of_links_works_without_scripts(browser: Browser, on_sqlite: Keystead) -> None:
+    async with somebody(browser, on_sqlite, java_script_enabled=False) as person:
+        await sign_in(person)
+        answer = await person.context.request.post(
+            f"{on_sqlite.url}/api/receive/upload?name=plain.txt", data=b"plain", headers={"origin": on_sqlite.url}
+        )
+        assert answer.ok
+        await person.visit("/share/links")
+        own = person.page.get_by_role("listitem").filter(has_text="plain.txt")
+        await expect(own.get_by_role("textbox")).to_have_value((await answer.json())["shareUrl"])
+        await expect(own.get_by_role("button", name="Copy")).to_have_count(0)
+        await own.get_by_text("End", exact=True).click()
+        await own.get_by_role("button", name="Yes, end it").click()
+        await expect(own).to_have_count(0)
+
+
+async def test_a_new_emoji_in_a_name_stays_and_what_turns_the_direction_does_not(
+    browser: Browser, on_sqlite: Keystead
+) -> None:
+    async with somebody(browser, on_sqlite) as person:
+        for given, kept in (
+            ("tired \U0001fae9.txt", "tired \U0001fae9.txt"),
+            (
+                "family \U0001f468\u200d\U0001f469\u200d\U0001f467.txt",
+                "family \U0001f468\u200d\U0001f469\u200d\U0001f467.txt",
+            ),
+            ("annexe\u202egpj.exe", "annexe_gpj.exe"),
+        ):
+            await person.visit("/share")
+            await person.choose(given)
+            link = await person.share()
+            await person.visit(link)
+            assert await person.heading() == kept
