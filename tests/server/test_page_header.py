@@ -9,11 +9,13 @@ import pytest
 
 import keystead
 from keystead.errors import StoreUnavailable
+from keystead.kits.kit import Kit
 from keystead.kits.login import KIT as LOGIN
 from keystead.kits.membership import KIT as MEMBERSHIP
 from keystead.kits.sessiondata import KIT as SESSIONDATA
 from keystead.kits.sharing import KIT as SHARING
 from keystead.kits.teamwork import KIT as TEAMWORK
+from keystead.kits.widgets import KIT as WIDGETS
 from tests.kits.signing_in import HTML, OWN, serving
 
 PAGES = ("/", "/docs", "/reference", "/teamwork", "/share", "/account", "/login", "/nowhere", "/api/nowhere?x=1")
@@ -52,6 +54,18 @@ async def test_nobody_is_led_to_the_sign_in_and_back(path: str, files: dict[str,
         # An address with a query may open something, and one of the API is no page.
         expected = None if path.startswith(("/api/", "/login")) else f"?returnTo={path}"
         assert back[1] == expected
+
+
+@pytest.mark.parametrize(("kit", "path"), [(WIDGETS, "/widgets"), (SHARING, "/share"), (TEAMWORK, "/teamwork")])
+async def test_a_header_changes_nothing_else_on_a_page(kit: Kit, path: str, files: dict[str, str]) -> None:
+    table = {"sharing": files} if kit is SHARING else {}
+    words = []
+    for kits in ([kit], [LOGIN, kit]):
+        async with serving(kits, **table) as server:
+            answer = await server.browser().get(path, headers=HTML)
+            assert answer.status_code == 200
+            words.append(re.findall(r'data-[a-z-]*words="[^"]*"', answer.text))
+    assert words[0] == words[1]
 
 
 async def test_an_odd_path_cannot_break_out_of_the_link() -> None:
