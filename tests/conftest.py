@@ -74,8 +74,10 @@ ORDERED = {"memory"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as `matrix` what repeats on a further store what the same test shows on an everyday one.
 
-    A test that runs on none of the everyday stores runs on the first one that it names.
+    A test that runs on none of the everyday stores runs on the first one that it names. Of the variants of a test in a
+    browser (stores, languages, screens, colours) the first and the last are of every day.
     """
+    pages: dict[str, list[pytest.Item]] = {}
     tests: dict[tuple[str, str], dict[pytest.Function, str]] = {}
     for item in items:
         if not isinstance(item, pytest.Function):
@@ -85,6 +87,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         layer = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if stores and layer in EVERYDAY:
             tests.setdefault((layer, item.nodeid.partition("[")[0]), {})[item] = stores[0]
+        if layer == "browser" and "redis" in item.name:
+            item.add_marker("matrix")
+        elif layer == "browser":
+            pages.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for variants in pages.values():
+        for item in variants[1:-1]:
+            item.add_marker("matrix")
     for (layer, _), named in tests.items():
         everyday = ORDERED if "ordered" in next(iter(named)).fixturenames else EVERYDAY[layer]
         chosen = everyday.intersection(named.values()) or {next(iter(named.values()))}

@@ -72,7 +72,8 @@ VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)},
     "queue": OF_ANY_KEY | {"prepend": ("a",), "append": ("a",), "items": (), "get": (0,), "count": ()}
     | {"replace": (0, "a"), "remove": ("a",), "pop_first": (), "pop_last": ()},
-    "events": OF_ANY_KEY | {"append": ("a",), "entries": (), "latest": (1,), "count": (), "remove": ("1-0",)},
+    "events": OF_ANY_KEY | {"append": ("a",), "append_all": ({"1-0": "a"},), "entries": (), "latest": (1,)}
+    | {"count": (), "remove": ("1-0",)},
     "news": {"publish": ("a",)},
 }  # fmt: skip
 
