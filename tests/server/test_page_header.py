@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,10 @@ async def test_nobody_is_led_to_the_sign_in_and_back(path: str, files: dict[str,
 
 @pytest.mark.parametrize(("kit", "path"), [(WIDGETS, "/widgets"), (SHARING, "/share"), (TEAMWORK, "/teamwork")])
 async def test_a_header_changes_nothing_else_on_a_page(kit: Kit, path: str, files: dict[str, str]) -> None:
-    table = {"sharing": files} if kit is SHARING else {}
+    tables: dict[str, Any] = {"sharing": files} if kit is SHARING else {}
     words = []
     for kits in ([kit], [LOGIN, kit]):
-        async with serving(kits, **table) as server:
+        async with serving(kits, **tables) as server:
             answer = await server.browser().get(path, headers=HTML)
             assert answer.status_code == 200
             words.append(re.findall(r'data-[a-z-]*words="[^"]*"', answer.text))
