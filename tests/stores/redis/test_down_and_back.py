@@ -133,13 +133,11 @@ async def test_a_server_that_hangs_fails_every_call_in_time_and_works_again_afte
 async def test_a_paused_server_fails_calls_in_time_and_works_again_after(server: Server) -> None:
     async with keystead.connect(server.url + FAST) as store:
         await WRITE(store)
-        server.ask("CLIENT", "PAUSE", 1_000, "ALL")
-        watch = Stopwatch()
+        server.ask("CLIENT", "PAUSE", int(TIMEOUT_S * 1000) + 2_000, "ALL")  # it takes no UNPAUSE meanwhile
         with takes_at_most(TIMEOUT_S + SLACK_S), pytest.raises(StoreUnavailable) as error:
             await WRITE(store)
         assert error.value.outcome == "unknown"
         await works_again(lambda: WRITE(store))
-        assert watch.seconds < 2.5
 
 
 @EACH_VERB
