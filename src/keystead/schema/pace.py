@@ -28,15 +28,13 @@ class Pace:
     which share a connection with what they ask for.
     """
 
-    def __init__(self, most: int, *, tasks: int = 1) -> None:
-        """`most`: keys to ask for at once; `tasks`: how many of the loop's tasks are the walk's own."""
+    def __init__(self, most: int) -> None:
         self.size = min(_FIRST, most)  # keys to ask for at once
         self._most = most
-        self._own = tasks
         self._since = perf_counter()
         self._worked = 0.0  # before `since`
         self._waited = 0
-        self.alone = False  # whether the loop has no other tasks
+        self._alone = False
         self._stretch_s = STRETCH_S
         self._asked = 0.0
 
@@ -51,13 +49,12 @@ class Pace:
         now = perf_counter()
         if turns:
             # To wait is no work, but to write the commands and to read the replies is.
-            # Of two tasks of one walk, the other may have come back from a wait meanwhile.
-            self._worked += max(0, began - self._since) + len(commands) * _COMMAND_S
+            self._worked += began - self._since + len(commands) * _COMMAND_S
             self._since = now
             self._waited += 1
             # Now and then an embedded store lets others go first, too: that alone says nothing.
             if self._waited >= _SURELY_WAITED:
-                self.size = self._most if self.alone else min(self._most, _BESIDE_OTHERS)
+                self.size = self._most if self._alone else min(self._most, _BESIDE_OTHERS)
         else:
             self._waited = 0
             fitting = int(STRETCH_S * max(keys, 1) / (now - began))
@@ -77,10 +74,10 @@ class Pace:
         if worked < self._stretch_s:
             return
         if now - self._asked > _ASK_EVERY_S:  # to count tasks takes longer the more there are
-            self.alone, self._asked = len(asyncio.all_tasks()) <= self._own, now
-            self._stretch_s = ALONE_S if self.alone else STRETCH_S
+            self._alone, self._asked = len(asyncio.all_tasks()) < 2, now
+            self._stretch_s = ALONE_S if self._alone else STRETCH_S
         # What took longer was spent waiting elsewhere, while others had their turns already.
-        await asyncio.sleep(0 if self.alone else min(worked, 3 * STRETCH_S) * SHARE)
+        await asyncio.sleep(0 if self._alone else min(worked, 3 * STRETCH_S) * SHARE)
         self._since, self._worked = perf_counter(), 0.0
 
 

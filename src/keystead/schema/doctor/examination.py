@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -51,7 +51,6 @@ from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
 # What `keystead copy` and `keystead restore` note in a store while they need it.
 NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
 TOOLS_NOTES: Final = "keystead copy and restore"
-_REST_S: Final = 0.1  # of the second task before each piece, where the loop has others
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3
 _PASSES: Final = 4
@@ -187,7 +186,7 @@ class _Walk:
         self._led_to: set[Family[Any]] = set()
         self._again = False  # a key was deleted that mappings may lead to, and some of them were looked at before
         self._page = page
-        self._pace = Pace(page, tasks=2 if repairs is None else 1)
+        self._pace = Pace(page)
         self._on_progress = on_progress
         self._total: int | None = None
         self._facts: dict[Bound[Any], Facts] = {}
@@ -224,19 +223,13 @@ class _Walk:
         if all(glob == "*" for glob in globs.values()):
             self._total = sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
         for place in places:
-            pieces, turns = self._scanned(place, globs[id(place)]), asyncio.Lock()
-            first = self._examine(place, pieces, turns, narrowed, counts)
-            if self._repairs is not None:
-                await first
-                continue
-            # While one waits for the store, the other works.
-            second = asyncio.create_task(self._examine(place, pieces, turns, narrowed, counts, rests=True))
-            try:
-                await first
-                await second
-            finally:
-                second.cancel()
-                await asyncio.wait([second])
+            async for keys in place.store.scan(globs[id(place)], page=self._page):
+                for some in self._pieces(keys):
+                    await self._keys(place, some, narrowed)
+                    if counts:
+                        self.report.examined += len(some)
+                    self._say()
+                    await self._pace.turn()
         if counts:
             for facts in self._facts.values():
                 self.report.keys[facts.name] = self.report.keys.get(facts.name, 0) + facts.keys
@@ -244,35 +237,6 @@ class _Walk:
                 for code, count in facts.intact.items():
                     there = self.report.intact.setdefault(code, {})
                     there[facts.name] = there.get(facts.name, 0) + count
-
-    async def _scanned(self, place: Belonging, glob: str) -> AsyncIterator[Sequence[bytes]]:
-        async for keys in place.store.scan(glob, page=self._page):
-            for some in self._pieces(keys):
-                yield some
-
-    async def _examine(
-        self,
-        place: Belonging,
-        pieces: AsyncIterator[Sequence[bytes]],
-        turns: asyncio.Lock,
-        narrowed: bool,
-        counts: bool,
-        *,
-        rests: bool = False,
-    ) -> None:
-        """Examine one piece after the other until there is none. `rests`: leave them to others who do, mostly."""
-        while True:
-            if rests and not self._pace.alone:
-                await asyncio.sleep(_REST_S)
-            async with turns:
-                some = await anext(pieces, None)
-            if some is None:
-                return
-            await self._keys(place, some, narrowed)
-            if counts:
-                self.report.examined += len(some)
-            self._say()
-            await self._pace.turn()
 
     def _pieces(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
         """As many at a time as the pace asks for, which changes on the way."""
