@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
 Language: TypeAlias = Literal["en", "ja", "ko"]
@@ -31,3 +32,22 @@ def _weight(parameters: str) -> float:
         return min(max(float(value), 0.0), 1.0)
     except ValueError:
         return 0.0
+
+
+class Speaker:
+    """Says what a kit's pages say, in one language: `say("hello", name="Ada")`.
+
+    `messages` has each text in all languages, in the order of `LANGUAGES`.
+    """
+
+    def __init__(self, language: Language, messages: Mapping[str, tuple[str, ...]]) -> None:
+        self.language = language
+        self._at = LANGUAGES.index(language)
+        self._messages = messages
+
+    def __call__(self, what: str, /, **values: object) -> str:
+        said = self._messages[what][self._at]
+        return said.format(**values) if values else said
+
+    def knows(self, what: str) -> bool:
+        return what in self._messages

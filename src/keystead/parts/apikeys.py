@@ -22,7 +22,7 @@ _LONGEST_NAME: Final = 100
 
 
 class ApiKey(BaseModel):
-    """An API key, as it is stored. Nobody can use what stands here."""
+    """An API key, as it is stored. It holds a digest of the secret, not the secret."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 

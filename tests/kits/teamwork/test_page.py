@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from keystead.kits.kit import Kit
+from keystead.kits.language import language_of
 from keystead.kits.teamwork import KIT, UserSession, teamwork_kit
-from keystead.kits.teamwork.page import language_of
 from keystead.server import Settings, create_app
 from keystead.server.kits import refuse_missing
 from keystead.server.settings import MissingSettings

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from keystead.kits.language import LANGUAGES, Language
-
 # By what is said: in English, Japanese and Korean, as `LANGUAGES` orders them.
 MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
     "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
@@ -85,7 +83,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
     "code_warning": (
         (
             "If you opened a link that somebody sent you, or see no code on a device of your own, this sign-in is not "
-            "yours: whoever started it would use your account."
+            "yours: the person who started it would use your account."
         ),
         (
             "誰かから届いたリンクを開いた場合や、ご自身のデバイスにコードが表示されていない場合、このサインインはあなたの"
@@ -237,17 +235,3 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
         "요청이 너무 많습니다. 1분 정도 기다린 뒤 다시 시도하세요.",
     ),
 }
-
-
-class Speaker:
-    """Says things in one language: `say("hello", name="Ada")`."""
-
-    def __init__(self, language: Language) -> None:
-        self.language = language
-        self._at = LANGUAGES.index(language)
-
-    def __call__(self, what: str, /, **values: object) -> str:
-        return MESSAGES[what][self._at].format(**values)
-
-    def knows(self, what: str) -> bool:
-        return what in MESSAGES

@@ -15,10 +15,10 @@ from pydantic import BaseModel, Field
 from keystead.errors import CapReached
 from keystead.kits.identity import SignedInUser, bearer_token, note_user
 from keystead.kits.kit import Example, Kit, service_of
-from keystead.kits.language import language_of
+from keystead.kits.language import Speaker, language_of
 from keystead.kits.login.identity import SIGN_IN, SPACE, live_session
 from keystead.kits.login.keys import LoginKeys
-from keystead.kits.login.messages import Speaker
+from keystead.kits.login.messages import MESSAGES
 from keystead.kits.login.service import (
     Finished,
     Full,
@@ -196,7 +196,7 @@ class LoginVisit(Visit):
         self.bridge = Cookie("d_pwa_bridge", secure)
         self.token = self.read(self.sid)
 
-        self.say = Speaker(language_of(request.headers.get("accept-language", "")))
+        self.say = Speaker(language_of(request.headers.get("accept-language", "")), MESSAGES)
 
     @property
     def session_seconds(self) -> int:

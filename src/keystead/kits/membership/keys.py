@@ -209,7 +209,7 @@ class MembershipKeys(Keyspace):
         role="durable",
         doc="The ids of all API keys of programs, the oldest first.",
         used_by=(_PROGRAMS,),
-        changed="New: in the running system the relay itself counts what it translates, and nobody else does.",
+        changed="New: in the running system, only the relay itself records usage, for what it translates.",
     )
     api_key = Value(
         "membership-apikey:{id:alnum}",
@@ -217,8 +217,8 @@ class MembershipKeys(Keyspace):
         lifetime=never("removed when it is revoked"),
         role="durable",
         listed_in=api_keys.by(score="made_ms"),
-        doc="The API key of a program that records usage and grants bonuses, under the part of it that is no secret. "
-        "Of the rest there is a digest. It acts for no user: `user_id` is 0.",
+        doc="The API key of a program that records usage and grants bonuses, under its public part. Of its secret "
+        "there is only a digest. It acts for no user: `user_id` is 0.",
         used_by=(_PROGRAMS, "/api/membership/…"),
         changed="New, as the list of them.",
     )

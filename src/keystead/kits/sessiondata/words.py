@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-ENGLISH: Final = "en"
+from keystead.kits.language import Language, language_of
 
 # By what is wrong, then by language.
-WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+WORDS: Final[Mapping[str, Mapping[Language, str]]] = {
     "not-json": {
-        "en": "The body of the request is no JSON.",
+        "en": "The body of the request is not JSON.",
         "ja": "リクエスト本文が JSON ではありません。",
         "ko": "요청 본문이 JSON이 아닙니다.",
     },
@@ -55,7 +55,7 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "ko": "키 또는 값이 너무 깁니다.",
     },
     "unreadable": {
-        "en": "What is stored here cannot be read; whoever runs this server finds it in the log.",
+        "en": "What is stored here cannot be read; the operator of this server finds it in the log.",
         "ja": "保存されているデータを読み取れません。サーバーの管理者がログで確認できます。",
         "ko": "저장된 데이터를 읽을 수 없습니다. 서버 관리자가 로그에서 확인할 수 있습니다.",
     },
@@ -69,26 +69,4 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def said(what: str, accept_language: str) -> str:
     """The sentence, in the best of the languages that there are; English where none fits."""
-    words = WORDS[what]
-    return next((words[language] for language in _liked(accept_language) if language in words), words[ENGLISH])
-
-
-def _liked(accept_language: str) -> list[str]:
-    """The languages of an Accept-Language header, the best first, without their regions."""
-    liked: list[tuple[float, str]] = []
-    for part in accept_language[:1000].split(","):
-        name, _, weight = part.partition(";")
-        quality = _quality(weight)
-        if quality > 0:
-            liked.append((-quality, name.strip().lower().partition("-")[0]))
-    return [name for _, name in sorted(liked, key=lambda one: one[0])]
-
-
-def _quality(weight: str) -> float:
-    name, _, number = weight.partition("=")
-    if name.strip().lower() != "q":
-        return 1.0
-    try:
-        return float(number)
-    except ValueError:
-        return 0.0
+    return WORDS[what][language_of(accept_language)]

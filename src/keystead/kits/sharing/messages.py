@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from keystead.kits.language import LANGUAGES, Language
+from keystead.kits.language import Language, Speaker
 
 _ASK: Final = (
-    "Ask whoever sent it to you for a new one.",
+    "Ask the sender for a new link.",
     "送った人に新しいリンクを頼んでください。",
     "보낸 사람에게 새 링크를 요청하세요.",
 )
@@ -15,7 +15,7 @@ _BROKEN: Final = (
     (
         "A part of it was lost on the way, as happens when a long "
         "link is copied or wrapped. Paste all of it here, or ask "
-        "whoever sent it to you for it again."
+        "the sender for it again."
     ),
     (
         "長いリンクをコピーしたときなどに、一部が失われたようです。"
@@ -43,7 +43,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
     "share_lead": (
         (
             "Upload a file of up to {size} and send the link to "
-            "whoever shall have it. The file is deleted within {within} "
+            "the people it is for. The file is deleted within {within} "
             "after the link expires."
         ),
         (
@@ -128,14 +128,14 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
     "owner_key": ("Owner's key", "所有者キー", "소유자 키"),
     "copy_owner_key": ("Copy the owner's key", "所有者キーをコピー", "소유자 키 복사"),
     "owner_key_hint": (
-        "Keep this to end the link before it expires, and send it to nobody. It is shown here only, and only now.",
+        "Keep this to end the link before it expires, and do not send it to anyone. It is shown only once, here.",
         "期限前にリンクを終了するために保管してください。誰にも送らないでください。ここで一度だけ表示されます。",
         "만료 전에 링크를 종료하려면 보관해 두고 아무에게도 보내지 마세요. 지금 여기에서만 한 번 표시됩니다.",
     ),
     "share_another": ("Share another", "別のファイルを共有", "다른 파일 공유"),
     "end_this": ("End this link", "このリンクを終了", "이 링크 종료"),
     "sure": (
-        "End the link now? Its file is deleted, and nobody can open it any more.",
+        "End the link now? Its file is deleted, and the link stops working.",
         "リンクを終了しますか?ファイルは削除され、誰も開けなくなります。",
         "링크를 종료할까요? 파일이 삭제되고 아무도 열 수 없게 됩니다.",
     ),
@@ -165,7 +165,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
         "로그인하면 만든 링크를 여기에서 볼 수 있습니다.",
     ),
     "no_sign_in": (
-        "Nobody can sign in to this server, so links belong to whoever has their owner's key.",
+        "This server has no sign-in, so a link belongs to anyone who has its owner's key.",
         "このサーバーではサインインできないため、リンクは所有者キーを持つ人が管理します。",
         "이 서버에는 로그인할 수 없으므로 링크는 소유자 키를 가진 사람이 관리합니다.",
     ),
@@ -255,7 +255,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
     "open": ("Open", "開く", "열기"),
     "try_again": ("Try again", "もう一度試す", "다시 시도"),
     "share_yourself": ("Share a file yourself", "自分もファイルを共有する", "나도 파일 공유하기"),
-    "for_operator": ("For whoever runs this site:", "サイト管理者向け:", "사이트 관리자용:"),
+    "for_operator": ("For the operator of this site:", "サイト管理者向け:", "사이트 관리자용:"),
     "TOKEN_REQUIRED_heading": ("Open a link", "リンクを開く", "링크 열기"),
     "TOKEN_REQUIRED_advice": (
         "Paste the link that you were sent.",
@@ -266,7 +266,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
     "TOKEN_NOT_FOUND_advice": (
         (
             "It was ended, expired long ago, or has a letter wrong. "
-            "Paste all of it here, or ask whoever sent it to you "
+            "Paste all of it here, or ask the sender "
             "for a new one."
         ),
         (
@@ -320,11 +320,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
         "비밀번호를 너무 많이 틀렸습니다",
     ),
     "TOO_MANY_GUESSES_advice": (
-        (
-            "This link is locked for an hour, so that nobody can "
-            "guess on. Ask whoever sent it for the password, and try "
-            "again then."
-        ),
+        ("This link is locked for an hour, to stop guessing. Ask the sender for the password, and try again then."),
         "推測を防ぐため、リンクを 1 時間ロックしました。送った人にパスワードを確認して、あとでもう一度お試しください。",
         "추측을 막기 위해 링크가 1시간 동안 잠겼습니다. 보낸 사람에게 비밀번호를 확인한 뒤 다시 시도하세요.",
     ),
@@ -477,19 +473,11 @@ SCRIPT: Final[dict[str, tuple[str, str, str]]] = {
 }
 
 
-class Speaker:
-    """Says things in one language: `say("in_use", used="1 MB", quota="1 GB")`."""
+class PageSpeaker(Speaker):
+    """Says what the pages say, and what their script says."""
 
     def __init__(self, language: Language) -> None:
-        self.language = language
-        self._at = LANGUAGES.index(language)
-
-    def __call__(self, what: str, /, **values: object) -> str:
-        said = MESSAGES[what][self._at]
-        return said.format(**values) if values else said
-
-    def knows(self, what: str) -> bool:
-        return what in MESSAGES
+        super().__init__(language, MESSAGES)
 
     def script_words(self) -> dict[str, str]:
         """What the script of the page says, by name; `{name}` stands for what it puts in."""

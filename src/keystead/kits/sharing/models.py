@@ -62,7 +62,7 @@ class Link(BaseModel):
     receiver: OmittedIfNone[Sealed[str]] = None
     """for whom it is, as its owner calls them"""
     user_id: OmittedIfNone[str] = None
-    """the id of the user whose link it is, at sign-in"""
+    """the login id of the user who made the link"""
     short: OmittedIfNone[Sealed[str]] = None
     """of a user's link: its short token, so that the user can copy the link again"""
 
@@ -81,7 +81,7 @@ class Stream(BaseModel):
 
 
 class Ticket(BaseModel):
-    """One download of a file that is kept here, for whoever was just let through. It gives each byte once."""
+    """One download of a file that is kept here, for a client that was just let through. It gives each byte once."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

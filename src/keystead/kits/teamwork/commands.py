@@ -216,7 +216,7 @@ async def invitations(teamwork: Teamwork, team: TeamArgument) -> Shown:
     await _required(teamwork, team)
     found = await teamwork.teams.invitations(team)
     lines = [
-        f"{one.id}  {one.role}  {one.name or ('whoever has the link' if one.user is None else f'user {one.user}')}"
+        f"{one.id}  {one.role}  {one.name or ('anyone with the link' if one.user is None else f'user {one.user}')}"
         f"  until {_moment(one.expires_at_ms)}"
         for one in found
     ]

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from keystead.kits.identity import identify
+from keystead.kits.language import Language, language_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.teamwork.service import (
     DEMO_PEOPLE,
-    LANGUAGES,
     DemoTeam,
     Happening,
-    Language,
     demo_person,
     user_of,
 )
 from keystead.kits.teamwork.service.people import NO_TEAM
 from keystead.kits.teamwork.who import Member, Serving, Who
 from keystead.kits.visit import NO_STORE, Visit
-
-_BY_NAME: Final[Mapping[str, Language]] = {one: one for one in LANGUAGES}
-_RANGES_MOST: Final = 20  # of an Accept-Language; browsers send a handful
 
 
 async def _demo(teamwork: Serving) -> DemoTeam:
@@ -127,28 +122,6 @@ async def _join(who: Who, demo: Demo) -> Response:
         raise Refusal(409, "IN_A_TEAM", "You are in a team already.")
     await demo.join(user_of(who.access), who.user)
     return _answer(JoinedAnswer())
-
-
-def language_of(accept: str) -> Language:
-    """The language of ours that a browser asks for first, by its `Accept-Language`; English where it asks for none."""
-    wanted: list[tuple[float, Language]] = []
-    for part in accept.split(",")[:_RANGES_MOST]:
-        name, _, parameters = part.partition(";")
-        primary = name.strip().partition("-")[0].lower()
-        if (language := _BY_NAME.get(primary)) is not None:
-            wanted.append((_weight(parameters), language))
-    best = max(wanted, key=lambda one: one[0], default=(0.0, LANGUAGES[0]))
-    return best[1] if best[0] > 0 else LANGUAGES[0]
-
-
-def _weight(parameters: str) -> float:
-    name, _, value = parameters.strip().partition("=")
-    if name.strip().lower() != "q":
-        return 1.0
-    try:
-        return min(max(float(value), 0.0), 1.0)
-    except ValueError:
-        return 0.0
 
 
 def _answer(body: BaseModel) -> Response:

@@ -14,15 +14,15 @@ from pydantic import BaseModel, Field
 
 from keystead.errors import BadValue
 from keystead.kits.kit import Example, Kit, Site
+from keystead.kits.language import Language, language_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import DashboardSummary, Deadline
-from keystead.kits.teamwork.page import add_page_routes, language_of
+from keystead.kits.teamwork.page import add_page_routes
 from keystead.kits.teamwork.service import (
     TEAMWORK_TABLES,
     Count,
     Event,
-    Language,
     Load,
     Notice,
     Teamwork,

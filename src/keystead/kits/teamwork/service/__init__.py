@@ -15,7 +15,7 @@ from keystead.kits.teamwork.service.events import (
     WorkItem,
 )
 from keystead.kits.teamwork.service.links import invitation_link
-from keystead.kits.teamwork.service.messages import LANGUAGES, Language, message_of, plain_message, title_of
+from keystead.kits.teamwork.service.messages import message_of, plain_message, title_of
 from keystead.kits.teamwork.service.notices import PREFERENCES, TYPES, Notice, Notices, Page, Told
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.relay import Relay, ref_id_of
@@ -36,7 +36,6 @@ from keystead.kits.teamwork.service.teamwork import Load, Teamwork, TooManyStrea
 
 __all__ = [
     "DEMO_PEOPLE",
-    "LANGUAGES",
     "LEADS",
     "LIMITS",
     "PREFERENCES",
@@ -58,7 +57,6 @@ __all__ = [
     "Happening",
     "Invitation",
     "Invited",
-    "Language",
     "Load",
     "NewInvitation",
     "Notice",

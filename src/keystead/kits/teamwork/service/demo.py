@@ -8,9 +8,9 @@ from datetime import timedelta
 from secrets import randbelow, token_hex
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Deadline, UserSession
 from keystead.kits.teamwork.service.events import Assigned, Commented, Event, StatusChanged, WorkItem
-from keystead.kits.teamwork.service.messages import Language
 from keystead.kits.teamwork.service.notices import Notice
 from keystead.parts.jwt import NewAccess
 

@@ -10,8 +10,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from keystead.errors import BadValue
+from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Said
-from keystead.kits.teamwork.service.messages import Language, message_of, title_of
+from keystead.kits.teamwork.service.messages import message_of, title_of
 from keystead.kits.teamwork.service.notices import (
     ACTION_ASSIGNED,
     ASSIGNED,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
+from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Said
 from keystead.kits.teamwork.service.notices import (
     ACTION_ASSIGNED,
@@ -20,9 +21,6 @@ from keystead.kits.teamwork.service.notices import (
     STATUS_CHANGED,
     TEAM_INVITED,
 )
-
-Language: TypeAlias = Literal["en", "ja", "ko"]
-LANGUAGES: Final[tuple[Language, ...]] = ("en", "ja", "ko")
 
 # Where it is known who did it. `who` is the reader, as they or others call them.
 _DONE_BY: Final[Mapping[Language, Mapping[str, str]]] = {

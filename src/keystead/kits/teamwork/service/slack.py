@@ -12,8 +12,9 @@ import httpx2
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from keystead.errors import StoreError
+from keystead.kits.language import Language
 from keystead.kits.teamwork.models import UserSession
-from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, Language, message_of, title_of
+from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, message_of, title_of
 from keystead.kits.teamwork.service.notices import (
     ASSIGNED,
     COMMENTED,

@@ -16,6 +16,7 @@ import httpx2
 
 from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError, Unreadable
 from keystead.kits.kit import Site
+from keystead.kits.language import Language
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Deadline, Notification, UserSession
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
@@ -23,7 +24,7 @@ from keystead.kits.teamwork.service.deadlines import Deadlines, FoundItem
 from keystead.kits.teamwork.service.demo import DemoTeam
 from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, told_by
 from keystead.kits.teamwork.service.links import item_link
-from keystead.kits.teamwork.service.messages import Language, title_of
+from keystead.kits.teamwork.service.messages import title_of
 from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices
 from keystead.kits.teamwork.service.people import TEXT_MOST, People, checked_slack_id
 from keystead.kits.teamwork.service.relay import SLACK, Relay
