@@ -17,13 +17,11 @@ from sqlalchemy import (
     Index,
     MetaData,
     Uuid,
-    inspect,
     select,
     update,
 )
-from sqlalchemy.schema import CreateColumn
 
-from keystead.parts.tables import Belongings, Change, Name, TableSet, Words, create, table
+from keystead.parts.tables import Belongings, Change, Name, TableSet, Words, create, extend, table
 
 _metadata = MetaData()
 ID_MAX_BYTES: Final = 200  # of the ids that others give: of an event, of a bonus
@@ -194,10 +192,7 @@ _VERSION_1 = (_PROFILES_1, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORT
 
 def _to_version_2(connection: Connection) -> None:
     """The plan of a member is that of the last event that named one, where there was one."""
-    columns = {one["name"] for one in inspect(connection).get_columns(PROFILES.name)}
-    if "plan" not in columns:
-        plan = CreateColumn(PROFILES.c.plan).compile(dialect=connection.dialect)
-        connection.exec_driver_sql(f"ALTER TABLE {PROFILES.name} ADD COLUMN {plan}")
+    extend(PROFILES, PROMOTIONS, REDEMPTIONS, CONSENTS)(connection)
     history = LICENSE_HISTORY.c
     last = (
         select(history.new_plan)
@@ -207,7 +202,6 @@ def _to_version_2(connection: Connection) -> None:
         .scalar_subquery()
     )
     connection.execute(update(PROFILES).where(PROFILES.c.plan.is_(None)).values(plan=last))
-    create(PROMOTIONS, REDEMPTIONS, CONSENTS)(connection)
 
 
 MEMBERSHIP_TABLES = TableSet(
