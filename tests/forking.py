@@ -17,8 +17,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -286,11 +287,36 @@ def _main() -> None:
     asked = _next_command(socket.socket(fileno=int(sys.argv[1])))
     if asked is not None:
         _become(asked)
-        if module := asked.get("module"):
-            sys.path[0] = asked["folder"]
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        else:
-            import_module("keystead.cli").main()
+        _leave_after(_run, asked)
+
+
+def _run(asked: dict[str, Any]) -> None:
+    if module := asked.get("module"):
+        sys.path[0] = asked["folder"]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        import_module("keystead.cli").main()
+
+
+def _leave_after(run: Callable[[dict[str, Any]], None], asked: dict[str, Any]) -> None:
+    """End as the interpreter does, but without taking apart what was imported: that would copy all of it first."""
+    code: Any = 0
+    try:
+        run(asked)
+    except SystemExit as left:
+        code = left.code
+    except KeyboardInterrupt:
+        raise  # the interpreter ends by the signal itself
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit((code or 0) & 0xFF if isinstance(code, int | None) else 1)
 
 
 if __name__ == "__main__":
