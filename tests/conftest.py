@@ -63,9 +63,10 @@ EVERYDAY = {
     "parts": {"memory", "redis", "cluster"},
     "kits": {"memory", "redis", "cluster"},
 }
-# Files that wait for pages, servers and time limits run first, so that no worker begins one when all others are
-# done.
-LONG = ("tests/browser/", "tests/stores/redis/", "tests/integrations/", "tests/cli/", "tests/server/")
+# Files that mostly wait, for pages, servers and time limits. They are spread among those that compute, so that a worker
+# which waits leaves its core to another one, and none begins such a file when all others are done.
+WAITING = ("tests/browser/", "tests/stores/redis/", "tests/integrations/", "tests/cli/", "tests/server/")
+SPREAD_OVER = 0.7  # of the run
 # A test that takes `ordered` goes through all orders in which the steps of two can fall.
 STORE_FIXTURES = ("stores", "urls", "store_url", "database_url", "ordered")
 ORDERED = {"memory"}
@@ -100,7 +101,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item, store in named.items():
             if store not in chosen:
                 item.add_marker("matrix")
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    items[:] = _spread(items)
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The same tests, file by file, with the files that wait among the others."""
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    waiting = [file for file in files if file.startswith(WAITING)]
+    others = [file for file in files if not file.startswith(WAITING)]
+    places = {file: SPREAD_OVER * number / len(waiting) for number, file in enumerate(waiting)}
+    places |= {file: number / len(others) for number, file in enumerate(others)}
+    return [item for file in sorted(files, key=places.__getitem__) for item in files[file]]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from keystead.parts.webhook import (
     signature,
     verify,
 )
+from tests.listening import listening, port_of
 
 NAME = "hooks.example.com"
 NOW_MS = 1_767_225_600_000
@@ -52,32 +53,14 @@ class Receiver:
         self.asked_for: list[str | None] = []  # by SNI
         self.answer: Callable[[asyncio.StreamWriter], Awaitable[None]] = answering("204 No Content")
         self.port = 0
-        self._serving: set[asyncio.Task[None]] = set()
 
-    def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._served(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
-
-    async def end(self) -> None:
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-                headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in head[1:] if line)}
-                body = await reader.readexactly(int(headers["content-length"]))
-                self.requests.append((head[0], headers, body))
-                await self.answer(writer)
-        except asyncio.CancelledError:
-            writer.transport.abort()
-        writer.close()
-        with suppress(ConnectionError, ssl.SSLError):
-            await writer.wait_closed()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in head[1:] if line)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.requests.append((head[0], headers, body))
+        await self.answer(writer)
 
 
 def answering(status: str, *headers: str, body: bytes = b"") -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
@@ -114,7 +97,7 @@ def certificate(folder: Path, name: str = NAME) -> tuple[Path, Path]:
 
 
 @asynccontextmanager
-async def listening(
+async def receiving(
     receiver: Receiver, tls: tuple[Path, Path] | None = None, address: str = "127.0.0.1"
 ) -> AsyncIterator[Receiver]:
     context = None
@@ -122,19 +105,15 @@ async def listening(
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(*tls)
         context.sni_callback = lambda _, name, __: receiver.asked_for.append(name)
-    server = await asyncio.start_server(receiver.serve, address, 0, ssl=context)
-    receiver.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(receiver.serve, address, tls=context) as server:
+        receiver.port = port_of(server)
         yield receiver
-    finally:
-        server.close()
-        await receiver.end()
 
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     """By plain http."""
-    async with listening(Receiver()) as one:
+    async with receiving(Receiver()) as one:
         yield one
 
 
@@ -416,7 +395,7 @@ async def test_by_tls_the_connection_goes_to_the_address_that_was_looked_at_and_
 ) -> None:
     files = certificate(tmp_path)
     trusted = ssl.create_default_context(cafile=str(files[0]))
-    async with listening(Receiver(), files) as receiver:
+    async with receiving(Receiver(), files) as receiver:
         names = Names(HERE)
         await sender(resolve=names, tls=trusted).send(hook(receiver, scheme="https"), "msg_1", BODY)
         assert names.asked == [NAME]  # once
@@ -451,7 +430,7 @@ async def test_an_address_of_ipv6_is_called_by_name_and_by_itself() -> None:
         with pytest.raises(DeliveryFailed):
             await sender(["::1"]).send(Webhook(f"http://{NAME}:9/", new_secret()), "msg_1", BODY)
         return
-    async with listening(Receiver(), address="::1") as receiver:
+    async with receiving(Receiver(), address="::1") as receiver:
         await sender(["::1"]).send(hook(receiver), "msg_1", BODY)
         await sender().send(hook(receiver, host="[::1]"), "msg_2", BODY)
         hosts = [headers["host"] for _, headers, _ in receiver.requests]
@@ -510,7 +489,7 @@ async def test_a_receiver_may_ask_for_time(receiver: Receiver, asked: str, ms: i
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(receiver: Receiver, status: int) -> None:
-    async with listening(Receiver()) as other:
+    async with receiving(Receiver()) as other:
         receiver.answer = answering(f"{status} Elsewhere", f"location: http://127.0.0.1:{other.port}/admin")
         with pytest.raises(DeliveryFailed, match="redirect"):
             await sender(HERE).send(hook(receiver), "msg_1", BODY)
@@ -520,7 +499,7 @@ async def test_a_redirect_is_not_followed(receiver: Receiver, status: int) -> No
 async def test_no_proxy_and_no_password_file_of_the_environment_is_used(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with listening(Receiver()) as proxy:
+    async with receiving(Receiver()) as proxy:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         (tmp_path / "netrc").write_text(f"machine {NAME} login ann password s3cret\n")

@@ -124,9 +124,10 @@ def hidden_fields(page: str) -> dict[str, str]:
     return fields
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    url = f"sqlite:///{tmp_path}/demo.db"
+@pytest.fixture(scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Started once: to stop a server takes longer than most of these tests."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('demo')}/demo.db"
     (first, first_url), (second, second_url) = listener(), listener()
     async with (
         keystead.connect(url) as store,
@@ -136,6 +137,14 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         httpx2.AsyncClient(trust_env=False) as http,
     ):
         yield Site(first_url, second_url, store, http)
+
+
+@pytest.fixture
+async def site(running: Site) -> Site:
+    """The servers, with nothing in their store."""
+    if keys := await running.keys("*"):
+        await running.store.run([("DEL", *keys)])
+    return running
 
 
 # --- as a client of OAuth 2 sees it ---------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
 
 import httpx2
 
 from keystead.testing.oidc import OidcProvider
+from tests.listening import listening, port_of
 
 SECRET_FIELDS = ("access_token", "refresh_token", "id_token")
 
@@ -86,15 +86,8 @@ class Front:
 
 @asynccontextmanager
 async def front_of(provider: OidcProvider) -> AsyncIterator[Front]:
-    serving: dict[asyncio.StreamWriter, asyncio.Task[Any]] = {}
-    opened: list[asyncio.StreamWriter] = []
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        serving[writer] = task
-        opened.append(writer)
-        try:
+        with suppress(httpx2.HTTPError):  # the provider went away
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
@@ -105,24 +98,10 @@ async def front_of(provider: OidcProvider) -> AsyncIterator[Front]:
             head = f"HTTP/1.1 {status} S\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
             writer.write(f"{head}connection: close\r\n\r\n".encode() + content)
             await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError, httpx2.HTTPError, asyncio.CancelledError):
-            pass  # one of both sides went away, or the test ends
-        finally:
-            serving.pop(writer, None)
-            writer.close()
 
-    async with httpx2.AsyncClient(trust_env=False) as http:
-        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-        front = Front(listening.sockets[0].getsockname()[1], provider.issuer, http)
+    async with httpx2.AsyncClient(trust_env=False) as http, listening(serve) as server:
+        front = Front(port_of(server), provider.issuer, http)
         try:
             yield front
         finally:
             front.answering.set()
-            listening.close()
-            for writer in opened:
-                writer.transport.abort()  # also where somebody has not read all of an answer
-            for task in list(serving.values()):
-                task.cancel()
-            await asyncio.gather(*serving.values(), return_exceptions=True)
-            await asyncio.gather(*(writer.wait_closed() for writer in opened), return_exceptions=True)
-            await listening.wait_closed()

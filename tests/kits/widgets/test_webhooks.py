@@ -30,6 +30,7 @@ from tests.kits.widgets.opened import (
     somebody,
     used,
 )
+from tests.listening import listening, port_of
 from tests.parts.sessions.relays import Killed, Mortal
 
 pytestmark = pytest.mark.usefixtures("quick_hash")
@@ -63,7 +64,6 @@ class Receiver:
         status = self.statuses.pop(0) if self.statuses else 200
         writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
         await writer.drain()
-        writer.close()
         if status == 200:
             self.got.append((headers, body))
             self._came.set()
@@ -71,20 +71,16 @@ class Receiver:
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    async with listening() as opened:
+    async with receiving() as opened:
         yield opened
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[Receiver]:
+async def receiving() -> AsyncIterator[Receiver]:
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.answer, "127.0.0.1", 0)
-    receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook/secret"
-    try:
+    async with listening(receiver.answer) as server:
+        receiver.url = f"http://127.0.0.1:{port_of(server)}/hook/secret"
         yield receiver
-    finally:
-        server.close()
-        await server.wait_closed()
 
 
 async def queued(store: Store, name: str, id: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from keystead.parts.oauth import IdentityFields, Provider
+from tests.listening import listening, port_of
 
 
 def answer(body: object, status: int = 200, headers: str = "") -> bytes:
@@ -98,44 +99,27 @@ class StandIn:
 
 @asynccontextmanager
 async def stand_in() -> AsyncIterator[StandIn]:
-    opened: list[asyncio.StreamWriter] = []
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        opened.append(writer)
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            length = next(
-                (
-                    int(line.partition(":")[2])
-                    for line in head.splitlines()
-                    if line.lower().startswith("content-length:")
-                ),
-                0,
-            )
-            body = (await reader.readexactly(length)).decode()
-            path = head.split(" ", 2)[1]
-            await server.note(path, head + body)
-            await server.passed(path)
-            scripted = server.answers.get(path.partition("?")[0])
-            if scripted is None:
-                await reader.read()  # until the client gives up
-                return
-            writer.write(scripted() if callable(scripted) else scripted)
-            await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client had enough
-        finally:
-            writer.close()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(
+            (int(line.partition(":")[2]) for line in head.splitlines() if line.lower().startswith("content-length:")),
+            0,
+        )
+        body = (await reader.readexactly(length)).decode()
+        path = head.split(" ", 2)[1]
+        await server.note(path, head + body)
+        await server.passed(path)
+        scripted = server.answers.get(path.partition("?")[0])
+        if scripted is None:
+            await reader.read()  # until the client gives up
+            return
+        writer.write(scripted() if callable(scripted) else scripted)
+        await writer.drain()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    server = StandIn(listening.sockets[0].getsockname()[1])
-    server.stops_listening = listening.close
-    try:
-        yield server
-    finally:
-        listening.close()
-        server.lets_go()
-        for writer in opened:
-            writer.transport.abort()  # also where somebody has not read all of an answer
-        await asyncio.gather(*(writer.wait_closed() for writer in opened), return_exceptions=True)
-        await listening.wait_closed()
+    async with listening(serve) as opened:
+        server = StandIn(port_of(opened))
+        server.stops_listening = opened.close
+        try:
+            yield server
+        finally:
+            server.lets_go()

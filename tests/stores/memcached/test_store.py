@@ -8,6 +8,7 @@ from keystead import BadUrl, CrossSlot, DoesNotFit, StoreRefused, UnknownCommand
 from keystead.schema import Hash, Keyspace, Value, after
 from keystead.testing import servers
 from keystead.testing.servers import MemcachedServer
+from tests.listening import listening, port_of
 
 pytestmark = pytest.mark.anyio
 
@@ -93,12 +94,10 @@ async def test_what_is_no_memcached_or_too_old_is_refused(answers: bytes) -> Non
                 await reader.readline()
             writer.write(line)
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
-        port = listener.sockets[0].getsockname()[1]
+    async with listening(serve) as server:
         with pytest.raises(StoreRefused, match=r"is no Memcached|no Memcached does"):
-            await connect(f"memcached://127.0.0.1:{port}").open()
+            await connect(f"memcached://127.0.0.1:{port_of(server)}").open()
 
 
 async def test_the_largest_value_is_what_the_server_says() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
+
+from tests.listening import listening, port_of
 
 CHUNK_BYTES = 64 * 1024
 
@@ -29,8 +31,8 @@ class Proxy:
         self._replies_until_held: int | None = None
         self._requests_left: int | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._listener: asyncio.Server | None = None
+        self._listener = AsyncExitStack()
+        self._listens = False
 
     @property
     def url(self) -> str:
@@ -63,11 +65,10 @@ class Proxy:
     async def refuse(self) -> None:
         """As if no server were there: connections are reset, and new ones refused."""
         await self._stop_listening()
-        self.reset()
 
     async def accept(self) -> None:
         """Let connections in again after `refuse`. Other faults stay."""
-        if self._listener is None:
+        if not self._listens:
             await self._listen()
 
     async def resume(self) -> None:
@@ -87,19 +88,14 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stop_listening()
-        self.reset()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._listener.sockets[0].getsockname()[1]
+        server = await self._listener.enter_async_context(listening(self._accept, port=self.port))
+        self.port, self._listens = port_of(server), True
 
     async def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        await self._listener.aclose()
+        self._listens = False
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -115,7 +111,6 @@ class Proxy:
             asyncio.create_task(self._pump(reader, onward_writer, self._passing_requests)),
             asyncio.create_task(self._pump(onward_reader, writer, self._passing_replies)),
         }
-        self._tasks |= pumps
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -124,7 +119,7 @@ class Proxy:
             for end in (writer, onward_writer):
                 end.transport.abort()
                 self._writers.discard(end)
-            self._tasks -= pumps
+            await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: Callable[[bytes], bytes | None]

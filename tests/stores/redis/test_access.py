@@ -20,6 +20,7 @@ from keystead.stores import Step
 from keystead.testing import servers
 from keystead.testing.replies import replies_of
 from keystead.testing.servers import Server, wait_until
+from tests.listening import listening, port_of
 from tests.stores.redis.waits import takes_at_most, works_again
 
 FAST = "?timeout=1s&connect_timeout=1s"
@@ -183,21 +184,13 @@ async def test_a_server_that_cannot_save_is_said_for_writes_while_reads_work(eng
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[str]:
     """A server that gives one answer to whatever it is told."""
-    told = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        told.add(writer)
         while await reader.read(10_000):
             writer.write(answer)
-        writer.close()
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}/0{FAST}"
-    finally:
-        listener.close()
-        for writer in told:
-            writer.transport.abort()
+    async with listening(serve) as server:
+        yield f"redis://127.0.0.1:{port_of(server)}/0{FAST}"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 import keystead
 from keystead.errors import StoreUnavailable
 from keystead.testing.replies import replies_of
+from tests.listening import listening, port_of
 
 FAST = "?timeout=1s&connect_timeout=1s"
 LOADING = b"-LOADING the dataset\r\n"
@@ -47,25 +48,17 @@ class Told:
 @asynccontextmanager
 async def telling() -> AsyncIterator[Told]:
     told = Told()
-    writers = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.add(writer)
         commands = hiredis.Reader()
         while data := await reader.read(100_000):
             commands.feed(data)
             while (command := commands.gets()) is not False:
                 writer.write(told.answer(*command))
-        writer.close()
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
-    told.port = listener.sockets[0].getsockname()[1]
-    try:
+    async with listening(serve) as server:
+        told.port = port_of(server)
         yield told
-    finally:
-        listener.close()
-        for writer in writers:
-            writer.transport.abort()
 
 
 SCHEMES = pytest.mark.parametrize(("scheme", "error"), [("redis", LOADING), ("redis+cluster", DOWN)])
