@@ -57,11 +57,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# The stores on which `make test` runs each layer. `make test-matrix` runs it on all the others.
+# The stores on which `make test` runs each layer; `make test-matrix` takes the others. Most tests of a kit name
+# no store and run in memory, so those that name several need not be repeated there.
 EVERYDAY = {
     "schema": {"memory", "redis"},
     "parts": {"memory", "redis", "cluster"},
-    "kits": {"memory", "redis", "cluster"},
+    "kits": {"redis", "cluster"},
 }
 # Files that mostly wait, for pages, servers and time limits. They are spread among those that compute, so that a worker
 # which waits leaves its core to another one, and none begins such a file when all others are done.
@@ -76,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as `matrix` what repeats on a further store what the same test shows on an everyday one.
 
     A test that runs on none of the everyday stores runs on the first one that it names. Of the variants of a test in a
-    browser (stores, languages, screens, colours) the first and the last are of every day.
+    browser (stores, languages, screens, colours) the first is of every day.
     """
     pages: dict[str, list[pytest.Item]] = {}
     tests: dict[tuple[str, str], dict[pytest.Function, str]] = {}
@@ -93,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif layer == "browser":
             pages.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for variants in pages.values():
-        for item in variants[1:-1]:
+        for item in variants[1:]:
             item.add_marker("matrix")
     for (layer, _), named in tests.items():
         everyday = ORDERED if "ordered" in next(iter(named)).fixturenames else EVERYDAY[layer]

@@ -258,11 +258,19 @@ class Junkyard:
         self.wrong += [f"{name}, {sort}: a traceback in the log: {one[:200]}" for one in raised]
 
 
-@pytest.mark.parametrize("where", ["memory", pytest.param("redis", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(
+    ("where", "sorts"),
+    [
+        ("memory", 2),
+        pytest.param("memory", None, marks=pytest.mark.matrix),
+        pytest.param("redis", 2, marks=pytest.mark.matrix),
+    ],
+)
 @pytest.mark.parametrize("kit", KITS)
 async def test_no_route_and_no_job_fails_because_of_what_cannot_be_read(
     kit: str,
     where: str,
+    sorts: int | None,
     request: pytest.FixtureRequest,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -285,7 +293,7 @@ async def test_no_route_and_no_job_fails_because_of_what_cannot_be_read(
         async with WALKS[kit](url, tmp_path / "files") as walk:
             asked = {step.route for step in walk.steps}
             assert asked == walk.routes, "each route of the kit is in its walk"
-            await _junk_everywhere(Junkyard(walk, spies, caplog), sorts=None if where == "memory" else 2)
+            await _junk_everywhere(Junkyard(walk, spies, caplog), sorts)
 
 
 async def _junk_everywhere(yard: Junkyard, sorts: int | None) -> None:

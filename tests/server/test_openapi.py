@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
         yield running
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(20, marks=pytest.mark.matrix)], ids=["few", "many"])
+@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.matrix)], ids=["few", "many"])
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 def test_no_request_makes_a_server_error_and_every_answer_is_described(
     server: Keystead, mode: GenerationMode, examples: int

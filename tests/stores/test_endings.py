@@ -48,7 +48,13 @@ def url(request: pytest.FixtureRequest, running_servers: Running, tmp_path: Path
             return str(request.getfixturevalue(SERVERS[name]).url)
 
 
-@pytest.mark.parametrize("url", ["memory", "sqlite", *SERVERS, "sentinel"], indirect=True)
+EVERYDAY = ("sqlite", "redis", "postgres")
+FURTHER = ("memory", "cluster", "mysql", "memcached", "sentinel")
+
+
+@pytest.mark.parametrize(
+    "url", [*EVERYDAY, *(pytest.param(one, marks=pytest.mark.matrix) for one in FURTHER)], indirect=True
+)
 def test_a_store_that_is_not_closed_holds_up_no_exit_and_prints_no_traceback(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "default", "-m", "tests.stores.endings", url],
