@@ -29,8 +29,7 @@ from keystead.kits.teamwork.models import UserSession
 from keystead.kits.widgets import KIT as WIDGETS
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS
 from keystead.kits.widgets.service import LIMITS
-from keystead.server import Settings
-from tests.kits.applications import application
+from keystead.server import Settings, create_app
 from tests.kits.membership.asking import REDIRECT
 from tests.kits.membership.asking import table as membership_table
 from tests.kits.membership.conftest import FakePatreon
@@ -147,7 +146,7 @@ class Browser:
 async def _running(kit: Kit, store: str, table: dict[str, Any], **more: Any) -> AsyncIterator[FastAPI]:
     began = time.time_ns() // 1_000_000  # the clock stands: a minute's counters are those of the walk, too
     given = {"store": store, "public_url": BASE, "seal_keys": RING_TEXT, "metrics": False, **more}
-    app = application(Settings(**given, kits=(kit.name,), tables={kit.name: table}), kit, lambda: began)
+    app = create_app(Settings(**given, kits=(kit.name,), tables={kit.name: table}), [kit], now_ms=lambda: began)
     async with app.router.lifespan_context(app):
         yield app
 

@@ -6,14 +6,16 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from pydantic import SecretStr
 from starlette.middleware import Middleware
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 import keystead
@@ -54,6 +56,22 @@ _STATIC: Final = Path(__file__).parent / "pages" / "static"
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@lru_cache(maxsize=8)
+def _routes_of(kits: tuple[tuple[str, Callable[[], APIRouter]], ...]) -> Sequence[BaseRoute]:
+    """The routes of kits, one for each, which all applications with these kits share.
+
+    They are alike in all of them, and to build them is most of what an application costs: tests make many.
+    """
+    routers = {name: router() for name, router in kits}
+    hide_unreached(routers.values())
+    gathered = APIRouter()
+    for name, router in routers.items():
+        gathered.include_router(
+            router, tags=[name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)]
+        )
+    return gathered.routes
 
 
 def create_app(
@@ -127,13 +145,12 @@ def create_app(
     if metrics is not None:
         _add_metrics(app, metrics.page)
     ordered = sorted(running, key=lambda kit: not kit.leads)
-    routers = [kit.router() for kit in ordered]
-    hide_unreached(routers)
-    app.router.routes.append(KitHealth(route for router in routers for route in plain_routes(router.routes)))
-    app.state.route_counts = {}
-    for kit, router in zip(ordered, routers, strict=True):
-        app.state.route_counts[kit.name] = len({route.path for route in plain_routes(router.routes)})
-        app.include_router(router, tags=[kit.name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)])
+    of_kits = _routes_of(tuple((kit.name, kit.router) for kit in ordered))
+    app.router.routes.append(KitHealth(plain_routes(of_kits)))
+    app.state.route_counts = {
+        kit.name: len({route.path for route in plain_routes([one])}) for kit, one in zip(ordered, of_kits, strict=True)
+    }
+    app.router.routes.extend(of_kits)
     if site.providers:
         app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))
     if "patreon" in site.stand_ins:

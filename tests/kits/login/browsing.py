@@ -15,9 +15,8 @@ from fastapi import FastAPI
 
 from keystead import KeyRing, Store
 from keystead.kits.login import KIT
-from keystead.server import Settings
+from keystead.server import Settings, create_app
 from keystead.testing.oidc import OidcProvider, log_in
-from tests.kits.applications import application
 from tests.kits.login.front import Front
 
 BASE = "http://127.0.0.1:8712"
@@ -185,7 +184,7 @@ async def running(
     store: str, table: dict[str, Any], *, base: str = BASE, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
     clock = clock or Clock()
-    app = application(
+    app = create_app(
         Settings(
             store=store,
             public_url=base,
@@ -195,8 +194,8 @@ async def running(
             tables={"login": table},
             **settings,
         ),
-        KIT,
-        clock,
+        [KIT],
+        now_ms=clock,
     )
     async with app.router.lifespan_context(app):
         yield Running(app, base, clock)

@@ -11,8 +11,7 @@ import httpx2
 
 from keystead.kits.kit import Kit
 from keystead.kits.sessiondata import KIT, SessionData
-from keystead.server import Settings
-from tests.kits.applications import application
+from keystead.server import Settings, create_app
 from tests.kits.conftest import Raw
 from tests.kits.sharing.visiting import BASE, RING_TEXT, Clock
 
@@ -55,7 +54,7 @@ class Client:
 async def running(
     stores: Mapping[str, str] | None = None, kit: Kit = KIT, clock: Clock | None = None, **table: Any
 ) -> AsyncIterator[Client]:
-    app = application(
+    app = create_app(
         Settings(
             stores=dict(stores or {"default": "memory://"}),
             seal_keys=RING_TEXT,
@@ -64,8 +63,8 @@ async def running(
             tables={"sessiondata": table},
             public_url=BASE,
         ),
-        kit,
-        clock or Clock(),
+        [kit],
+        now_ms=clock or Clock(),
     )
     async with app.router.lifespan_context(app):
         data: SessionData = app.state.kits["sessiondata"].data

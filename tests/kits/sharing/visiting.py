@@ -21,9 +21,8 @@ from keystead.kits.sharing.service import SealedLinks, Sharing, SharingRefused
 from keystead.kits.sharing.service.place import MARKER
 from keystead.parts.blobs import open_blobs
 from keystead.schema.lifetime import duration_ms
-from keystead.server import Settings
+from keystead.server import Settings, create_app
 from keystead.stores import Command, Reply
-from tests.kits.applications import application
 
 BASE = "http://127.0.0.1:8713"
 RING = KeyRing({"test": b"k" * 32})
@@ -202,7 +201,7 @@ async def running(
     store: str, folder: Path, *, clock: Clock | None = None, settings: dict[str, Any] | None = None, **more: Any
 ) -> AsyncIterator[Running]:
     clock = clock or Clock()
-    app = application(
+    app = create_app(
         Settings(
             store=store,
             seal_keys=RING_TEXT,
@@ -211,8 +210,8 @@ async def running(
             tables={"sharing": table(folder, **more)},
             **{"public_url": BASE, **(settings or {})},
         ),
-        KIT,
-        clock,
+        [KIT],
+        now_ms=clock,
     )
     async with app.router.lifespan_context(app):
         yield Running(app, folder, clock)

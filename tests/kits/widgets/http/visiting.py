@@ -12,9 +12,8 @@ from fastapi import FastAPI
 
 from keystead.kits.widgets import KIT
 from keystead.kits.widgets.service import LIMITS
-from keystead.server import Settings
+from keystead.server import Settings, create_app
 from keystead.stores import Command
-from tests.kits.applications import application
 from tests.kits.sharing.visiting import BASE, RING_TEXT, Clock, Kept
 
 URL = "https://example.com/page"
@@ -103,7 +102,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     clock = clock or Clock()
     own = {"limits": dict.fromkeys(LIMITS, 0), **table}
-    app = application(
+    app = create_app(
         Settings(
             store=store,
             seal_keys=RING_TEXT,
@@ -112,8 +111,8 @@ async def running(
             tables={"widgets": own},
             **{"public_url": BASE, **(settings or {})},
         ),
-        KIT,
-        clock,
+        [KIT],
+        now_ms=clock,
     )
     async with app.router.lifespan_context(app):
         yield Running(app, clock)
