@@ -5,7 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pytest
 from playwright.async_api import Browser, Page
+
+# How pages look on each screen, in each colour and language is looked at by `make test-matrix`; what they do, always.
+looks = pytest.mark.matrix
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from keystead.schema import Counter, Keyspace, Sealed, Set, Value, after, link, never, sliding
 from keystead.schema.docs import html, html_index
-from tests.browser.tabs import DESKTOP, tab
+from tests.browser.tabs import DESKTOP, looks, tab
 from tests.browser.test_start_page import CONTRAST, OPEN_ALL
 
 PHONE = (375, 812)
@@ -94,6 +94,7 @@ async def test_the_document_renders_whole_from_a_file_and_loads_nothing(
         assert wrong == []
 
 
+@looks
 @pytest.mark.parametrize("file", ["page-keys.html", "index.html"])
 @pytest.mark.parametrize("width", [320, 375, 768, 1024, 1280])
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, folder: Path, width: int, file: str) -> None:
@@ -106,12 +107,14 @@ CUT = """() => [...document.querySelectorAll('main td, main th, main dd, main p,
     .map((e) => e.textContent.trim())"""
 
 
+@looks
 @pytest.mark.parametrize("width", [320, 1100, 1280])
 async def test_no_text_is_cut_off_or_lies_on_another(browser: Browser, folder: Path, width: int) -> None:
     async with opened(browser, folder, (width, 800)) as (page, _):
         assert await page.evaluate(CUT) == []
 
 
+@looks
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_all_text_can_be_read_against_its_background(

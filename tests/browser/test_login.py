@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
 from keystead.testing.oidc import OidcProvider, log_in, oidc_provider
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.serving import Keystead, free_port, keystead_serving
 
 ACCOUNT = "ada"
@@ -219,6 +219,7 @@ async def test_no_page_of_the_kit_can_be_framed_or_runs_a_script(browser: Browse
         assert answer.headers["x-frame-options"] == "DENY"
 
 
+@looks
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE, (320, 640)], ids=["desktop", "phone", "small phone"])
 async def test_the_pages_fit_the_screen(browser: Browser, place: Place, size: tuple[int, int], scheme: str) -> None:
@@ -315,6 +316,7 @@ async def test_the_user_finds_the_code_of_the_app_and_the_app_is_signed_in(brows
         assert person.wrong == []
 
 
+@looks
 @pytest.mark.parametrize(("size", "scheme", "locale"), LOOKS)
 async def test_all_pages_fit_the_screen_in_each_language_and_name_the_safe_answer_first(
     browser: Browser, narrow_place: Place, size: tuple[int, int], scheme: str, locale: str

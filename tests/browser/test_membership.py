@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.embedding import CONTRAST, TOO_SMALL
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.serving import Keystead, keystead_serving, program
 
 
@@ -138,6 +138,7 @@ async def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, server: K
         await page.unroute("**/api/**")
 
 
+@looks
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), ((320, 640), "light")], ids=["phone", "small"])
 async def test_on_a_phone_everything_can_be_read_and_pressed(
     browser: Browser, server: Keystead, size: tuple[int, int], scheme: str

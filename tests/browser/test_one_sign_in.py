@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from keystead.testing import servers
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.real_servers import redis_server
 from tests.serving import Keystead, keystead_serving
 
@@ -73,6 +73,7 @@ def header(page: Page) -> Locator:
     return page.locator("header .signed-in")
 
 
+@looks
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_name_of_who_is_signed_in_is_in_the_header_of_every_page(
     server: Keystead, browser: Browser, size: str
@@ -91,6 +92,7 @@ async def test_the_name_of_who_is_signed_in_is_in_the_header_of_every_page(
             assert spill <= 0, path
 
 
+@looks
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("language", WORDS)
 async def test_the_header_has_one_word_in_each_language(

@@ -18,7 +18,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Download, FilePayload, Page, Route, expect
 
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.browser.test_start_page import CONTRAST
 from tests.serving import Keystead, keystead_serving, program
 
@@ -593,6 +593,7 @@ async def test_without_scripts_the_page_shows_a_command_that_shares(
 # --- how they look -----------------------------------------------------------------------------------------------
 
 
+@looks
 @pytest.mark.parametrize(
     ("size", "scheme"),
     [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), ((320, 640), "dark")],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.serving import Keystead, keystead_serving
 
 PAGES = ["", "/reference", "/keys", "/keys/login"]
@@ -109,6 +109,7 @@ async def test_a_page_that_is_not_there_leads_back_home(browser: Browser, server
         assert await used.page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
 
 
+@looks
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 async def test_nothing_overflows_sideways_at_any_width(browser: Browser, server: Keystead, width: int) -> None:
     for path in PAGES:
@@ -133,6 +134,7 @@ async def test_a_server_without_kits_says_how_to_start_one(browser: Browser, tmp
             assert wrong == []
 
 
+@looks
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_the_api_page_works_without_the_internet(
     browser: Browser, server: Keystead, size: tuple[int, int]
@@ -177,6 +179,7 @@ CONTRAST = """() => {
 }"""
 
 
+@looks
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_all_text_can_be_read_against_its_background(browser: Browser, server: Keystead, scheme: str) -> None:
     for path in PAGES:

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from keystead.testing import servers
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.browser.test_start_page import CONTRAST
 from tests.browser.test_teamwork import colleague
 from tests.real_servers import redis_server
@@ -181,6 +181,7 @@ async def test_a_notice_is_in_the_language_of_its_reader_links_to_its_item_and_i
             await alan.ask("PUT", "/api/notifications/preferences", {"deploy": True})
 
 
+@looks
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_team_fits_the_screen_and_can_be_read_in_each_language(

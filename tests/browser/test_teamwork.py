@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, Locator, Page, Route, expect
 
-from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.browser.test_start_page import CONTRAST
 from tests.serving import Keystead, free_port, keystead_serving
 
@@ -381,6 +381,7 @@ async def test_the_calendar_is_walked_and_changed_by_the_keyboard(browser: Brows
 # --- how it looks ------------------------------------------------------------------------------------------------
 
 
+@looks
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "light"), (PHONE, "dark"), (DESKTOP, "dark")])
 async def test_the_page_fits_the_screen_and_can_be_read_in_each_language(
     browser: Browser, server: Keystead, size: tuple[int, int], scheme: str

@@ -21,7 +21,7 @@ from tests.browser.embedding import (
     other_site,
     widgets_serving,
 )
-from tests.browser.tabs import DESKTOP, PHONE
+from tests.browser.tabs import DESKTOP, PHONE, looks
 from tests.serving import Keystead
 
 THEMES = ("light", "dark", "retro", "kawaii", "mom", "final")
@@ -650,6 +650,7 @@ async def settled(page: Page) -> None:
     await page.wait_for_function(ready)
 
 
+@looks
 async def test_every_theme_fits_any_width_and_can_be_read_and_pressed(
     browser: Browser, server: Keystead, site: OtherSite, script: str
 ) -> None:
@@ -683,6 +684,7 @@ async def test_without_a_theme_it_is_dark_only_where_the_page_is(
         await expect(button).to_have_css("border-radius", "0px")
 
 
+@looks
 async def test_nothing_jumps_while_it_loads_and_nothing_moves_for_those_who_want_that(
     browser: Browser, server: Keystead, site: OtherSite, script: str
 ) -> None:

@@ -21,7 +21,7 @@ from tests.browser.embedding import (
     other_site,
     widgets_serving,
 )
-from tests.browser.tabs import DESKTOP, PHONE
+from tests.browser.tabs import DESKTOP, PHONE, looks
 from tests.serving import Keystead, program
 
 KINDS = {
@@ -142,6 +142,7 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
         assert token not in page.url + html + picture + markdown + shell
 
 
+@looks
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_kind_is_made_shown_in_every_theme_and_opened_again_by_its_address(
     browser: Browser, server: Keystead, kind: str
@@ -259,6 +260,7 @@ async def test_tabs_go_by_the_arrow_keys(browser: Browser, server: Keystead) -> 
             await expect(page.get_by_role("tabpanel")).to_have_count(1)
 
 
+@looks
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_it_fits_every_screen_and_can_be_read(browser: Browser, server: Keystead, scheme: str) -> None:
     address = f"https://{'a-long-name-' * 4}{scheme}.example/{'and-a-long-path/' * 6}"
@@ -316,6 +318,7 @@ def test_the_server_has_logged_no_error(server: Keystead) -> None:
     assert "Traceback" not in server.said
 
 
+@looks
 @pytest.mark.parametrize(
     ("language", "title", "button", "done"),
     [
