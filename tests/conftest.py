@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import httpcore2
+import httpx2
 import pytest
 from hypothesis import HealthCheck, settings
 from playwright.async_api import Browser, async_playwright, expect
@@ -44,6 +45,7 @@ settings.load_profile("real-servers")
 
 
 HERE = Path(__file__).parent
+PATIENCE_S = 120.0
 
 
 @pytest.hookimpl(wrapper=True)
@@ -164,6 +166,16 @@ def running_servers() -> Iterator[Running]:
     """What tests.real_servers has started for this worker."""
     with ExitStack() as ends:
         yield Running(ends)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_clients() -> Iterator[None]:
+    """Clients of HTTP that name no time limit wait as long as it takes; five seconds are little on a busy machine."""
+    limits = httpx2._config.DEFAULT_TIMEOUT_CONFIG
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "read", "write", "pool"):
+            patch.setattr(limits, name, PATIENCE_S)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -31,9 +31,12 @@ async def listening(
     try:
         yield server
     finally:
-        server.close()
+        # No more are accepted; those that just were become known. A server that is closed between both would lose them.
+        for one in server.sockets:
+            asyncio.get_running_loop().remove_reader(one.fileno())
         for _ in range(_TURNS):
             await asyncio.sleep(0)
+        server.close()
         for writer, task in connections.items():
             task.cancel()
             writer.transport.abort()  # also where somebody has not read all of an answer
