@@ -11,8 +11,8 @@ SETUP := scripts/venv.sh pyproject.toml
 STORE ?=
 PORT ?=
 ARGS ?=
-# Tests wait for servers and time limits for a third of their time, so two cores are kept busy by four workers.
-WORKERS ?= 4
+# Tests wait for servers, pages and time limits for more than half of their time: five workers keep two cores busy.
+WORKERS ?= 5
 
 define pytest
 	@scripts/servers.sh redis-server mariadbd memcached chromium
