@@ -100,6 +100,7 @@ async def test_a_newcomer_signs_in_and_sees_what_a_colleague_does(browser: Brows
         await window.shows("live")
         await expect(page.get_by_role("heading", name="Notices")).to_be_focused()
         await expect(page.get_by_text("No notices yet.")).to_be_visible()
+        await expect(page.get_by_role("link", name="Sign in")).to_be_hidden()  # who is signed in is not asked to
         await page.get_by_role("button", name="A deployment fails").click()
         entry = page.locator("#entries li")
         await expect(entry).to_contain_text(re.compile(r"Ada Lovelace reports that the deployment DP-\d+ has failed"))

@@ -266,6 +266,8 @@ function show(isIn) {
   by("sign-in").hidden = isIn;
   for (const id of ["who", "connection"]) by(id).hidden = !isMember;
   by("sign-out").hidden = !isIn || token === SESSION; // which the header has
+  const header = document.querySelector(".signed-in");
+  if (header) header.hidden = isIn && token !== SESSION; // it would ask whoever came by a token to sign in
   if (!isIn) {
     by("retry").hidden = true;
     document.title = `${words.title} · Keystead`;
