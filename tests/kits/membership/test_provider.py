@@ -222,15 +222,21 @@ def test_without_a_secret_no_webhook_is_believed(secrets: list[SecretStr]) -> No
 
 @here
 async def test_who_asks_past_the_cache_again_and_again_is_held_and_stays_signed_in(
-    members: Members, patreon: FakePatreon
+    members: Members, patreon: FakePatreon, store: Store
 ) -> None:
-    token, other = await signed_in(members), await signed_in(members, "124")
-    asked = patreon.questions
-    answers = [await refusal(members.sync(token)) for _ in range(LIMITS["sync"] + 5)]
+    async def window() -> int:
+        [[seconds, _]] = await store.run([("TIME",)])
+        return int(seconds) // 60
+
+    for user in ("123", "125", "126"):  # by the clock of the store, on which a minute may end meanwhile
+        token, asked, began = await signed_in(members, user), patreon.questions, await window()
+        answers = [await refusal(members.sync(token)) for _ in range(LIMITS["sync"] + 5)]
+        if await window() == began:
+            break
     assert answers == [None] * LIMITS["sync"] + ["RATE_LIMITED"] * 5
     assert patreon.questions == asked + LIMITS["sync"]
     assert await works(members, token)
-    assert await refusal(members.sync(other)) is None
+    assert await refusal(members.sync(await signed_in(members, "124"))) is None
 
 
 @here
