@@ -28,10 +28,9 @@ class Pace:
     which share a connection with what they ask for.
     """
 
-    def __init__(self, most: int, tasks: int = 1) -> None:
+    def __init__(self, most: int) -> None:
         self.size = min(_FIRST, most)  # keys to ask for at once
         self._most = most
-        self._tasks = tasks  # of the walk itself
         self._since = perf_counter()
         self._worked = 0.0  # before `since`
         self._waited = 0
@@ -75,7 +74,7 @@ class Pace:
         if worked < self._stretch_s:
             return
         if now - self._asked > _ASK_EVERY_S:  # to count tasks takes longer the more there are
-            self._alone, self._asked = len(asyncio.all_tasks()) <= self._tasks, now
+            self._alone, self._asked = len(asyncio.all_tasks()) < 2, now
             self._stretch_s = ALONE_S if self._alone else STRETCH_S
         # What took longer was spent waiting elsewhere, while others had their turns already.
         await asyncio.sleep(0 if self._alone else min(worked, 3 * STRETCH_S) * SHARE)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -166,14 +165,6 @@ class _Repairs:
         return True
 
 
-class _Seen(NamedTuple):
-    """A page of keys: how many, those of no family, and the others as they were seen."""
-
-    keys: int
-    strangers: list[bytes]
-    looks: list[Look]
-
-
 class _Question(NamedTuple):
     """An entry of an index, to be asked for its record."""
 
@@ -195,7 +186,7 @@ class _Walk:
         self._led_to: set[Family[Any]] = set()
         self._again = False  # a key was deleted that mappings may lead to, and some of them were looked at before
         self._page = page
-        self._pace = Pace(page, tasks=1 if repairs else 2)
+        self._pace = Pace(page)
         self._on_progress = on_progress
         self._total: int | None = None
         self._facts: dict[Bound[Any], Facts] = {}
@@ -232,13 +223,11 @@ class _Walk:
         if all(glob == "*" for glob in globs.values()):
             self._total = sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
         for place in places:
-            pages = self._looked_at(place, globs[id(place)])
-            # What is repaired on one page may be on the next, which is looked at after that.
-            async with aclosing(pages if self._repairs else _one_ahead(pages)) as found:
-                async for seen in found:
-                    await self._page_of_keys(place, seen, narrowed)
+            async for keys in place.store.scan(globs[id(place)], page=self._page):
+                for some in self._pieces(keys):
+                    await self._keys(place, some, narrowed)
                     if counts:
-                        self.report.examined += seen.keys
+                        self.report.examined += len(some)
                     self._say()
                     await self._pace.turn()
         if counts:
@@ -262,27 +251,18 @@ class _Walk:
             report = self.report
             self._on_progress(Progress(report.examined, self._total, report.findings, report.repaired))
 
-    async def _looked_at(self, place: Belonging, glob: str) -> AsyncGenerator[_Seen, None]:
-        """The keys of a store, page by page, with what was seen of them."""
-        async for keys in place.store.scan(glob, page=self._page):
-            for some in self._pieces(keys):
-                members: list[Member] = []
-                strangers: list[bytes] = []
-                for raw in some:
-                    member = place.of(raw)
-                    if member is None:
-                        strangers.append(raw)
-                    else:
-                        members.append(member)
-                await self._pace.turn()
-                looks = await look_at(members, place.store, self._pace) if members else []
-                yield _Seen(len(some), strangers, looks)
-
-    async def _page_of_keys(self, place: Belonging, seen: _Seen, narrowed: bool) -> None:
-        if not narrowed:
-            for raw in seen.strangers:
+    async def _keys(self, place: Belonging, keys: Sequence[bytes], narrowed: bool) -> None:
+        members: list[Member] = []
+        for raw in keys:
+            member = place.of(raw)
+            if member is not None:
+                members.append(member)
+            elif not narrowed:
                 await self._stranger(place, raw)
-        looks = seen.looks
+        if not members:
+            return
+        await self._pace.turn()
+        looks = await look_at(members, place.store, self._pace)
         await self._pace.turn()
         suspected: dict[int, list[Suspicion]] = {}
         readable = []
@@ -559,19 +539,6 @@ class _Walk:
             look = suspicion.look
             self.report.add(suspicion.code, look.key, suspicion.family, suspicion.sentence, fixed, suspicion.note)
         return fixed
-
-
-async def _one_ahead(pages: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """The same pages. The next one is asked for while the last is looked at, so that store and program both work."""
-    ahead = asyncio.ensure_future(anext(pages, None))
-    try:
-        while (page := await ahead) is not None:
-            ahead = asyncio.ensure_future(anext(pages, None))
-            yield page
-    finally:
-        ahead.cancel()
-        await asyncio.gather(ahead, return_exceptions=True)
-        await pages.aclose()
 
 
 def _what(suspicion: Suspicion) -> Literal["key", "entry"]:
