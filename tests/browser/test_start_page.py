@@ -134,7 +134,6 @@ async def test_a_server_without_kits_says_how_to_start_one(browser: Browser, tmp
             assert wrong == []
 
 
-@looks
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 async def test_the_api_page_works_without_the_internet(
     browser: Browser, server: Keystead, size: tuple[int, int]

@@ -142,7 +142,6 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
         assert token not in page.url + html + picture + markdown + shell
 
 
-@looks
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_kind_is_made_shown_in_every_theme_and_opened_again_by_its_address(
     browser: Browser, server: Keystead, kind: str

@@ -60,18 +60,18 @@ def _now_ms() -> int:
 
 @lru_cache(maxsize=8)
 def _routes_of(kits: tuple[tuple[str, Callable[[], APIRouter]], ...]) -> Sequence[BaseRoute]:
-    """The routes of kits, one for each, which all applications with these kits share.
+    """The routes of each kit, in their order. All applications with these kits share them.
 
-    They are alike in all of them, and to build them is most of what an application costs: tests make many.
+    They do not depend on settings, and building them is most of the cost of an application: test suites make many.
     """
-    routers = {name: router() for name, router in kits}
-    hide_unreached(routers.values())
-    gathered = APIRouter()
-    for name, router in routers.items():
-        gathered.include_router(
+    routers = [router() for _, router in kits]
+    hide_unreached(routers)
+    included = APIRouter()
+    for (name, _), router in zip(kits, routers, strict=True):
+        included.include_router(
             router, tags=[name], responses=ERROR_RESPONSES, dependencies=[Depends(_refuse_unopened)]
         )
-    return gathered.routes
+    return included.routes
 
 
 def create_app(
