@@ -15,7 +15,7 @@ ARGS ?=
 WORKERS ?= 5
 
 define pytest
-	@scripts/servers.sh redis-server mariadbd memcached chromium
+	@scripts/servers.sh redis-server mariadbd memcached chromium-headless-shell:chromium
 	@scripts/node.sh $(DEV)/bin/python
 	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '$(1)' $(ARGS)
 endef

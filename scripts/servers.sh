@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/servers.sh PROGRAM...
-# Sees to it that each PROGRAM the tests start (redis-server, mariadbd, memcached, chromium) is on PATH: as root on Debian it
-# installs what is missing, anywhere else it says how to. Nothing is left running: the tests start their own servers.
+# Sees to it that each PROGRAM the tests start (redis-server, mariadbd, memcached, a browser) is on PATH: as root on Debian it
+# installs what is missing, anywhere else it says how to. PROGRAM:OTHER means that OTHER will do where PROGRAM cannot be had.
+# Nothing is left running: the tests start their own servers.
 set -euo pipefail
 
 # The package of a program; most have the same name.
@@ -12,10 +13,17 @@ package() {
     esac
 }
 
-missing=()
+found() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null 2>&1; }
+
+missing=() better=()
 for program in "$@"; do
-    PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null 2>&1 || missing+=("$(package "$program")")
+    if ! found "${program%%:*}"; then
+        if found "${program##*:}"; then better+=("$(package "${program%%:*}")"); else missing+=("$(package "${program%%:*}")"); fi
+    fi
 done
+if [ ${#missing[@]} -eq 0 ] && [ ${#better[@]} -gt 0 ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${better[@]}" >/dev/null 2>&1 || true
+fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -140,6 +140,27 @@ def _ask(args: list[str], further: dict[str, Any], *files: IO[Any]) -> Command:
     return Command(args, connection)
 
 
+def program_for_shells(folder: Path) -> Path:
+    """A program `keystead` in this folder for scripts of a shell, which has each command forked."""
+    program = folder / "keystead"
+    program.write_text(f"#!{sys.executable} -IS\n{_FOR_SHELLS.format(socket=_forker())}")
+    program.chmod(0o755)
+    return program
+
+
+_FOR_SHELLS = """
+import json, os, socket, sys
+
+connection = socket.socket(socket.AF_UNIX)
+connection.connect({socket!r})
+asked = json.dumps({{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}).encode()
+socket.send_fds(connection, [len(asked).to_bytes(4)], [0, 1, 2])
+connection.sendall(asked)
+_, code = connection.makefile()
+sys.exit(int(code))
+"""
+
+
 def run(
     arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:

@@ -21,11 +21,13 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
 
-def program(name: str) -> str:
-    """The path of a program the tests need; a missing one fails the test and says how to get it."""
-    path = shutil.which(name)
+def program(*names: str) -> str:
+    """The path of a program the tests need, the first of these that is there; a missing one fails the test and says how
+    to get it.
+    """
+    path = next((found for name in names if (found := shutil.which(name))), None)
     if path is None:
-        pytest.fail(f"{name} is not on PATH; `make test` installs it, or use `apt-get install {name}`.")
+        pytest.fail(f"{names[0]} is not on PATH; `make test` installs it, or use `apt-get install {names[0]}`.")
     return path
 
 

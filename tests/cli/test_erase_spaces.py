@@ -100,6 +100,9 @@ def test_who_signs_in_is_erased_in_teamwork_too(program: Program, settings: dict
     done = program.keystead("erase", "login:42", "--yes", **settings)
     assert done.returncode == 0, done.stderr
     assert "  keystead_teamwork_people: 1 row\n" in done.stdout
-    assert held(program, settings) == {"usertoken:42", "dashboard:teams:42"}
+    assert held(program, settings) == {"usertoken:42", "dashboard:teams:42", "audit:login"}
+    noted = output(program.keystead("audit", "--event", "erased", "--json", **settings))
+    assert noted["what"] == "login:42"
+    assert noted["who"].startswith("operator:")
     again = program.keystead("erase", "login:42", "--yes", **settings)
     assert (again.returncode, again.stdout) == (0, "nothing belongs to login:42\n")

@@ -89,7 +89,7 @@ def play(
     run_state_machine_as_test(machine, settings=settings(PLAY, max_examples=examples))
 
 
-few_and_many = pytest.mark.parametrize("examples", [25, pytest.param(120, marks=pytest.mark.matrix)])
+few_and_many = pytest.mark.parametrize("examples", [10, pytest.param(120, marks=pytest.mark.matrix)])
 
 
 @few_and_many

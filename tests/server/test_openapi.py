@@ -45,8 +45,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
         yield running
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(20, marks=pytest.mark.matrix)], ids=["few", "many"])
-@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
+@pytest.mark.parametrize(
+    ("mode", "examples"),
+    [
+        pytest.param(GenerationMode.NEGATIVE, 2, id="negative-few"),
+        pytest.param(GenerationMode.NEGATIVE, 20, id="negative-many", marks=pytest.mark.matrix),
+        pytest.param(GenerationMode.POSITIVE, 20, id="positive-many", marks=pytest.mark.matrix),
+    ],
+)
 def test_no_request_makes_a_server_error_and_every_answer_is_described(
     server: Keystead, mode: GenerationMode, examples: int
 ) -> None:

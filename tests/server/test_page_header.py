@@ -19,7 +19,19 @@ from keystead.kits.teamwork import KIT as TEAMWORK
 from keystead.kits.widgets import KIT as WIDGETS
 from tests.kits.signing_in import HTML, OWN, serving
 
-PAGES = ("/", "/docs", "/reference", "/teamwork", "/share", "/account", "/login", "/nowhere", "/api/nowhere?x=1")
+PAGES = (
+    "/",
+    "/docs",
+    "/reference",
+    "/keys",
+    "/keys/login",
+    "/teamwork",
+    "/share",
+    "/account",
+    "/login",
+    "/nowhere",
+    "/api/nowhere?x=1",
+)
 KITS = [LOGIN, SHARING, TEAMWORK]
 SIGN_OUT = '<form method="post" action="/api/auth/logout">'
 

@@ -14,6 +14,7 @@ import typer
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete import DryRun, Yes
 from keystead.cli.leave import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.operator import audit_of, operator
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.tables import Database, open_tables_of
@@ -22,6 +23,7 @@ from keystead.cli.words import counted
 from keystead.errors import BadArgument
 from keystead.parts.tables import Tables
 from keystead.schema import Keyspace
+from keystead.schema.belonging import name_of
 from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase
 from keystead.schema.erasure import erase as erase_all
 
@@ -48,7 +50,7 @@ def erase(
     Every family whose member_of names that space is looked through, each key goes with what it owns, and
     it is looked again until nothing is found; then the rows of the subject in the relational tables go. The plan is
     shown first, and you are asked. The exit code is 1 when something may be left, as in tables that cannot be found.
-    KEYSTEAD_SEAL_KEYS opens sealed values.
+    KEYSTEAD_SEAL_KEYS opens sealed values. The audit logs of the keyspaces note that you erased it: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -82,6 +84,7 @@ def erase(
                     for other in also:
                         erased.include(await _erase(bound_keys, other))
                     deleted = {} if tables is None else await _of_all(tables.erase, [subject, *also])
+                    await _note(bound_keys, subject, erased)
         if as_json:
             told = {**_as_json(plan, erased), "known_as": also, "rows": rows, "erased_rows": deleted}
             typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
@@ -128,6 +131,15 @@ async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
             show(now.examined, None, f", {now.found:,} of {subject}")
 
         return await erase_all(bound_keys, subject, on_progress=on_progress)
+
+
+async def _note(bound_keys: list[Keyspace], subject: str, erased: Erased) -> None:
+    """That it was erased, and by whom, in the audit log of each keyspace that had something of the subject."""
+    act = operator()
+    for keys in bound_keys:
+        audit = audit_of(keys)
+        if audit is not None and any(name_of(bound.family) in erased.families for bound in keys.bounds()):
+            await audit.note("erased", who=act.who, what=subject, where=act.where)
 
 
 def _counted(keys: int, rows: Mapping[str, int]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,13 +15,13 @@ from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete import DryRun, Yes
 from keystead.cli.flags import Command, Group
 from keystead.cli.leave import ASKED_WRONGLY, leave
+from keystead.cli.operator import audit_of, operator
 from keystead.cli.progress import progress
 from keystead.cli.stopping import stoppable
 from keystead.cli.targets import Json, Stores, bound, named_keyspaces, run
 from keystead.cli.words import counted
-from keystead.parts.audit import Audit, AuditEntry
-from keystead.parts.sessions import Act, Ended, Live, Policy, Sessions
-from keystead.schema import Keyspace, Log, Value
+from keystead.parts.sessions import Ended, Live, Policy, Sessions
+from keystead.schema import Value
 from keystead.schema.family import Bound
 from keystead.schema.times import deadline_ms
 
@@ -153,7 +151,7 @@ async def _print_users(lists: Bound[Any], as_json: bool) -> None:
 
 
 async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int) -> int:
-    act = _operator()
+    act = operator()
     if user is not None:
         return int(await part.revoke_id(user, id, act)) if id is not None else await part.revoke_all(user, act)
     ended = 0
@@ -162,23 +160,6 @@ async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int
             ended += count
             show(ended, max(there, ended), "")
     return ended
-
-
-def _operator() -> Act:
-    """Who runs this command, as far as this machine knows."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):  # an account without a name, as in a container
-        name = "unknown"
-    return Act(who=f"operator:{name}", where=socket.gethostname())
-
-
-def _audit_of(keys: Keyspace) -> Audit | None:
-    """The audit log of a keyspace; None: it keeps none."""
-    for one in keys.bounds():
-        if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
-            return Audit(one())
-    return None
 
 
 async def _count_everyone(lists: Bound[Any]) -> int:
@@ -209,7 +190,7 @@ async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tup
             found,
             _as_the_family_says(found),
             ends=ends,
-            audit=_audit_of(keys),
+            audit=audit_of(keys),
             farewell=getattr(keys, "farewell", None),
         )
         yield part, found.related(found.family.listed_in[0].target)

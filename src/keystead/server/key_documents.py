@@ -11,12 +11,15 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Final
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
+from keystead.kits.identity import page_header
 from keystead.schema import Keyspace
 from keystead.schema.docs import html, html_index
 from keystead.server.keyspaces import OWN
+from keystead.server.policy import PAGE_HEADERS
+from keystead.server.templates import render
 
 PATH: Final = "/keys"
 _LINKS: Final = {"Keystead": "/", "Keys": PATH, "Reference": "/reference", "API": "/docs"}
@@ -29,17 +32,22 @@ def add_key_documents(app: FastAPI) -> None:
     keyspaces = kits | {name: one for name, one in _own().items() if name not in kits}
 
     # Not async: a large document takes a while to make, and FastAPI runs these beside the event loop.
-    def index() -> HTMLResponse:
-        return _answer(html_index({f"{PATH}/{name}": one for name, one in keyspaces.items()}, _LINKS))
+    def index(request: Request) -> HTMLResponse:
+        documents = {f"{PATH}/{name}": one for name, one in keyspaces.items()}
+        return _answer(html_index(documents, _LINKS, _who_is_signed_in(request)))
 
-    def document(name: str) -> HTMLResponse:
+    def document(name: str, request: Request) -> HTMLResponse:
         if name not in keyspaces:
             raise HTTPException(404)
-        return _answer(html(keyspaces[name], _LINKS))
+        return _answer(html(keyspaces[name], _LINKS, _who_is_signed_in(request)))
 
     for path in (PATH, f"{PATH}/"):
         app.add_api_route(path, index, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{PATH}/{{name}}", document, methods=["GET"], include_in_schema=False)
+
+
+def _who_is_signed_in(request: Request) -> str:
+    return render("signed_in.html", header=page_header(request.scope))
 
 
 def _own() -> dict[str, type[Keyspace]]:
@@ -63,7 +71,7 @@ def _answer(page: str) -> HTMLResponse:
         f"style-src 'sha256-{digest}'",
         "img-src data:",
         "base-uri 'none'",
-        "form-action 'none'",
+        "form-action 'self'",
         "frame-ancestors 'none'",
     )
-    return HTMLResponse(page, headers={"content-security-policy": "; ".join(policy), "cache-control": "no-store"})
+    return HTMLResponse(page, headers={**PAGE_HEADERS, "content-security-policy": "; ".join(policy)})

@@ -19,8 +19,9 @@ from keystead.kits.membership.service import EVENTS, LIMITS, members, missing
 from keystead.kits.membership.service.crash_reports import LOGS_MOST
 from keystead.kits.membership.service.ledger import MONTHLY_TOKENS
 from keystead.kits.membership.service.patreon import PLANS
+from tests import forking
 from tests.every_store import on_urls
-from tests.serving import environment, keystead_command, keystead_serving, program
+from tests.serving import environment, keystead_serving, program
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "membership.md").read_text()
 
@@ -118,7 +119,7 @@ def test_an_operator_without_python_sets_up_a_patron_with_a_quota_that_moves(
     """Every command of the guide, in one shell, and every line that it says is shown."""
     start, *steps = re.findall(r"```bash\n(.*?)```", STEPS, re.DOTALL)
     assert start.endswith("\nkeystead serve --kits membership\n")
-    [command] = keystead_command()
+    command = forking.program_for_shells(tmp_path)
     for name in ("curl", "openssl"):
         program(name)
     before_serving = start.removesuffix("keystead serve --kits membership\n")

@@ -12,8 +12,9 @@ from keystead.kits.sessiondata import KIT, SessionDataSettings
 from keystead.kits.sessiondata.routes import _USER, STATUS, AskedToSet
 from keystead.kits.sessiondata.service import KEY_MAX, LIMITS
 from keystead.server import Settings, create_app
+from tests import forking
 from tests.kits.sharing.visiting import RING_TEXT
-from tests.serving import environment, keystead_command, keystead_serving, program
+from tests.serving import environment, keystead_serving, program
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "sessiondata.md").read_text()
 
@@ -78,7 +79,7 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
     program("curl")
     first, second = re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert first == "keystead serve --kits sessiondata\n"
-    [command] = keystead_command()
+    command = forking.program_for_shells(tmp_path)
     with keystead_serving(tmp_path, None, "--kits", "sessiondata") as server:
         script = second.replace("http://127.0.0.1:8700", server.url).replace("$(keystead ", f"$({command} ")
         ended = subprocess.run(

@@ -20,8 +20,9 @@ from keystead.kits.widgets.routes.parameters import Parameter
 from keystead.kits.widgets.service import LIMITS, boards, checks, hooks, rankings
 from keystead.kits.widgets.themes import THEMES
 from keystead.server import Settings, create_app
+from tests import forking
 from tests.kits.sharing.visiting import RING_TEXT
-from tests.serving import environment, keystead_command, keystead_serving, program
+from tests.serving import environment, keystead_serving, program
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "widgets.md").read_text()
@@ -197,6 +198,6 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
         assert '"message":"' in said
         assert (tmp_path / "counter.svg").read_text().startswith("<svg ")
         run("".join(line for line in after.splitlines(keepends=True) if "delete" not in line))
-        shown = run(commands.replace("keystead ", f"{keystead_command()[0]} "))
+        shown = run(commands.replace("keystead ", f"{forking.program_for_shells(tmp_path)} "))
         assert "WidgetKeys.counter" in shown
         assert "deleted counter:example-0f115db0" in shown

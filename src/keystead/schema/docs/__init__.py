@@ -15,12 +15,12 @@ def markdown(keyspace: type[Keyspace]) -> str:
     return markdown_page.page(document(keyspace))
 
 
-def html(keyspace: type[Keyspace], links: Mapping[str, str] | None = None) -> str:
+def html(keyspace: type[Keyspace], links: Mapping[str, str] | None = None, aside: str = "") -> str:
     """The key document as one page that loads nothing. The same declarations give the same text, byte for byte.
 
-    `links` stand in its head: what each says, and where it leads.
+    `links` stand in its head: what each says, and where it leads. So does `aside`, which is HTML.
     """
-    return html_page.page(document(keyspace), links or {})
+    return html_page.page(document(keyspace), links or {}, aside)
 
 
 def markdown_index(documents: Mapping[str, type[Keyspace]]) -> str:
@@ -28,6 +28,6 @@ def markdown_index(documents: Mapping[str, type[Keyspace]]) -> str:
     return index_page.markdown({file: document(keyspace) for file, keyspace in documents.items()})
 
 
-def html_index(documents: Mapping[str, type[Keyspace]], links: Mapping[str, str] | None = None) -> str:
-    """The same as an index.html that loads nothing. `links` are as for `html`."""
-    return index_page.html({file: document(keyspace) for file, keyspace in documents.items()}, links or {})
+def html_index(documents: Mapping[str, type[Keyspace]], links: Mapping[str, str] | None = None, aside: str = "") -> str:
+    """The same as an index.html that loads nothing. `links` and `aside` are as for `html`."""
+    return index_page.html({file: document(keyspace) for file, keyspace in documents.items()}, links or {}, aside)

@@ -27,12 +27,13 @@ _LOOKS: Final = {
 }
 
 
-def page(document: KeyDocument, links: Mapping[str, str]) -> str:
-    """The whole page, with these links in its head."""
+def page(document: KeyDocument, links: Mapping[str, str], aside: str) -> str:
+    """The whole page, with these links and this HTML in its head."""
     said = {edge.says for edge in document.edges}
     return TEMPLATES.get_template("document.html").render(
         title=document.title,
         links=links,
+        aside=aside,
         made_by=made_by(document.made_from),
         document=document,
         keys={entry.name: entry.key for entry in document.families},

@@ -35,10 +35,10 @@ def markdown(documents: Mapping[str, KeyDocument]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def html(documents: Mapping[str, KeyDocument], links: Mapping[str, str]) -> str:
-    """The same as a page of HTML that loads nothing, with these links in its head."""
+def html(documents: Mapping[str, KeyDocument], links: Mapping[str, str], aside: str) -> str:
+    """The same as a page of HTML that loads nothing, with these links and this HTML in its head."""
     return TEMPLATES.get_template("index.html").render(
-        documents=documents, links=links, first_words=first_words, made_by=made_by(_MADE_FROM), title=TITLE
+        documents=documents, links=links, aside=aside, first_words=first_words, made_by=made_by(_MADE_FROM), title=TITLE
     )
 
 

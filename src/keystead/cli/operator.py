@@ -1,0 +1,27 @@
+"""Who runs a command, and the audit log that notes what they did."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+
+from keystead.parts.audit import Audit, AuditEntry
+from keystead.parts.sessions import Act
+from keystead.schema import Keyspace, Log
+
+
+def operator() -> Act:
+    """Who runs this command, as far as this machine knows."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):  # an account without a name, as in a container
+        name = "unknown"
+    return Act(who=f"operator:{name}", where=socket.gethostname())
+
+
+def audit_of(keys: Keyspace) -> Audit | None:
+    """The audit log of a keyspace; None: it keeps none."""
+    for one in keys.bounds():
+        if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
+            return Audit(one())
+    return None
