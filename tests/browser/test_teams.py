@@ -141,6 +141,7 @@ async def test_a_notice_is_in_the_language_of_its_reader_links_to_its_item_and_i
         await page.goto(f"{server.url}/teamwork?as={ALAN}")
         await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
         await grace.tell(ALAN, "A/1")
+        await expect(page.locator("#heard")).to_contain_text("A/1")
         entry = page.locator("#entries li").first
         for language, title in (
             ("ko", "Grace Hopper님이 회원님을 A/1 담당자로 배정했습니다"),

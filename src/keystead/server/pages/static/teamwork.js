@@ -424,7 +424,17 @@ function drawNotices() {
   const list = by("entries");
   const active = document.activeElement;
   const focused = list.contains(active) ? active.closest("li").dataset.id : null;
-  list.replaceChildren(...notices.items.map(entryOf));
+  let next = list.firstElementChild;
+  for (const item of notices.items) {
+    const entry = sameEntry(item);
+    if (entry === next) next = next.nextElementSibling;
+    else list.insertBefore(entry, next);
+  }
+  while (next) {
+    const gone = next;
+    next = gone.nextElementSibling;
+    gone.remove();
+  }
   if (focused) list.querySelector(`li[data-id="${focused}"] button`)?.focus({ preventScroll: true });
   by("about").hidden = !about;
   by("kind-filter").disabled = Boolean(about);
@@ -444,6 +454,16 @@ function drawNotices() {
   const isEmpty = notices.items.length === 0;
   const nothing = by("only-unread").checked ? words.noUnread : by("kind-filter").value ? words.noSuch : words.noNotices;
   tell("no-notices", isEmpty ? notices.problem || (notices.isLoaded ? nothing : words.loading) : null);
+}
+
+// What says the same as before stays the same element: a button that is made anew while it is pressed does nothing.
+function sameEntry(item) {
+  const says = JSON.stringify([item, notices.fresh.has(item.id), momentInWords(item.createdAt), document.documentElement.lang]);
+  const before = by("entries").querySelector(`li[data-id="${CSS.escape(item.id)}"]`);
+  if (before?.says === says) return before;
+  const entry = entryOf(item);
+  entry.says = says;
+  return entry;
 }
 
 function entryOf(item) {
