@@ -1,8 +1,8 @@
 """Serves an application by a real server, and a browser that keeps cookies by the rules of RFC 6265bis."""
 
 import json
+import os
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 
+from tests import forking
 from tests.serving import environment, free_port, listens, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 class Served:
     port: int
     output: Path
-    process: subprocess.Popen[bytes]
+    process: forking.Command
 
     @property
     def url(self) -> str:
@@ -53,19 +54,10 @@ def serving(
         "granian": ["--interface", "asgi" if lifespan == "on" else "asginl"],
         "uvicorn": ["--lifespan", lifespan],
     }[server]
-    program = Path(sysconfig.get_path("scripts")) / server
-    with output.open("wb") as stream:
-        process = subprocess.Popen(
-            [
-                *(program, "--factory", "--host", "127.0.0.1", "--port", str(port), "--log-level", "info"),
-                *flags,
-                f"{module}:make",
-            ],
-            cwd=ROOT,
-            env=environment({"TEST_APP": app, "TEST_OPTIONS": json.dumps(options)}),
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-        )
+    arguments = ["--factory", "--host", "127.0.0.1", "--port", str(port), "--log-level", "info", *flags]
+    env = environment({"TEST_APP": app, "TEST_OPTIONS": json.dumps(options)})
+    with output.open("wb") as stream, open(os.devnull) as nothing:
+        process = forking.start_module(server, [*arguments, f"{module}:make"], ROOT, env, nothing, stream, stream)
     served = Served(port, output, process)
     try:
         wait_until(lambda: listens(port) or process.poll() is not None, f"{app} listens")
