@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -140,24 +141,37 @@ def _ask(args: list[str], further: dict[str, Any], *files: IO[Any]) -> Command:
     return Command(args, connection)
 
 
-def program_for_shells(folder: Path) -> Path:
-    """A program `keystead` in this folder for scripts of a shell, which has each command forked."""
-    program = folder / "keystead"
-    program.write_text(f"#!{sys.executable} -IS\n{_FOR_SHELLS.format(socket=_forker())}")
-    program.chmod(0o755)
-    return program
+def command(*arguments: str) -> list[str]:
+    """A command line for whatever starts programs by itself, such as a shell.
+
+    Its process has the command forked, passes signals on to it, and ends as it does. Where that process is killed,
+    so is the command, a moment later.
+    """
+    place = Path(_forker())
+    program = place.with_name("keystead")
+    if not program.exists():
+        program.write_text(f"#!{sys.executable} -IS\n{_FORKED.format(socket=str(place))}")
+        program.chmod(0o755)
+    return [str(program), *arguments]
 
 
-_FOR_SHELLS = """
-import json, os, socket, sys
+_FORKED = """
+import json, os, signal, socket, sys
 
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({socket!r})
 asked = json.dumps({{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}).encode()
 socket.send_fds(connection, [len(asked).to_bytes(4)], [0, 1, 2])
 connection.sendall(asked)
-_, code = connection.makefile()
-sys.exit(int(code))
+answers = connection.makefile()
+pid = int(answers.readline())
+for one in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(one, lambda number, frame: os.kill(pid, number))
+code = int(answers.readline())
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
 """
 
 
@@ -209,8 +223,7 @@ def _forker() -> str:
 def _end() -> None:
     process, place = _started.pop("forker")
     process.communicate()
-    Path(place).unlink()
-    Path(place).parent.rmdir()
+    shutil.rmtree(Path(place).parent)
 
 
 # --- the process that is forked from ------------------------------------------------------------------------------
@@ -231,10 +244,14 @@ def _next_command(listening: socket.socket) -> dict[str, Any] | None:
             ready = [key.fileobj for key, _ in selector.select()]
             if _LIFELINE in ready:
                 break
+            for pid, asker in running.items():
+                if asker in ready:  # it has nothing more to say, so it is gone
+                    selector.unregister(asker)
+                    os.kill(pid, signal.SIGKILL)
             if ended in ready:
                 with suppress(BlockingIOError):
                     ended.recv(4096)
-                _report(running)
+                _report(running, selector)
             if listening in ready:
                 connection, _ = listening.accept()
                 asked, files = _asked(connection)
@@ -251,6 +268,7 @@ def _next_command(listening: socket.socket) -> dict[str, Any] | None:
                 for file in files:
                     os.close(file)
                 running[pid] = connection
+                selector.register(connection, selectors.EVENT_READ)
                 connection.sendall(f"{pid}\n".encode())
     for pid in running:
         with suppress(ProcessLookupError):
@@ -264,13 +282,15 @@ def _asked(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         return json.loads(stream.read(int.from_bytes(size))), files
 
 
-def _report(running: dict[int, socket.socket]) -> None:
+def _report(running: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
     """Tell whoever asked how their command ended."""
     while running:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
         with running.pop(pid) as connection, suppress(BrokenPipeError):
+            if connection in selector.get_map():
+                selector.unregister(connection)
             connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import forking
 from tests.cli.program import Program, output
-from tests.serving import environment, keystead_command
+from tests.serving import environment
 
 KEYS = ("--keys", "myapp.keys")
 
@@ -22,7 +23,7 @@ class Terminal:
     def __init__(self, program: Program, *arguments: str, columns: int = 80) -> None:
         self._ours, theirs = pty.openpty()
         self._process = subprocess.Popen(
-            keystead_command(*arguments),
+            forking.command(*arguments),
             cwd=program.folder,
             env=environment({"KEYSTEAD_STORE": program.url, "COLUMNS": str(columns), "TERM": "xterm"}),
             stdin=theirs,

@@ -14,8 +14,9 @@ import pytest
 from keystead import Keyspace, Log, Store, connect, never
 from keystead.parts.audit import Audit, AuditEntry
 from keystead.testing import servers
+from tests import forking
 from tests.cli.program import Program, assert_one_sentence
-from tests.serving import environment, keystead_command
+from tests.serving import environment
 
 SOURCE = '''
 from keystead import Keyspace, Log, Value, never
@@ -214,7 +215,7 @@ def test_what_is_asked_wrongly_is_one_sentence(audited: Program, arguments: tupl
 @contextmanager
 def following(folder: Path, url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        keystead_command("audit", "myapp.audited:AuditedKeys", "--follow", *arguments),
+        forking.command("audit", "myapp.audited:AuditedKeys", "--follow", *arguments),
         cwd=folder,
         env=environment({"KEYSTEAD_STORE": url}),
         stdin=subprocess.DEVNULL,

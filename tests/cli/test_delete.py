@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
+from tests import forking
 from tests.cli.program import Program, assert_one_sentence, output
-from tests.serving import environment, keystead_command
+from tests.serving import environment
 
 KEYS = ("--keys", "myapp.keys")
 
@@ -72,7 +73,7 @@ def test_on_a_terminal_it_asks(program: Program, answer: str, code: int, is_dele
     program.fill()
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        keystead_command("delete", "session", "u1a", *KEYS),
+        forking.command("delete", "session", "u1a", *KEYS),
         cwd=program.folder,
         env=environment({"KEYSTEAD_STORE": program.url}),
         stdin=theirs,

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
+from tests import forking
 from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_sentence, output
-from tests.serving import environment, keystead_command, wait_until
+from tests.serving import environment, wait_until
 
 MANY = 4_000
 
@@ -179,7 +180,7 @@ def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals,
     healthy = program.held()
     program.write(*[("SET", f"lock:{number}", "x") for number in range(MANY)])
     with subprocess.Popen(
-        keystead_command("doctor", "myapp.keys", "--fix", "--yes", "--json"),
+        forking.command("doctor", "myapp.keys", "--fix", "--yes", "--json"),
         cwd=program.folder,
         env=environment({"KEYSTEAD_STORE": program.url}),
         stdout=subprocess.PIPE,

@@ -119,7 +119,7 @@ def test_an_operator_without_python_sets_up_a_patron_with_a_quota_that_moves(
     """Every command of the guide, in one shell, and every line that it says is shown."""
     start, *steps = re.findall(r"```bash\n(.*?)```", STEPS, re.DOTALL)
     assert start.endswith("\nkeystead serve --kits membership\n")
-    command = forking.program_for_shells(tmp_path)
+    [command] = forking.command()
     for name in ("curl", "openssl"):
         program(name)
     before_serving = start.removesuffix("keystead serve --kits membership\n")

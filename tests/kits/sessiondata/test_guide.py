@@ -79,7 +79,7 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
     program("curl")
     first, second = re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert first == "keystead serve --kits sessiondata\n"
-    command = forking.program_for_shells(tmp_path)
+    [command] = forking.command()
     with keystead_serving(tmp_path, None, "--kits", "sessiondata") as server:
         script = second.replace("http://127.0.0.1:8700", server.url).replace("$(keystead ", f"$({command} ")
         ended = subprocess.run(

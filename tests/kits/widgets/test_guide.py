@@ -198,6 +198,6 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
         assert '"message":"' in said
         assert (tmp_path / "counter.svg").read_text().startswith("<svg ")
         run("".join(line for line in after.splitlines(keepends=True) if "delete" not in line))
-        shown = run(commands.replace("keystead ", f"{forking.program_for_shells(tmp_path)} "))
+        shown = run(commands.replace("keystead ", f"{forking.command()[0]} "))
         assert "WidgetKeys.counter" in shown
         assert "deleted counter:example-0f115db0" in shown
