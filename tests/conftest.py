@@ -87,6 +87,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not isinstance(item, pytest.Function):
             continue
         given = getattr(item, "callspec", None)
+        chosen_by_name = item.get_closest_marker("everyday")
+        if chosen_by_name and given and f"-{chosen_by_name.args[0]}-" not in f"-{given.id}-":
+            item.add_marker("matrix")
         stores = [given.params[name] for name in STORE_FIXTURES if name in given.params] if given else []
         layer = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if stores and layer in EVERYDAY:

@@ -280,6 +280,7 @@ def saves(program: Program, process: subprocess.Popen[str]) -> None:
     assert process.poll() is None, process.communicate()
 
 
+@pytest.mark.everyday("9--9")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
 def test_a_backup_that_was_killed_goes_on_and_is_whole(
     program: Program, server: Server, signum: signal.Signals, code: int
@@ -302,6 +303,7 @@ def test_a_backup_that_was_killed_goes_on_and_is_whole(
     assert held(other(program)) == expected
 
 
+@pytest.mark.everyday("valkey-9--9")
 @pytest.mark.parametrize(
     ("to", "signum", "code"),
     [("sqlite", signal.SIGKILL, -9), ("valkey", signal.SIGKILL, -9), ("valkey", signal.SIGINT, 130)],

@@ -193,6 +193,7 @@ def test_a_store_that_cannot_list_its_keys_is_refused_at_once(program: Program) 
 # --- interruptions -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everyday("valkey-9--9")
 @pytest.mark.parametrize(
     ("to", "signum", "code"),
     [("sqlite", signal.SIGKILL, -9), ("valkey", signal.SIGKILL, -9), ("valkey", signal.SIGTERM, 143)],

@@ -174,6 +174,7 @@ def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tupl
     assert_one_sentence(program.keystead("doctor", *arguments), 2, said)
 
 
+@pytest.mark.everyday("2")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals, code: int) -> None:
     program.fill()

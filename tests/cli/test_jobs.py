@@ -140,6 +140,7 @@ def test_a_job_that_is_running_is_said_and_not_begun_again(house: House) -> None
     assert (house.folder / "diary.txt").read_text().count("brood") == 1
 
 
+@pytest.mark.everyday("15")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_is_cancelled_and_recorded(house: House, signum: signal.Signals) -> None:
     with house.brooding() as process:

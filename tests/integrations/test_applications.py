@@ -45,6 +45,7 @@ def test_a_session_begins_changes_and_ends_in_each_framework(
         assert list(redis.ask("KEYS", f"{framework}:*")) == []
 
 
+@pytest.mark.everyday("off")
 @pytest.mark.parametrize("server", ["granian", "uvicorn"])
 @pytest.mark.parametrize("lifespan", ["on", "off"])
 def test_an_application_that_knows_no_lifespan_has_sessions_and_ends_cleanly(

@@ -37,6 +37,7 @@ def refused(answer: httpx2.Response) -> bool:
     return (answer.status_code, answer.headers.get("www-authenticate")) == (401, INVALID)
 
 
+@pytest.mark.everyday("redis")
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_a_token_that_was_logged_out_at_one_server_is_refused_at_the_other_also_after_a_restart(
     kind: str, tmp_path: Path

@@ -548,6 +548,7 @@ def test_odd_texts_stay_as_they_were_written_in_html() -> None:
     assert "odd`|<script>:{id}[*{page}]" in said
 
 
+@pytest.mark.everyday("html")
 @pytest.mark.parametrize("make", [markdown, html])
 def test_the_document_is_the_same_in_every_process(make: object, tmp_path: Path) -> None:
     name = "markdown" if make is markdown else "html"

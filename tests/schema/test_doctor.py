@@ -1135,6 +1135,7 @@ async def keep_busy(keys: Keys, stop: asyncio.Event, seed: int, alive: set[str])
         await asyncio.sleep(0)
 
 
+@pytest.mark.everyday("fix")
 @atomic_anywhere
 @pytest.mark.parametrize("fix", [False, True], ids=["examine", "fix"])
 async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_deleted(

@@ -52,6 +52,7 @@ EVERYDAY = ("sqlite", "redis", "postgres")
 FURTHER = ("memory", "cluster", "mysql", "memcached", "sentinel")
 
 
+@pytest.mark.everyday("redis")
 @pytest.mark.parametrize(
     "url", [*EVERYDAY, *(pytest.param(one, marks=pytest.mark.matrix) for one in FURTHER)], indirect=True
 )

@@ -123,6 +123,7 @@ def test_whatever_a_store_holds_comes_back(
         asyncio.run(play(Path(folder)))
 
 
+@pytest.mark.everyday("cluster")
 @pytest.mark.parametrize("name", ["sqlite", "valkey", "cluster"])
 async def test_collections_that_are_read_and_written_in_pieces_are_whole(
     name: str, url_of: UrlOf, tmp_path: Path
@@ -211,6 +212,7 @@ class Interfering:
         return outcome
 
 
+@pytest.mark.everyday("2")
 @pytest.mark.parametrize("changes", [1, 2, 100])
 @pytest.mark.parametrize(
     ("make", "change"),
@@ -246,6 +248,7 @@ async def test_a_collection_that_changes_while_it_is_read_is_saved_as_it_was_at_
             assert {b"key": (kind, at_ms, value)} in moments
 
 
+@pytest.mark.everyday("1")
 @pytest.mark.parametrize("quiet", range(6))
 @pytest.mark.parametrize("changes", [1, 100])
 async def test_points_that_move_between_members_are_never_saved_twice_or_lost(

@@ -161,6 +161,7 @@ async def test_a_process_has_no_more_connections_than_its_url_allows(server: Dat
     await until(lambda: connections(server) == 0, "all are closed")
 
 
+@pytest.mark.everyday("postgres")
 async def test_a_program_that_forgets_to_close_ends_and_has_lost_nothing(server: DatabaseServer, store: Store) -> None:
     done = await asyncio.to_thread(
         subprocess.run,
@@ -199,6 +200,7 @@ def _adding(url: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.everyday("postgres")
 async def test_no_increment_of_two_processes_is_lost_though_they_make_the_tables_together(
     server: DatabaseServer,
 ) -> None:

@@ -150,6 +150,7 @@ async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_serve
             assert (await anext(messages)).data == b"%d" % number
 
 
+@pytest.mark.everyday("postgres")
 async def test_messages_are_heard_again_after_a_crash_of_the_server(server: DatabaseServer) -> None:
     """By the same subscription where messages are in a table; by a new one where the old one is told to begin anew."""
     options = "?connect_timeout=1s"

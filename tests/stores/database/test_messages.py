@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.everyday("postgres")
 async def test_messages_of_another_process_come_in_their_order_however_long_they_are(
     server: DatabaseServer, store: Store
 ) -> None:

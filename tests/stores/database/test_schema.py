@@ -97,6 +97,7 @@ def _upgrading(url: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.everyday("postgres")
 async def test_of_two_processes_that_upgrade_older_tables_at_once_one_does_it(
     server: DatabaseServer, store: Store
 ) -> None:

@@ -17,6 +17,7 @@ from tests.stores.redis.fail_over import serves_again_as_soon_as_the_cluster
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import takes_at_most, until
 
+pytestmark = pytest.mark.everyday("redis")
 FAST = "?timeout=1s&connect_timeout=1s"
 KEYS = [f"key:{i}" for i in range(60)]  # more than enough for all three masters
 

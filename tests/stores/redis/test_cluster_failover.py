@@ -22,6 +22,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.everyday("short timeouts")
 @pytest.mark.parametrize("options", ["", FAST], ids=["default timeouts", "short timeouts"])
 @pytest.mark.parametrize("end", ["killed", "hung"])
 async def test_a_master_that_dies_under_load_costs_nothing_but_time(cluster: Cluster, end: str, options: str) -> None:
