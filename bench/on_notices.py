@@ -66,8 +66,11 @@ async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
             async with _office(folder, name, url, STREAMS_QUICK if quick else STREAMS) as office:
                 rows += await _one_by_one(office, name, ONE_BY_ONE_QUICK if quick else ONE_BY_ONE, progress)
                 rows += await _burst(office, name, progress, quick=quick)
-    rows.append(await _reconnecting(folder, EVENTS_QUICK if quick else EVENTS, progress))
-    rows.append(await _through_kills(folder, EVENTS_QUICK if quick else EVENTS, progress))
+    events = EVENTS_QUICK if quick else EVENTS
+    with servers.redis() as redis:
+        for name, url in (("SQLite", f"sqlite:///{folder}/reconnecting.db"), ("Redis", redis.url)):
+            rows.append(await _reconnecting(folder, name, url, events, progress))
+    rows.append(await _through_kills(folder, events, progress))
     return rows
 
 
@@ -156,19 +159,16 @@ def _percentiles(name: str, took: list[float]) -> list[Row]:
     return [Row("notices", f"{name}, p50", cuts[49], "ms"), Row("notices", f"{name}, p99", cuts[98], "ms")]
 
 
-async def _reconnecting(folder: Path, events: int, progress: Progress) -> Row:
-    place = folder / "reconnecting"
+async def _reconnecting(folder: Path, name: str, url: str, events: int, progress: Progress) -> Row:
+    place = folder / f"reconnecting-{name}"
     place.mkdir()
-    with (
-        servers.redis() as redis,
-        progress.activity(f"notices · {events:,} events to readers who reconnect, {KILLS} kills", 1),
-    ):
+    with progress.activity(f"notices · {name}: {events:,} events to readers who reconnect, {KILLS} kills", 1):
         began = time.perf_counter()
-        followers = await follow_through_kills(place, redis.url, events=events, readers=READERS, kills=KILLS)
+        followers = await follow_through_kills(place, url, events=events, readers=READERS, kills=KILLS)
         took = time.perf_counter() - began
     return Row(
         "notices",
-        f"{events:,} events, two servers, {KILLS} kills: each reader got each notice once, in order, and no false gap",
+        f"{name}: {events:,} events, two servers, {KILLS} kills: each reader got each once, in order, and no false gap",
         took,
         "s",
         note=f"{READERS} readers, who came back {sum(one.connections for one in followers):,} times",
