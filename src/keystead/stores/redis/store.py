@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -30,9 +30,9 @@ from keystead.stores.base import (
 from keystead.stores.commands import TABLE, Call, Reply, read
 from keystead.stores.redis import whole
 from keystead.stores.redis.atomic import Script
+from keystead.stores.redis.compiled import Filled, Forms, shape_of
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
-from keystead.stores.redis.prepared import Filled, Template
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
 from keystead.stores.redis.settings import Address, Settings
 from keystead.stores.redis.subscription import Listener, subscription
@@ -51,6 +51,7 @@ class RedisStore(Store):
         self._link: Link | None = None
         self._listeners: set[Listener] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._forms = Forms()
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -152,37 +153,28 @@ class RedisStore(Store):
 
         return ask
 
-    def prepared_steps(
-        self, make: Callable[..., Sequence[Step]], arguments: int
-    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        template, timeout = Template(make, arguments), self._settings.timeout
-        if template.has_digests:
-            return super().prepared_steps(make, arguments)
-
-        packed, outcome_of = template.packed, template.outcome
-
-        async def ask(*given: bytes) -> Outcome:
-            self._check_loop()
-            link = self._link
-            if link is None:
-                raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-            if not template.fits(given):
-                return await self.atomically(make(*given))
-            now, connection = self._loop.time(), link.connection
-            answer: _Answer | None = None
-            if connection is not None and connection.lost is None and connection.congested is None:
-                try:
-                    [reply] = await connection.send(packed(given), 1, now)
-                except ConnectionLost as lost:
-                    answer = connection, lost.with_traceback(None)
-                else:
-                    outcome = outcome_of(reply)
-                    if outcome is not None:
-                        return outcome
-                    answer = connection, reply
-            return await run_script(link, Filled(template, given), now + timeout, answer)
-
-        return ask
+    async def atomically(self, steps: Sequence[Step]) -> Outcome:
+        asked = shape_of(steps)
+        form = None if asked is None else self._forms.of(asked[0])
+        if asked is None or form is None:
+            return await super().atomically(steps)
+        self._check_loop()
+        link, data = self._link, asked[1]
+        if link is None:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        now, connection = self._loop.time(), link.connection
+        answer: _Answer | None = None
+        if connection is not None and connection.lost is None and connection.congested is None:
+            try:
+                [reply] = await connection.send(form.packed(data), 1, now)
+            except ConnectionLost as lost:
+                answer = connection, lost.with_traceback(None)
+            else:
+                outcome = form.outcome(reply)
+                if outcome is not None:
+                    return outcome
+                answer = connection, reply
+        return await run_script(link, Filled(form, steps, data), now + self._settings.timeout, answer)
 
     async def _exchange_until(
         self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None

@@ -28,7 +28,7 @@ from keystead.stores.redis.atomic import (
 
 STEPS_MOST = 50  # a script of Lua's has room for 200 names
 
-_OPTIONS = frozenset(
+OPTIONS = frozenset(
     b"NX XX GT LT CH INCR EX PX EXAT PXAT KEEPTTL GET BYSCORE REV LIMIT WITHSCORES MAXLEN * -inf +inf -1 0 1".split()
 )
 _SMALL_INTEGER = frozenset(b"-0123456789")
@@ -206,7 +206,7 @@ class _Writer:
         return f"format('%.17g', now + {self._argument(encode(moment.plus))})"
 
     def _argument(self, part: bytes) -> str:
-        if part in _OPTIONS:
+        if part in OPTIONS:
             return f"'{part.decode()}'"
         return self._arguments.setdefault(part, f"ARGV[{len(self._arguments) + 1}]")
 
