@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ from keystead.errors import StoreError, StoreUnavailable
 from keystead.schema.belonging import Belonging, name_of
 from keystead.schema.family import Bound
 from keystead.stores import Call, Message, Outcome, Reply, Store
-from keystead.stores.base import Ask, Planned, Step, plan
+from keystead.stores.base import Ask, Planned, Step
 from keystead.stores.commands import TABLE
 
 if TYPE_CHECKING:
@@ -58,16 +58,18 @@ class Measured(Store):
         self._note(calls, replies, began)
         return replies
 
-    async def _atomically(self, steps: list[Planned]) -> Outcome:
+    async def atomically(self, steps: Sequence[Step]) -> Outcome:
         began = time.perf_counter()
-        calls = [step.call for step in steps]
         try:
-            outcome = await self._store._atomically(steps)
+            outcome = await self._store.atomically(steps)
         except StoreError as error:
-            self._note(calls, [error], began)
+            self._say(_first_key_in(steps), _outcome_of([error]), began)
             raise
-        self._note(calls, (), began)
+        self._say(_first_key_in(steps), "ok", began)
         return outcome
+
+    def _atomically(self, steps: list[Planned]) -> Coroutine[Any, Any, Outcome]:
+        return self._store._atomically(steps)
 
     def prepared(self, *forms: tuple[str, int]) -> Ask:
         ask, place = self._store.prepared(*forms), _first_key_of(forms)
@@ -82,27 +84,6 @@ class Measured(Store):
                 raise
             self._say(key, "ok", began)
             return replies
-
-        return measured
-
-    def prepared_steps(
-        self, make: Callable[..., Sequence[Step]], arguments: int
-    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        ask = self._store.prepared_steps(make, arguments)
-        places = [b"argument %d" % number for number in range(arguments)]
-        first = _first_key([step.call for step in plan(make(*places))])
-        place = places.index(first) if first in places else None
-
-        async def measured(*given: bytes) -> Outcome:
-            key = first if place is None else given[place]
-            began = time.perf_counter()
-            try:
-                outcome = await ask(*given)
-            except StoreError as error:
-                self._say(key, _outcome_of([error]), began)
-                raise
-            self._say(key, "ok", began)
-            return outcome
 
         return measured
 
@@ -134,6 +115,21 @@ def _outcome_of(replies: Sequence[Reply]) -> str:
 def _first_key(calls: Sequence[Call]) -> bytes | None:
     """Of the first call that names one: TIME does not."""
     return next((call.keys[0] for call in calls if call.keys), None)
+
+
+def _first_key_in(steps: Sequence[Step]) -> bytes | None:
+    """Of the first step that names one."""
+    for step in steps:
+        key: Any = getattr(step, "key", None)
+        if key is None:
+            command: Any = getattr(step, "command", step)
+            name, arguments = (
+                (command.spec.name, command.args) if isinstance(command, Call) else (command[0], command[1:])
+            )
+            key = arguments[0] if name in TABLE and TABLE[name].keys and arguments else None
+        if key is not None:
+            return key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else None
+    return None
 
 
 def _first_key_of(forms: Sequence[tuple[str, int]]) -> int | None:

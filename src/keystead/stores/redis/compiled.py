@@ -50,8 +50,8 @@ def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
     keys: dict[bytes, int] = {}
     try:
         for step in steps:
-            kind = type(step)
             command: Any = step
+            kind: Any = type(command)
             if kind is tuple or kind is list or kind is Call:
                 shape.append(_PLAIN)
             elif isinstance(step, Required):
@@ -65,6 +65,7 @@ def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
                 name, arguments = command.spec.name, command.args
             else:
                 name, arguments = command[0], command[1:]
+            argument: Any
             names_left = TABLE[name].keys
             shape.append(name)
             for argument in arguments:
