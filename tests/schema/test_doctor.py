@@ -1237,7 +1237,11 @@ async def test_where_nobody_else_is_in_the_event_loop_the_next_keys_are_read_ahe
             await store.run([("SET", f"board:b{number}:total", 1) for number in range(4_000)])
             other = asyncio.create_task(asyncio.Event().wait()) if company else None
             report = await examine([keys], page=100)
-            walk = asyncio.create_task(examine([keys], page=100, on_progress=lambda now: walk.cancel()))
+
+            def stop(_: Progress) -> None:
+                walk.cancel()
+
+            walk = asyncio.create_task(examine([keys], page=100, on_progress=stop))
             with pytest.raises(asyncio.CancelledError):
                 await walk
             if other is not None:
