@@ -502,7 +502,8 @@ async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Do
     for operation, part in zip(operations, parts, strict=True):
         own = outcome.replies[at : at + len(part)]
         at += len(part)
-        await operation.upkeep(own)
+        if operation.follow is not None:
+            await operation.upkeep(own)
         values.append(operation.finish(own))
     return Done(tuple(values))
 
