@@ -176,7 +176,7 @@ sys.exit(code)
 
 
 def run(
-    arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float = 60
+    arguments: Sequence[str], folder: Path, env: Mapping[str, str], timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, as `subprocess.run` does with `capture_output` and `text`."""
     with _text_file() as out, _text_file() as error:

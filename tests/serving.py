@@ -17,7 +17,7 @@ import pytest
 
 from tests import forking
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 STOP_SECONDS = 20.0
 
 

@@ -68,7 +68,7 @@ async def pay(page: Page, amount: str, event: str) -> None:
 async def run(command: str) -> dict[str, object]:
     """What a shell says to the command that the page shows."""
     told = command.replace("curl", f"{program('curl')} -s --noproxy '*'")
-    done = await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", told], capture_output=True, timeout=20, text=True)
+    done = await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", told], capture_output=True, timeout=300, text=True)
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
 

@@ -580,7 +580,7 @@ async def test_without_scripts_the_page_shows_a_command_that_shares(
             ["/bin/sh", "-c", command.replace("curl", f"{program('curl')} -s --noproxy '*'", 1)],
             cwd=tmp_path,
             capture_output=True,
-            timeout=20,
+            timeout=300,
         )
         link = json.loads(done.stdout)["shareUrl"]
         await sender.visit(link)

@@ -49,7 +49,7 @@ class Colleague:
 
 @asynccontextmanager
 async def colleague(url: str, person: int = ALAN) -> AsyncIterator[Colleague]:
-    async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+    async with httpx2.AsyncClient(trust_env=False, timeout=300) as http:
         answer = await http.post(f"{url}{DEMO}/sign-in", json={"person": person})
         yield Colleague(url, http, {"authorization": f"Bearer {answer.json()['token']}"})
 

@@ -69,7 +69,7 @@ async def snippet(page: Page, tab: str) -> str:
 async def run(command: str) -> str:
     """What a shell says to the command of a snippet."""
     told = command.replace("curl", f"{program('curl')} -s --noproxy '*'")
-    done = await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", told], capture_output=True, timeout=20, text=True)
+    done = await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", told], capture_output=True, timeout=300, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

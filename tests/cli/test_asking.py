@@ -72,7 +72,7 @@ class Terminal:
                     self.said += os.read(self._ours, 4096).decode()
                 except OSError:
                     break
-        code = self._process.wait(timeout=10)
+        code = self._process.wait(timeout=300)
         os.close(self._ours)
         return code
 

@@ -289,7 +289,7 @@ def test_a_backup_that_was_killed_goes_on_and_is_whole(
     with started(program, "backup", "keys.backup", "--store", server.url) as process:
         saves(program, process)
         process.send_signal(signum)
-        out, error = process.communicate(timeout=20)
+        out, error = process.communicate(timeout=300)
     assert (process.returncode, out) == (code, "")
     if signum != signal.SIGKILL:
         assert error == "keystead: stopped; what was saved is in keys.backup.part, and --resume goes on with it\n"
@@ -318,7 +318,7 @@ def test_a_restore_that_was_killed_goes_on_and_is_whole(
     with started(program, *again) as process:
         restores(target, process, noted=True)
         process.send_signal(signum)
-        out, error = process.communicate(timeout=20)
+        out, error = process.communicate(timeout=300)
     assert (process.returncode, out) == (code, "")
     if signum == signal.SIGINT:
         assert error == "keystead: stopped; what was restored stays, and --resume goes on with it\n"
@@ -338,7 +338,7 @@ def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later
     with started(program, "backup", "keys.backup", "--store", url) as process:
         saves(program, process)
         server.pause()
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=300)
         server.resume()
     ended = subprocess.CompletedProcess([], process.returncode, out, error)
     assert_one_sentence(ended, 1, "--resume goes on with it")
@@ -357,7 +357,7 @@ def test_a_store_that_goes_away_in_a_restore_is_one_sentence_and_it_goes_on_late
     with started(program, "restore", "keys.backup", "--store", url, "--yes") as process:
         restores(server.url, process)
         server.pause()
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=300)
         server.resume()
     ended = subprocess.CompletedProcess([], process.returncode, out, error)
     assert_one_sentence(ended, 1, "--resume goes on with it")

@@ -46,7 +46,7 @@ class Running:
     def ends(self, signum: int | None = None) -> subprocess.CompletedProcess[str]:
         if signum is not None:
             self.command.send_signal(signum)
-        code = self.command.wait(60)
+        code = self.command.wait(300)
         out, error = self.communicate()
         self.out.close()
         self.error.close()

@@ -82,7 +82,7 @@ def test_on_a_terminal_it_asks(program: Program, answer: str, code: int, is_dele
         text=True,
     ) as process:
         os.write(ours, answer.encode())
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=300)
     os.close(ours)
     os.close(theirs)
     assert process.returncode == code

@@ -10,7 +10,7 @@ from tests import forking
 from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_sentence, output
 from tests.serving import environment, wait_until
 
-MANY = 4_000
+MANY = 2_000
 
 
 def test_a_clean_store_is_one_line_and_exit_code_0(program: Program) -> None:
@@ -192,7 +192,7 @@ def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals,
             wait_until(lambda: program.write(("DBSIZE",)) != [MANY + len(healthy)], "the first keys are repaired", 60)
             assert process.poll() is None
             process.send_signal(signum)
-            out, error = process.communicate(timeout=20)
+            out, error = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == code, error

@@ -145,7 +145,7 @@ def test_a_job_that_is_running_is_said_and_not_begun_again(house: House) -> None
 def test_a_run_that_is_stopped_is_cancelled_and_recorded(house: House, signum: signal.Signals) -> None:
     with house.brooding() as process:
         process.send_signal(signum)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=300)
         assert (process.returncode, out, err) == (128 + signum, "", "keystead: stopped; chores.brood was cancelled\n")
     assert "interrupted" in (house.folder / "diary.txt").read_text()
     assert [one["outcome"] for one in house.told("history", "chores.brood")] == ["stopped"]

@@ -28,7 +28,7 @@ _APP = "http://127.0.0.1:49152/callback"
 @contextmanager
 def used_server(folder: Path, url: str) -> Iterator[Keystead]:
     """The server, after each of its kits was used. Webhooks and Slack messages wait, because nobody takes them."""
-    with keystead_serving(folder, url, **SETTINGS) as server, httpx2.Client(base_url=server.url, timeout=60) as http:
+    with keystead_serving(folder, url, **SETTINGS) as server, httpx2.Client(base_url=server.url, timeout=300) as http:
         _use_widgets(http)
         _use_sharing(http)
         _log_in(http)
@@ -67,7 +67,7 @@ def _use_sharing(http: httpx2.Client) -> None:
 def _log_in(http: httpx2.Client) -> None:
     """With the demo provider, on two devices; one of them logs out."""
     for leaves in (True, False):
-        with httpx2.Client(base_url=http.base_url, timeout=60) as browser:
+        with httpx2.Client(base_url=http.base_url, timeout=300) as browser:
             start = browser.get("/api/auth/demo/start?returnTo=/login", headers={"accept": "text/html"})
             asked = urlsplit(start.headers["location"])
             form = {**dict(parse_qsl(asked.query)), "name": "Ada"}

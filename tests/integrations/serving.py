@@ -66,7 +66,7 @@ def serving(
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(300)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -80,7 +80,7 @@ class Browser:
         self.cookies: dict[str, str] = {}
         self.set_cookies: list[str] = []  # of the last answer
         self._served = served
-        self._client = httpx2.Client(base_url=served.url, timeout=20)
+        self._client = httpx2.Client(base_url=served.url, timeout=300)
         self._csrf: str | None = None
 
     def __enter__(self) -> "Browser":

@@ -118,7 +118,7 @@ class Socket:
     """As much of a WebSocket as these tests need: text frames of less than 126 bytes."""
 
     def __init__(self, served: Served, cookie: str, origin: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+        self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=300)
         key = b64encode(os.urandom(16)).decode()
         self._socket.sendall(
             f"GET /socket HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

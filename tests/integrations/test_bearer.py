@@ -25,7 +25,7 @@ INVALID = 'Bearer realm="api", error="invalid_token", error_description="The tok
 
 def asked(served: Served, path: str, token: str | None = None, method: str = "GET") -> httpx2.Response:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    return httpx2.request(method, f"{served.url}{path}", headers=headers, timeout=20)
+    return httpx2.request(method, f"{served.url}{path}", headers=headers, timeout=300)
 
 
 def logged_in(served: Served, user: int) -> str:

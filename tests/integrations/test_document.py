@@ -36,7 +36,7 @@ def test_the_example_signs_a_user_in_and_out(tmp_path: Path) -> None:
             assert browser.get("/me").status_code == 401
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(300)
     for command in (["check", "shop:VisitKeys"], ["doctor", "shop:VisitKeys", "--store", "sqlite:///shop.db"]):
         done = subprocess.run(
             keystead_command(*command), cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False

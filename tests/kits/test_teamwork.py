@@ -136,7 +136,7 @@ async def test_the_session_of_a_user_is_the_hash_of_the_document(keys: TeamworkK
 
 
 async def test_a_notice_is_published_as_in_the_document(keys: TeamworkKeys, store: Store) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(120):
         async with store.subscribe("notifications:user:42") as messages:
             await keys.notifications(userId=42).publish(NOTICE)
             async for message in messages:
@@ -157,7 +157,7 @@ async def test_a_notice_is_published_as_in_the_document(keys: TeamworkKeys, stor
 
 
 async def test_a_notice_is_read_as_it_was_published(keys: TeamworkKeys) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(120):
         async with keys.notifications(userId=42).subscribe() as notices:
             await keys.notifications(userId=42).publish(NOTICE)
             async for notice in notices:

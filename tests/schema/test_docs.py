@@ -563,7 +563,7 @@ def test_the_document_is_the_same_in_every_process(make: object, tmp_path: Path)
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=300,
         ).stdout.decode()
         for seed in ("1", "2")
     ]

@@ -42,7 +42,6 @@ from keystead.schema import doctor, reading
 from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, guarded, repair, restore
 from keystead.schema.doctor.examination import Unknown
 from keystead.schema.family import Family
-from keystead.schema.pace import Ahead, Pace
 from keystead.stores.sqlite import SqliteStore
 from tests.schema.conftest import STORES
 
@@ -1214,43 +1213,6 @@ async def test_an_examination_can_be_stopped_at_any_moment(memory: Store) -> Non
     assert 3 < await raw(memory, "DBSIZE") < 2_003
     assert (await repair([keys], set_aside="all")).left == 0
     assert await raw(memory, "DBSIZE") == 3  # the board, its total and the index
-
-
-@pytest.mark.parametrize("company", [False, True], ids=["alone", "beside another task"])
-@pytest.mark.parametrize("store_url", ["valkey"], indirect=True)
-async def test_where_nobody_else_is_in_the_event_loop_the_next_keys_are_read_ahead(
-    store_url: str, company: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[bool] = []
-    begin = Pace.begin
-
-    async def spied(pace: Pace, *asked: Any) -> Ahead | None:
-        found = await begin(pace, *asked)
-        begun.append(found is not None)
-        return found
-
-    monkeypatch.setattr(Pace, "begin", spied)
-
-    async def look() -> tuple[int, int, int]:
-        async with connect(store_url) as store:
-            keys = Keys(store, seal=RING)
-            await store.run([("SET", f"board:b{number}:total", 1) for number in range(4_000)])
-            other = asyncio.create_task(asyncio.Event().wait()) if company else None
-            report = await examine([keys], page=100)
-
-            def stop(_: Progress) -> None:
-                walk.cancel()
-
-            walk = asyncio.create_task(examine([keys], page=100, on_progress=stop))
-            with pytest.raises(asyncio.CancelledError):
-                await walk
-            if other is not None:
-                other.cancel()
-            await asyncio.sleep(0)
-            return report.examined, report.count("orphan"), len(asyncio.all_tasks())
-
-    assert await asyncio.to_thread(asyncio.run, look()) == (4_000, 4_000, 1)  # and it leaves no task behind
-    assert any(begun) is not company
 
 
 def test_the_public_face_is_small() -> None:

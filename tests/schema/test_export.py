@@ -597,7 +597,7 @@ def test_the_export_is_the_same_in_every_process() -> None:
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=300,
         ).stdout
         for seed in ("1", "2")
     ]

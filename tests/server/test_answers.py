@@ -20,7 +20,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 def ask(server: Keystead, method: str, path: str, **options: object) -> httpx2.Response:
-    return httpx2.request(method, f"{server.url}{path}", timeout=20, **options)  # type: ignore[arg-type]
+    return httpx2.request(method, f"{server.url}{path}", timeout=300, **options)  # type: ignore[arg-type]
 
 
 def error(answer: httpx2.Response) -> tuple[int, str]:
@@ -34,7 +34,7 @@ def error(answer: httpx2.Response) -> tuple[int, str]:
 
 def raw_answer(server: Keystead, request: bytes) -> bytes:
     """What is answered to these bytes, until the server closes or has said all."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=300) as raw:
         raw.sendall(request)
         return raw.makefile("rb").read()
 
@@ -233,7 +233,7 @@ def test_a_body_beyond_the_limit_is_refused_with_and_without_a_stated_length(tig
 
 def test_a_body_that_is_only_announced_is_refused_before_it_is_sent(tight: Keystead) -> None:
     request = b"POST /api/notes/raw HTTP/1.1\r\nHost: here\r\nContent-Length: 99999999\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", tight.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", tight.port), timeout=300) as raw:
         raw.sendall(request)
         assert raw.makefile("rb").readline().split()[1] == b"413"
 
@@ -244,7 +244,7 @@ def test_a_request_that_takes_too_long_is_given_up(impatient: Keystead) -> None:
 
 def test_a_body_that_never_comes_is_given_up(impatient: Keystead) -> None:
     request = b"POST /api/notes/raw HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf"
-    with socket.create_connection(("127.0.0.1", impatient.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=300) as raw:
         raw.sendall(request)
         assert raw.makefile("rb").readline().split()[1] == b"504"
 
@@ -254,14 +254,14 @@ def test_streams_and_routes_that_ask_for_it_have_no_time_limit(tmp_path: Path) -
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(ask(server, "GET", "/api/notes/patient")))
         waiting.start()
-        with httpx2.stream("GET", f"{server.url}/api/notes/events", timeout=20) as stream:
+        with httpx2.stream("GET", f"{server.url}/api/notes/events", timeout=300) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "data: one"
             # One that is held to the limit is given up now, while the other two go on.
             assert error(ask(server, "GET", "/api/notes/slow")) == (504, "TIMEOUT")
             ask(server, "POST", "/api/notes/release")
             assert [line for line in lines if line] == ["data: two"]
-        waiting.join(20)
+        waiting.join(300)
         assert [answer.json() for answer in answers] == [{"ok": True}]
 
 

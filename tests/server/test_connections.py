@@ -26,7 +26,7 @@ def files_limited_to(number: int) -> Iterator[None]:
 
 
 def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=20)
+    return socket.create_connection(("127.0.0.1", port), timeout=300)
 
 
 def test_silent_connections_do_not_keep_others_from_being_answered(tmp_path: Path) -> None:

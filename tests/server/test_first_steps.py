@@ -22,7 +22,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
 
 
 def examples(server: Keystead) -> list[str]:
-    page = httpx2.get(server.url, timeout=10).text
+    page = httpx2.get(server.url, timeout=300).text
     return [html.unescape(code) for code in re.findall(r'<pre class="copy".*?<code>(.*?)</code>', page, re.DOTALL)]
 
 

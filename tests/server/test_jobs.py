@@ -57,7 +57,7 @@ def test_of_several_workers_one_runs_a_due_job_and_the_metrics_count_it(tmp_path
         wait_until(lambda: bool(history(url, "chores.sweep")), "the job was run")
 
         def counted() -> str:
-            return httpx2.get(f"{server.url}/metrics", timeout=20).text
+            return httpx2.get(f"{server.url}/metrics", timeout=300).text
 
         line = re.compile(r'^keystead_job_runs_total\{job="chores.sweep",outcome="done"\} 1\.0$', re.MULTILINE)
         wait_until(lambda: line.search(counted()) is not None, "it was counted")
@@ -88,7 +88,7 @@ def test_a_server_that_is_stopped_stops_its_job_before_its_kit_and_another_serve
 def test_a_server_without_jobs_writes_nothing_of_a_schedule(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/app.db"
     with notes_serving(tmp_path, url) as server:
-        assert httpx2.get(f"{server.url}/readyz", timeout=20).status_code == 200
+        assert httpx2.get(f"{server.url}/readyz", timeout=300).status_code == 200
         assert server.stop() == 0
 
     async def held(store: Store) -> list[bytes]:

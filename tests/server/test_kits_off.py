@@ -44,10 +44,10 @@ def test_production_starts_without_settings_of_kits_and_names_those_that_are_off
         "KEYSTEAD_STORES__DURABLE": "sqlite:///durable.db",  # the Redis of the tests keeps nothing when it stops
     }
     with keystead_serving(tmp_path, urls["default"], *PRODUCTION, **settings) as server:
-        ready = httpx2.get(f"{server.url}/readyz", timeout=20)
-        page = httpx2.get(server.url, timeout=20, headers={"accept": "text/html"}).text
-        login = httpx2.get(f"{server.url}/api/auth/me", timeout=20)
-        counter = httpx2.get(f"{server.url}/api/visit?action=display&id=example-a1b2c3d4&format=text", timeout=20)
+        ready = httpx2.get(f"{server.url}/readyz", timeout=300)
+        page = httpx2.get(server.url, timeout=300, headers={"accept": "text/html"}).text
+        login = httpx2.get(f"{server.url}/api/auth/me", timeout=300)
+        counter = httpx2.get(f"{server.url}/api/visit?action=display&id=example-a1b2c3d4&format=text", timeout=300)
         assert server.stop() == 0
     off, running = server.said.splitlines()[:2]
     assert running.startswith("Keystead is running")

@@ -32,7 +32,7 @@ def ask_with_secrets(server: Keystead) -> None:
             f"{server.url}{path}",
             headers={**headers, "content-type": "application/json"},
             content=content if method == "POST" else None,
-            timeout=20,
+            timeout=300,
         )
 
 
@@ -75,7 +75,7 @@ def test_production_logs_json_a_line_a_request_and_no_secret_in_any(tmp_path: Pa
 def test_text_is_for_people_and_quiet_checks_are_left_out(tmp_path: Path) -> None:
     with notes_serving(tmp_path) as server:
         for path in ("/healthz", "/readyz", "/metrics", "/api/notes/worker"):
-            httpx2.get(f"{server.url}{path}", timeout=20, headers={"x-request-id": "mine"})
+            httpx2.get(f"{server.url}{path}", timeout=300, headers={"x-request-id": "mine"})
         wait_until(lambda: "route=" in server.said, "the log is written")
         lines = [line for line in server.said.splitlines() if "route=" in line]
     [line] = lines
@@ -85,7 +85,7 @@ def test_text_is_for_people_and_quiet_checks_are_left_out(tmp_path: Path) -> Non
 
 
 def numbers(server: Keystead) -> dict[tuple[str, str], float]:
-    text = httpx2.get(f"{server.url}/metrics", timeout=20).text
+    text = httpx2.get(f"{server.url}/metrics", timeout=300).text
     return {(name, labels): float(value) for name, labels, value in NUMBER.findall(text)}
 
 
@@ -98,7 +98,7 @@ def test_metrics_count_by_template_and_family_and_hold_no_key(notes: Keystead) -
     assert found["keystead_request_seconds_count", 'method="POST",route="/api/notes"'] == 1
     assert found["keystead_store_calls_total", 'family="NotesKeys.note",outcome="ok"'] == 2
     assert found["keystead_requests_in_flight", ""] == 1  # the one that asks
-    text = httpx2.get(f"{notes.url}/metrics", timeout=20).text
+    text = httpx2.get(f"{notes.url}/metrics", timeout=300).text
     assert [secret for secret in SECRETS if secret in text] == []
 
 
@@ -106,7 +106,7 @@ def test_workers_add_their_numbers_up_and_the_folder_is_gone_in_the_end(tmp_path
     folder = tmp_path / "temporary"
     folder.mkdir()
     with notes_serving(tmp_path, None, "--workers", "2", TMPDIR=str(folder)) as server:
-        pids = {httpx2.get(f"{server.url}/api/notes/worker", timeout=20).json()["pid"] for _ in range(40)}
+        pids = {httpx2.get(f"{server.url}/api/notes/worker", timeout=300).json()["pid"] for _ in range(40)}
         assert len(pids) == 2
         label = 'method="GET",route="/api/notes/worker",status="200"'
         assert {numbers(server)["keystead_requests_total", label] for _ in range(10)} == {40}
@@ -117,13 +117,13 @@ def test_workers_add_their_numbers_up_and_the_folder_is_gone_in_the_end(tmp_path
 
 def test_metrics_can_be_switched_off(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, KEYSTEAD_METRICS="false") as server:
-        assert httpx2.get(f"{server.url}/metrics", timeout=20).status_code == 404
-        assert "/metrics" not in httpx2.get(f"{server.url}/", timeout=20).text
-        assert "/metrics" not in httpx2.get(f"{server.url}/openapi.json", timeout=20).json()["paths"]
+        assert httpx2.get(f"{server.url}/metrics", timeout=300).status_code == 404
+        assert "/metrics" not in httpx2.get(f"{server.url}/", timeout=300).text
+        assert "/metrics" not in httpx2.get(f"{server.url}/openapi.json", timeout=300).json()["paths"]
 
 
 def test_metrics_are_in_the_form_of_prometheus(notes: Keystead) -> None:
-    httpx2.get(f"{notes.url}/docs", timeout=20)
-    answer = httpx2.get(f"{notes.url}/metrics", timeout=20)
+    httpx2.get(f"{notes.url}/docs", timeout=300)
+    answer = httpx2.get(f"{notes.url}/metrics", timeout=300)
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert "# TYPE keystead_requests_total counter" in answer.text

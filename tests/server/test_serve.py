@@ -44,7 +44,7 @@ def own_server(tmp_path: Path) -> Iterator[Keystead]:
 
 
 def get(server: Keystead, path: str) -> httpx2.Response:
-    return httpx2.get(f"{server.url}{path}", timeout=10)
+    return httpx2.get(f"{server.url}{path}", timeout=300)
 
 
 def run_keystead(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def run_installed_keystead(folder: Path, *arguments: str) -> subprocess.Complete
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
 
@@ -161,7 +161,7 @@ def test_a_guarantee_without_a_limit_says_so_once(server: Keystead) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
 def test_head_is_answered_as_get_is_but_without_a_body(server: Keystead, path: str) -> None:
-    answer = httpx2.head(f"{server.url}{path}", timeout=10)
+    answer = httpx2.head(f"{server.url}{path}", timeout=300)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == get(server, path).headers["content-type"]
     assert answer.content == b""
@@ -221,7 +221,7 @@ async def test_in_production_browsers_are_told_to_come_by_https_alone(settings: 
 
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2fapp.py"])
 def test_only_the_static_folder_is_served(server: Keystead, path: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:  # a client would tidy the path
+    with socket.create_connection(("127.0.0.1", server.port), timeout=300) as raw:  # a client would tidy the path
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         assert raw.makefile("rb").readline().split()[1] == b"404"
 
@@ -236,7 +236,7 @@ def test_a_signal_stops_it_well(own_server: Keystead, signum: signal.Signals) ->
 
 
 def test_a_client_that_never_finishes_its_request_does_not_keep_it_from_stopping(own_server: Keystead) -> None:
-    with socket.create_connection(("127.0.0.1", own_server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", own_server.port), timeout=300) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half-A-He")
         assert own_server.stop() == 0
 

@@ -47,15 +47,15 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_server_does_not_run_what_lies_around(folder: Path) -> None:
     with installed_keystead_serving(folder) as server:
-        assert httpx2.get(f"{server.url}/metrics", timeout=20).status_code == 200
+        assert httpx2.get(f"{server.url}/metrics", timeout=300).status_code == 200
         assert server.stop() == 0
     assert "trap" not in server.said
 
 
 def test_a_kit_in_the_working_directory_is_found_and_replaces_nothing_installed(folder: Path) -> None:
     with installed_keystead_serving(folder, "--kits", "mine:KIT,login") as server:
-        assert httpx2.get(f"{server.url}/readyz", timeout=20).json()["kits"] == ["mine", "login"]
-        assert httpx2.get(f"{server.url}/metrics", timeout=20).status_code == 200
+        assert httpx2.get(f"{server.url}/readyz", timeout=300).json()["kits"] == ["mine", "login"]
+        assert httpx2.get(f"{server.url}/metrics", timeout=300).status_code == 200
         assert server.stop() == 0
     assert "trap" not in server.said
 

@@ -132,7 +132,7 @@ def test_a_server_does_not_outlive_a_test_process_that_is_killed() -> None:
         "    print(server.pid, server.folder, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     pid, folder = killed.stdout.split()
     servers.wait_until(lambda: not runs(int(pid)), "the server ends with the process that started it")
     shutil.rmtree(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -233,6 +234,7 @@ async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None)
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
     """Run a command to its end: exit code 0, 1 when it found something or failed, 2 when it was asked wrongly."""
+    gc.freeze()  # what was imported stays: whoever walks through a store would have it looked through again and again
     try:
         code = asyncio.run(work())
     except KeysteadError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import Final, TypeAlias
+from typing import Final
 
 from keystead.errors import StoreError, WrongKind
 from keystead.stores import Command, Reply, Store
@@ -18,8 +18,6 @@ _BESIDE_OTHERS: Final = 32
 _SURELY_WAITED: Final = 3
 _COMMAND_S: Final = 0.000003
 _ASK_EVERY_S: Final = 0.1
-
-Ahead: TypeAlias = asyncio.Task[list[Reply]]
 
 
 class Pace:
@@ -39,35 +37,17 @@ class Pace:
         self._alone = False
         self._stretch_s = STRETCH_S
         self._asked = 0.0
-        self._ahead: Ahead | None = None
 
-    async def begin(self, store: Store, commands: list[Command]) -> Ahead | None:
-        """Send what `run` will be asked for, so that the store works while what came before is looked at.
-
-        None, and nothing was sent: beside other tasks, whom the replies would hold up, and where the store answers in
-        this thread. One at a time; whoever does not come to run it calls `give_up`.
-        """
-        if not self._alone or self._waited < _SURELY_WAITED or not commands:
-            return None
-        self._ahead = asyncio.create_task(replies_of(store, commands))
-        await asyncio.sleep(0)  # in which it is sent
-        return self._ahead
-
-    def give_up(self) -> None:
-        """Forget what was begun and not run."""
-        if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
-            self._ahead.exception()  # or asyncio would say that nobody asked for it
-
-    async def run(self, store: Store, commands: list[Command], keys: int, begun: Ahead | None = None) -> list[Reply]:
+    async def run(self, store: Store, commands: list[Command], keys: int) -> list[Reply]:
         """The replies, with a WrongKind in the place of each command that met another kind of key."""
         if not commands:
             return []
         turns: list[None] = []
         asyncio.get_running_loop().call_soon(turns.append, None)
         began = perf_counter()
-        replies = await (replies_of(store, commands) if begun is None else begun)
+        replies = await replies_of(store, commands)
         now = perf_counter()
-        if turns or begun is not None:
+        if turns:
             # To wait is no work, but to write the commands and to read the replies is.
             self._worked += began - self._since + len(commands) * _COMMAND_S
             self._since = now
@@ -94,8 +74,7 @@ class Pace:
         if worked < self._stretch_s:
             return
         if now - self._asked > _ASK_EVERY_S:  # to count tasks takes longer the more there are
-            own = 1 if self._ahead is None or self._ahead.done() else 2
-            self._alone, self._asked = len(asyncio.all_tasks()) <= own, now
+            self._alone, self._asked = len(asyncio.all_tasks()) < 2, now
             self._stretch_s = ALONE_S if self._alone else STRETCH_S
         # What took longer was spent waiting elsewhere, while others had their turns already.
         await asyncio.sleep(0 if self._alone else min(worked, 3 * STRETCH_S) * SHARE)

@@ -135,7 +135,7 @@ def test_an_operator_without_python_sets_up_a_patron_with_a_quota_that_moves(
             env=environment({**stores, "KEYSTEAD_PORT": str(server.port)}),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
     assert ended.returncode == 0, ended.stderr
     _, *shown = ended.stdout.split("\nstep\n")

@@ -74,7 +74,7 @@ class Crowd:
         def ended(processes: list[forking.Talk]) -> list[str]:
             lines = [process.stdout.read() for process in processes]
             for process in processes:
-                assert process.command.wait(30) == 0, _said(process)
+                assert process.command.wait(300) == 0, _said(process)
             return [one for line in lines for one in json.loads(line)]
 
         processes = await asyncio.to_thread(started)

@@ -88,7 +88,7 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == re.findall(r"^# (\{.*)$", second, re.MULTILINE)

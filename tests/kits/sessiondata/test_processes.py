@@ -40,7 +40,7 @@ async def test_of_fifty_readers_in_two_processes_one_gets_what_is_read_once(urls
                 assert process.stdin is not None
                 process.stdin.write("go\n")
                 process.stdin.flush()
-            told = [process.communicate(timeout=60)[0] for process in readers]
+            told = [process.communicate(timeout=300)[0] for process in readers]
         assert sorted(told) == ["0\n", "1\n"]
         assert await data.session(session_id).get("Message") is None
 

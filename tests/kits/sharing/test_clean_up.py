@@ -223,7 +223,7 @@ async def test_calls_to_several_processes_at_once_count_each_file_once(store_url
         "KEYSTEAD_SEAL_KEYS": RING_TEXT,
     }
     with keystead_serving(tmp_path, store_url, "--kits", "sharing", "--workers", "2", **settings) as server:
-        async with httpx2.AsyncClient(base_url=server.url, headers=secret, trust_env=False, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=server.url, headers=secret, trust_env=False, timeout=300) as http:
             calls = (http.post("/api/cron/receive-cleanup") for _ in range(50))
             told = [ok(answer) for answer in await asyncio.gather(*calls)]
             told.append(ok(await http.post("/api/cron/receive-cleanup")))

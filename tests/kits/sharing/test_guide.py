@@ -158,7 +158,7 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
                 env=environment({"RECEIVE_CLEANUP_SECRET": CLEANUP_SECRET}),
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=300,
             )
             assert ended.returncode == 0, ended.stderr
             return ended.stdout.splitlines()

@@ -46,7 +46,7 @@ async def test_of_many_over_http_one_gets_the_file(store_url: str, workers: str,
     limitless = {f"KEYSTEAD_SHARING__LIMITS__{name}": "0" for name in ("RESOLVE", "UPLOAD", "DOWNLOAD")}
     with keystead_serving(tmp_path, store_url, *arguments, **limitless) as server:
         limits = httpx2.Limits(max_connections=40)
-        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=60, limits=limits) as http:
+        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=300, limits=limits) as http:
             uploaded = ok(await http.post("/api/receive/upload?maxDownloads=1&name=one.bin", content=CONTENT))
             path = f"/api/receive/resolve?t={uploaded['shortToken']}"
             tickets = [ok(answer)["url"] for answer in await asyncio.gather(*(http.get(path) for _ in range(AT_ONCE)))]

@@ -190,7 +190,7 @@ async def test_over_http_a_second_download_of_one_ticket_is_refused(visitor: Vis
 async def test_a_receiver_whose_connection_breaks_goes_on_by_a_range(store_url: str, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096 * 40  # 40 MiB, more than lies between a server and its receiver
     with keystead_serving(tmp_path, store_url, "--kits", "sharing") as server:
-        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=300) as http:
             made = ok(await http.post("/api/receive/upload?maxDownloads=1&name=big.bin", content=content))
             url = ok(await http.get(f"/api/receive/resolve?t={made['shortToken']}"))["url"]
             got = b""

@@ -73,7 +73,7 @@ def join(server: Keystead, name: str, link: str) -> dict[str, Any]:
     """What somebody does who opens a link: sign in at the demo provider, and press the button."""
     at, _, token = link.partition("#invitation=")
     assert at == f"{server.url}/teamwork"
-    with httpx2.Client(base_url=server.url, timeout=60) as browser:
+    with httpx2.Client(base_url=server.url, timeout=300) as browser:
         start = browser.get("/api/auth/demo/start?returnTo=/teamwork", headers={"accept": "text/html"})
         asked = urlsplit(start.headers["location"])
         own = {"origin": server.url}
@@ -134,7 +134,7 @@ async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_d
 
         _, token = await terminal.block(program)
         item = {"refType": "DEFECT", "refId": "a/7", "title": "Broken", "docNo": "DF-7", "assigneeId": _number(members)}
-        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=300) as http:
             event = {"kind": "assigned", "id": "build:1", "item": item}
             bearer = {"authorization": f"Bearer {token.strip()}"}
             assert (await http.post("/api/events", json=event, headers=bearer)).json() == {"notices": 1}

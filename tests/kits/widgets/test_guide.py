@@ -184,7 +184,7 @@ def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
                 env=environment(),
                 capture_output=True,
                 text=True,
-                timeout=100,
+                timeout=300,
             )
             assert ended.returncode == 0, ended.stderr
             return ended.stdout

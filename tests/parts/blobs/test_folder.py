@@ -243,7 +243,7 @@ def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(folder: Path) -> 
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert ended.stdout == f"{folder} failed: File too large\n", ended.stderr

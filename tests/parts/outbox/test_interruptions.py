@@ -492,7 +492,7 @@ async def test_a_process_that_is_killed_loses_nothing_and_another_goes_on_within
         try:
             wait_until(lambda: any(number == "49" for _, number in lines()), "the last message was delivered")
             other.send_signal(signal.SIGTERM)
-            assert other.wait(10) == 0
+            assert other.wait(300) == 0
         finally:
             other.kill()
     numbers = [int(number) for _, number in lines()]

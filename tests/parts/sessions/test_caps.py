@@ -131,7 +131,7 @@ async def test_the_cap_holds_for_several_processes(store: Store, store_url: str,
             process.stdin.write("go\n")
             process.stdin.flush()
         tokens = " ".join([process.stdout.read() for process in processes]).split()
-        assert [process.command.wait(20) for process in processes] == [0, 0, 0]
+        assert [process.command.wait(300) for process in processes] == [0, 0, 0]
     assert len(tokens) == (60 if at_cap == "evict" else 3)
     keys = AppKeys(store, seal=RING)
     sessions = Sessions(keys.session, Policy(cap=3))

@@ -91,7 +91,7 @@ async def test_a_caller_who_is_cancelled_before_the_commit_has_changed_nothing(d
     def slow(connection: Connection) -> None:
         insert_new(connection, THINGS, {"name": "a", "number": 1})
         inside.set()
-        go_on.wait(10)
+        go_on.wait(300)
 
     async with open_tables(database_url, TEST_TABLES) as tables:
         task = asyncio.create_task(tables.write(slow))
@@ -116,7 +116,7 @@ async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) ->
                 row = update(THINGS).where(THINGS.c.name == name)
                 connection.execute(row.values(number=THINGS.c.number + 1))
                 if at == 0 and tries[order] == 1:
-                    both.wait(10)  # each has one row now, and wants that of the other
+                    both.wait(300)  # each has one row now, and wants that of the other
 
         return work
 

@@ -49,7 +49,7 @@ class Following:
 
     async def _next(self) -> Passed:
         waiting = asyncio.ensure_future(self._passes.get())
-        await asyncio.wait({waiting, self.task}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiting, self.task}, timeout=300, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             waiting.cancel()
             self.task.result()
@@ -57,7 +57,7 @@ class Following:
 
     async def ended(self) -> Copied:
         self._stop.set()
-        return await asyncio.wait_for(self.task, 30)
+        return await asyncio.wait_for(self.task, 300)
 
 
 @asynccontextmanager

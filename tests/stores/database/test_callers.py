@@ -90,7 +90,7 @@ async def test_a_deadlock_with_somebody_else_is_tried_again_and_shows_nowhere(
 
         thread = in_a_thread(close_the_circle)
         assert await writing == [b"OK", 0]
-        thread.join(20)
+        thread.join(300)
     await until(lambda: deadlocks(server) > before, "the deadlock is counted")
     assert await store.run([("GET", "a"), ("HGET", "h", "f")]) == [b"2", b"2"]
 
@@ -170,7 +170,7 @@ async def test_a_program_that_forgets_to_close_ends_and_has_lost_nothing(server:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=300,
     )
     assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
     assert await store.run([("MGET", *(f"k{n}" for n in range(20)))]) == [[b"%d" % n for n in range(20)]]

@@ -27,7 +27,7 @@ async def test_messages_of_another_process_come_in_their_order_however_long_they
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         )
         assert told.stdout.split() == ["2"] * 12
         async with asyncio.timeout(30):

@@ -128,7 +128,7 @@ def test_two_operators_who_make_the_tables_at_once_are_both_told_that_they_are_t
             forking.start(["store", "upgrade", "--json"], tmp_path, settings, out, error)
             for out, error in (files[:2], files[2:])
         ]
-        codes = [command.wait(60) for command in running]
+        codes = [command.wait(300) for command in running]
         for file in files:
             file.seek(0)
         assert codes == [0, 0], [file.read() for file in files]

@@ -90,7 +90,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
     commit = Lane._commit
 
     def hang(lane: Lane, results: list[Any]) -> list[Any]:
-        disk.wait(20)
+        disk.wait(300)
         return commit(lane, results)
 
     monkeypatch.setattr(Lane, "_commit", hang)
@@ -108,7 +108,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
 
 async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
-    monkeypatch.setattr(Lane, "_commit", lambda lane, results: (disk.wait(20), results)[1])
+    monkeypatch.setattr(Lane, "_commit", lambda lane, results: (disk.wait(300), results)[1])
     store, before = SqliteStore(path, timeout=0.2), threads()
     await store.open()
     writing = asyncio.ensure_future(store.run([("SET", "a", "1")]))

@@ -20,7 +20,7 @@ def installed_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, "--target", str(folder), str(PACKAGE)],
         check=True,
-        timeout=120,
+        timeout=300,
         capture_output=True,
     )
     return folder

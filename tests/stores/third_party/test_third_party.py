@@ -59,7 +59,7 @@ def test_an_installed_package_is_enough(installed_in: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout == "dictionary://a [b'OK', b'v']\n"
 

@@ -23,7 +23,7 @@ from keystead.schema.doctor.contents import (
 )
 from keystead.schema.doctor.deadlines import WrongDeadline
 from keystead.schema.doctor.facts import Facts, entry_of, is_there
-from keystead.schema.doctor.look import Look, Reading, look_at, ms_of
+from keystead.schema.doctor.look import Look, look_at, ms_of
 from keystead.schema.doctor.quarantine import QuarantineKeys, set_aside
 from keystead.schema.doctor.relations import (
     DeadEntry,
@@ -172,13 +172,6 @@ class _Question(NamedTuple):
     named: Named
 
 
-class _Piece(NamedTuple):
-    """So many keys of a page, and what was asked of those that belong to a family."""
-
-    size: int
-    reading: Reading
-
-
 class _Walk:
     def __init__(
         self,
@@ -229,11 +222,14 @@ class _Walk:
         globs = {id(place): _glob(place, narrowed) for place in places}
         if all(glob == "*" for glob in globs.values()):
             self._total = sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
-        try:
-            for place in places:
-                await self._store(place, globs[id(place)], narrowed=narrowed, counts=counts)
-        finally:
-            self._pace.give_up()
+        for place in places:
+            async for keys in place.store.scan(globs[id(place)], page=self._page):
+                for some in self._pieces(keys):
+                    await self._keys(place, some, narrowed)
+                    if counts:
+                        self.report.examined += len(some)
+                    self._say()
+                    await self._pace.turn()
         if counts:
             for facts in self._facts.values():
                 self.report.keys[facts.name] = self.report.keys.get(facts.name, 0) + facts.keys
@@ -241,30 +237,6 @@ class _Walk:
                 for code, count in facts.intact.items():
                     there = self.report.intact.setdefault(code, {})
                     there[facts.name] = there.get(facts.name, 0) + count
-
-    async def _store(self, place: Belonging, glob: str, *, narrowed: bool, counts: bool) -> None:
-        """Every key of a store. Where nobody else is in the event loop, the store reads the next ones meanwhile."""
-        before: _Piece | None = None
-        async for keys in place.store.scan(glob, page=self._page):
-            for some in self._pieces(keys):
-                piece = _Piece(len(some), await self._reading(place, some, narrowed))
-                if self._repairs is None:  # a repair may change what would have been read ahead
-                    piece.reading.begun = await self._pace.begin(place.store, piece.reading.commands)
-                if before is not None:
-                    await self._piece(place, before, counts)
-                before = piece
-                if piece.reading.begun is None:
-                    await self._piece(place, piece, counts)
-                    before = None
-        if before is not None:
-            await self._piece(place, before, counts)
-
-    async def _piece(self, place: Belonging, piece: _Piece, counts: bool) -> None:
-        await self._keys(place, piece.reading)
-        if counts:
-            self.report.examined += piece.size
-        self._say()
-        await self._pace.turn()
 
     def _pieces(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
         """As many at a time as the pace asks for, which changes on the way."""
@@ -279,7 +251,7 @@ class _Walk:
             report = self.report
             self._on_progress(Progress(report.examined, self._total, report.findings, report.repaired))
 
-    async def _reading(self, place: Belonging, keys: Sequence[bytes], narrowed: bool) -> Reading:
+    async def _keys(self, place: Belonging, keys: Sequence[bytes], narrowed: bool) -> None:
         members: list[Member] = []
         for raw in keys:
             member = place.of(raw)
@@ -287,13 +259,10 @@ class _Walk:
                 members.append(member)
             elif not narrowed:
                 await self._stranger(place, raw)
-        await self._pace.turn()
-        return Reading(members)
-
-    async def _keys(self, place: Belonging, reading: Reading) -> None:
-        if not reading.keys:
+        if not members:
             return
-        looks = await look_at(reading, place.store, self._pace)
+        await self._pace.turn()
+        looks = await look_at(members, place.store, self._pace)
         await self._pace.turn()
         suspected: dict[int, list[Suspicion]] = {}
         readable = []

@@ -11,7 +11,7 @@ from keystead.schema.belonging import Member
 from keystead.schema.doctor.guarded import Guard
 from keystead.schema.family import Bound
 from keystead.schema.kinds import Hash
-from keystead.schema.pace import Ahead, Pace
+from keystead.schema.pace import Pace
 from keystead.schema.reading import SIZES, SMALL, UNKNOWN, entries_of, read, read_hash, whole
 from keystead.stores import TABLE, Call, Command, Reply, Required, Step, Store, field_holds, holds
 
@@ -72,38 +72,24 @@ def is_model(bound: Bound[Any]) -> bool:
     return isinstance(bound.family, Hash) and bool(bound.family.fields)
 
 
-class Reading:
-    """What is asked of these keys: all deadlines, all strings by one command, and of other kinds how many they hold."""
-
-    __slots__ = ("begun", "commands", "others", "strings")
-
-    def __init__(self, members: Sequence[Member]) -> None:
-        self.strings = [member for member in members if member.bound.family.kind == "string"]
-        self.others = [member for member in members if member.bound.family.kind != "string"]
-        names = [member.key.encode() for member in (*self.strings, *self.others)]
-        self.commands: list[Any] = [("TIME",), *[Call(_PTTL, (name,), None) for name in names]]
-        if self.strings:
-            self.commands.append(Call(_MGET, names[: len(self.strings)], None))
-        sizes = [SIZES[member.bound.family.kind] for member in self.others]
-        rest = zip(sizes, names[len(self.strings) :], strict=True)
-        self.commands += [Call(TABLE[size], (name,), None) for size, name in rest]
-        self.begun: Ahead | None = None
-
-    @property
-    def keys(self) -> int:
-        return len(self.strings) + len(self.others)
-
-
-async def look_at(reading: Reading, store: Store, pace: Pace) -> list[Look]:
+async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[Look]:
     """The keys that are there, with their values and entries where these are few. Two round trips at most.
 
-    Of a key of another kind MGET says nil, as of one that is gone; which of these it is, the deadline tells.
+    All strings are read by one command. It says nil of a key of another kind, as of one that is gone; which of these it
+    is, the deadline tells.
     """
-    strings, others = reading.strings, reading.others
-    time, *replies = await pace.run(store, reading.commands, reading.keys, reading.begun)
+    strings = [member for member in members if member.bound.family.kind == "string"]
+    others = [member for member in members if member.bound.family.kind != "string"]
+    names = [member.key.encode() for member in (*strings, *others)]
+    commands: list[Any] = [("TIME",), *[Call(_PTTL, (name,), None) for name in names]]
+    if strings:
+        commands.append(Call(_MGET, names[: len(strings)], None))
+    sizes = [SIZES[member.bound.family.kind] for member in others]
+    commands += [Call(TABLE[size], (name,), None) for size, name in zip(sizes, names[len(strings) :], strict=True)]
+    time, *replies = await pace.run(store, commands, len(members))
     now_ms = ms_of(time)
-    left = replies[: reading.keys]
-    values = replies[reading.keys] if strings else []
+    left = replies[: len(names)]
+    values = replies[len(names)] if strings else []
     held = replies[-len(others) :] if others else []
     looks = []
     for member, left_ms, value in zip(strings, left, values, strict=False):
