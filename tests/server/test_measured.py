@@ -78,8 +78,12 @@ async def test_a_store_that_does_not_answer_is_counted_too() -> None:
             assert calls(metrics) == {("Keys.hits", "ok"): 1, ("Keys.hits", "unavailable"): 1}
 
 
-async def test_a_limit_is_sent_prepared_whether_it_is_measured_or_not() -> None:
+async def test_a_limit_has_a_script_of_its_own_whether_it_is_measured_or_not() -> None:
     with servers.redis() as server:
         async with measured(server.url) as (keys, _):
-            assert await FixedWindow(keys.hits, "2/minute").hit("ann")
+            limit = FixedWindow(keys.hits, "9/minute")
+            for _ in range(2):
+                assert await limit.hit("ann")
+            server.ask("SCRIPT", "FLUSH")
+            assert await limit.hit("ann")
         assert server.ask("SCRIPT", "EXISTS", DIGEST) == [0]

@@ -7,14 +7,14 @@ packed up to the places where the others go in. Whoever calls `atomically` need 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from keystead.errors import CommandError
 from keystead.stores.base import Absent, AtMost, FieldHolds, Holds, Outcome, Planned, Required, Step, plan
 from keystead.stores.commands import TABLE, Argument, Call, Reply, StoreMs, TimedCommand
 from keystead.stores.redis.atomic import COUNTERS, DIGEST, Script
-from keystead.stores.redis.connection import ReplyError, pack_command
+from keystead.stores.redis.connection import Connection, ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES
 from keystead.stores.redis.settings import Address
 from keystead.stores.redis.straight import OPTIONS, straight
@@ -146,11 +146,13 @@ class Form:
     """Everything about steps of one shape but what is different each time. Raises CommandError where that is too much.
 
     straight   the script of its own, where it has one; otherwise it is run by the script for all
+    told       the connection by which the server was told the script of its own
     """
 
     def __init__(self, shape: Any) -> None:
         sample = _Sample(shape)
         script = Script(plan(sample.steps))
+        self.told: Connection | None = None
         self.straight = straight(script.steps, script.keys)
         if self.straight is None:
             self._rest: Sequence[bytes] = script.rest
@@ -184,10 +186,22 @@ class Form:
             sized += (len(given), given)
         return self._format % tuple(sized)
 
-    def rest(self, data: Sequence[bytes]) -> Iterator[bytes]:
+    def sent_by(self, connection: Connection, data: Sequence[bytes]) -> bytes:
+        """What is sent: with the text of the script where the server may not know it yet.
+
+        Whoever is told that it does not would have to send it again, after what others have sent meanwhile.
+        """
+        if self.straight is None or self.told is connection:
+            return self.packed(data)
+        self.told = connection
+        return self.with_text(self.straight.text, data)
+
+    def with_text(self, text: bytes, data: Sequence[bytes]) -> bytes:
+        rest = []
         for word in self._rest:
             place = self._places.get(word)
-            yield word if place is None else data[place] if place >= 0 else data[~place] + b".0"
+            rest.append(word if place is None else data[place] if place >= 0 else data[~place] + b".0")
+        return pack_command((b"EVAL", text, *rest))
 
     def outcome(self, reply: Any) -> Outcome | None:
         """What the steps did; None where they did nothing yet, or one of them failed: then `Filled` knows more."""
@@ -317,7 +331,7 @@ class Filled:
     def by_text(self) -> bytes:
         if self._form.straight is None:
             return self._own.by_text
-        return pack_command((b"EVAL", self._form.straight.text, *self._form.rest(self._data)))
+        return self._form.with_text(self._form.straight.text, self._data)
 
     def failure(self, reply: Any) -> ReplyError | None:
         return self._own.failure(reply)

@@ -166,7 +166,7 @@ class RedisStore(Store):
         answer: _Answer | None = None
         if connection is not None and connection.lost is None and connection.congested is None:
             try:
-                [reply] = await connection.send(form.packed(data), 1, now)
+                [reply] = await connection.send(form.sent_by(connection, data), 1, now)
             except ConnectionLost as lost:
                 answer = connection, lost.with_traceback(None)
             else:
