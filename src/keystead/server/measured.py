@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,6 +84,27 @@ class Measured(Store):
                 raise
             self._say(key, "ok", began)
             return replies
+
+        return measured
+
+    def prepared_steps(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        ask = self._store.prepared_steps(make, arguments)
+        places = [b"argument %d" % number for number in range(arguments)]
+        first = _first_key_in(make(*places))
+        place = places.index(first) if first in places else None
+
+        async def measured(*given: bytes) -> Outcome:
+            key = first if place is None else given[place]
+            began = time.perf_counter()
+            try:
+                outcome = await ask(*given)
+            except StoreError as error:
+                self._say(key, _outcome_of([error]), began)
+                raise
+            self._say(key, "ok", began)
+            return outcome
 
         return measured
 

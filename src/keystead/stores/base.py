@@ -364,6 +364,24 @@ class Store(ABC):
 
         return ask
 
+    def prepared_steps(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        """A function that runs the same atomic steps again and again, on other keys.
+
+            count = store.prepared_steps(lambda key: [at_most(("GET", key), 9), ("INCRBY", key, 1)], 1)
+            outcome = await count(b"hits:7")
+
+        It does what `atomically` does with the steps that `make` makes of as many arguments, all of them bytes. Each of
+        them stands in the steps as it is, as a key, a member or a value, and all else is the same each time. A store
+        may take the chance to do less work for each.
+        """
+
+        def ask(*given: bytes) -> Coroutine[Any, Any, Outcome]:
+            return self.atomically(make(*given))
+
+        return ask
+
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]] | None:
         """Read these keys, each with its deadline in one atomic step; not one step as a whole. The shortcut of a copy.
 

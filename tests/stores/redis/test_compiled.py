@@ -194,21 +194,29 @@ def one_server() -> Iterator[Server]:
 def test_compiled_or_not_they_do_the_same(
     one_server: Server, steps: list[Callable[[bytes, bytes], Step]], before: tuple[str, Callable[..., Sequence[Any]]]
 ) -> None:
-    async def done(compiled: bool) -> tuple[Any, Any]:
+    async def done(how: str) -> tuple[Any, Any]:
         one_server.ask("FLUSHALL")
         async with connect(one_server.url) as store:
             if commands := before[1](b"a", b"z"):
                 await store.run(commands)
+            assert isinstance(store, RedisStore)
 
-            made = [step(b"a", b"z") for step in steps]
-            if compiled:
-                assert isinstance(store, RedisStore)
-                asked = shape_of(made)
-                assert asked is not None
-                for _ in range(2):  # or it would be compiled when it comes again
-                    store._forms.of(asked[0])
+            def make(a: bytes, z: bytes) -> list[Step]:
+                return [step(a, z) for step in steps]
+
+            made = make(b"a", b"z")
+            asked = shape_of(made)
+            assert asked is not None
+            for _ in range(2):  # or it would be compiled when it comes again
+                store._forms.of(asked[0])
             try:
-                outcome = await (store.atomically(made) if compiled else Store.atomically(store, made))
+                match how:
+                    case "planned":
+                        outcome = await Store.atomically(store, made)
+                    case "compiled":
+                        outcome = await store.atomically(made)
+                    case _:
+                        outcome = await store.prepared_steps(make, 2)(b"a", b"z")
                 said: Any = (outcome.stopped_at, outcome.replies)
             except StoreError as error:
                 said = (type(error), str(error), getattr(error, "key", None))
@@ -216,4 +224,6 @@ def test_compiled_or_not_they_do_the_same(
             held += [one_server.ask("PEXPIRETIME", key) if key == "z" else None for key in ("a", "z")]
             return said, held
 
-    assert asyncio.run(done(compiled=True)) == asyncio.run(done(compiled=False))
+    planned = asyncio.run(done("planned"))
+    assert asyncio.run(done("compiled")) == planned
+    assert asyncio.run(done("prepared")) == planned

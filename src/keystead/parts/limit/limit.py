@@ -6,10 +6,10 @@ import os
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, Unreadable
 from keystead.parts.limit.outage import Outage, WhenDown
@@ -18,7 +18,7 @@ from keystead.parts.limit.verdict import LimitReached, Verdict
 from keystead.schema import Bound, Operation
 from keystead.schema.operation import Compound
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import AtMost, Reply, Step, Store, TimedCommand
+from keystead.stores import AtMost, Outcome, Reply, Step, Store, TimedCommand
 
 _POLICIES: Final = ("deny", "allow", "raise")
 
@@ -37,6 +37,7 @@ class Asked:
 
 
 # How the usual hit is sent, how many of its replies are looked at, and what they mean.
+_Usual: TypeAlias = tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]]
 
 
 class Limits(ABC):
@@ -44,6 +45,7 @@ class Limits(ABC):
 
     store: Store
     family: Bound[Any]  # the first one
+    _usual: _Usual | None = None
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
         """Count a request of a client, or one that counts as several, and learn whether it is let through.
@@ -105,12 +107,28 @@ class Limits(ABC):
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
         keys = self._keys(client)
-        looks, counts, judge = self._steps(self._asked([key.encode() for key in keys], by, _hits.new()))
-        outcome = await self.store.atomically([*looks, *counts])
-        verdict = judge(outcome.replies[: len(looks)])
+        if by == 1:
+            ask, looked, judge = self._usual or self._prepared(len(keys))
+            outcome = await ask(_hits.new(), *[key.encode() for key in keys])
+        else:
+            looks, counts, judge = self._steps(self._asked([key.encode() for key in keys], by, _hits.new()))
+            looked = len(looks)
+            outcome = await self.store.atomically([*looks, *counts])
+        verdict = judge(outcome.replies[:looked])
         is_done = outcome.stopped_at is None
         # What the store did is what counts.
         return verdict if verdict.allowed is is_done else replace(verdict, allowed=is_done)
+
+    def _prepared(self, keys: int) -> _Usual:
+        """The usual hit, of which all but the keys is the same each time."""
+
+        def make(hit: bytes, *keys: bytes) -> list[Step]:
+            looks, counts, _ = self._steps(self._asked(keys, 1, hit))
+            return [*looks, *counts]
+
+        looks, _, judge = self._steps(self._asked([b"key"] * keys, 1, b"hit"))
+        self._usual = self.store.prepared_steps(make, 1 + keys), len(looks), judge
+        return self._usual
 
     def _asked_by(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]:
         return self._asked([key.encode() for key in self._keys(client)], by, _hits.new())

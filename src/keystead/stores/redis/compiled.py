@@ -7,7 +7,7 @@ packed up to the places where the others go in. Whoever calls `atomically` need 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from keystead.errors import CommandError
@@ -145,63 +145,55 @@ def _plain(value: Argument) -> bytes:
 class Form:
     """Everything about steps of one shape but what is different each time. Raises CommandError where that is too much.
 
+    `given` says what stands in the places of the shape: the number of an argument, or what is always there. Without it,
+    every place is an argument.
+
     straight   the script of its own, where it has one; otherwise it is run by the script for all
     told       the connection by which the server was told the script of its own
     """
 
-    def __init__(self, shape: Any) -> None:
+    def __init__(self, shape: Any, given: Sequence[int | bytes] | None = None) -> None:
         sample = _Sample(shape)
         script = Script(plan(sample.steps))
         self.told: Connection | None = None
         self.straight = straight(script.steps, script.keys)
         if self.straight is None:
-            self._rest: Sequence[bytes] = script.rest
+            rest: Sequence[bytes] = script.rest
         else:
-            self._rest = (b"%d" % len(script.keys), *script.keys, *self.straight.arguments)
-        self._places = sample.places
-        self._format, self._order = self._packed_ahead()
+            rest = (b"%d" % len(script.keys), *script.keys, *self.straight.arguments)
+        self._words = [_word(word, sample.places, given) for word in rest]
+        digest = DIGEST if self.straight is None else self.straight.digest
+        self._format = b"".join([b"*%d\r\n" % (2 + len(rest)), *map(_packed_ahead, (b"EVALSHA", digest, *self._words))])
+        self._order = [word for word in self._words if type(word) is int]
         self._shapes = [
             (place, step.call, shape)
             for place, step in enumerate(script.steps)
             if (shape := _shape_of(step)) is not None
         ]
 
-    def _packed_ahead(self) -> tuple[bytes, list[int]]:
-        words = (b"EVALSHA", DIGEST if self.straight is None else self.straight.digest, *self._rest)
-        order: list[int] = []
-        pieces = [b"*%d\r\n" % len(words)]
-        for word in words:
-            place = self._places.get(word)
-            if place is None:
-                pieces.append(b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%")))
-            else:
-                order.append(place)
-                pieces.append(b"$%d\r\n%b\r\n")
-        return b"".join(pieces), order
-
-    def packed(self, data: Sequence[bytes]) -> bytes:
+    def packed(self, arguments: Sequence[bytes]) -> bytes:
         sized: list[int | bytes] = []
-        for place in self._order:
-            given = data[place] if place >= 0 else data[~place] + b".0"
-            sized += (len(given), given)
+        for number in self._order:
+            argument = arguments[number] if number >= 0 else arguments[~number] + b".0"
+            sized += (len(argument), argument)
         return self._format % tuple(sized)
 
-    def sent_by(self, connection: Connection, data: Sequence[bytes]) -> bytes:
+    def sent_by(self, connection: Connection, arguments: Sequence[bytes]) -> bytes:
         """What is sent: with the text of the script where the server may not know it yet.
 
         Whoever is told that it does not would have to send it again, after what others have sent meanwhile.
         """
         if self.straight is None or self.told is connection:
-            return self.packed(data)
+            return self.packed(arguments)
         self.told = connection
-        return self.with_text(self.straight.text, data)
+        return self.with_text(self.straight.text, arguments)
 
-    def with_text(self, text: bytes, data: Sequence[bytes]) -> bytes:
-        rest = []
-        for word in self._rest:
-            place = self._places.get(word)
-            rest.append(word if place is None else data[place] if place >= 0 else data[~place] + b".0")
-        return pack_command((b"EVAL", text, *rest))
+    def with_text(self, text: bytes, arguments: Sequence[bytes]) -> bytes:
+        words = [
+            word if isinstance(word, bytes) else arguments[word] if word >= 0 else arguments[~word] + b".0"
+            for word in self._words
+        ]
+        return pack_command((b"EVAL", text, *words))
 
     def outcome(self, reply: Any) -> Outcome | None:
         """What the steps did; None where they did nothing yet, or one of them failed: then `Filled` knows more."""
@@ -218,6 +210,36 @@ class Form:
             if place < len(replies):
                 replies[place] = shape(call, replies[place])
         return Outcome(replies, stopped - 1)
+
+
+def _word(word: bytes, places: Mapping[bytes, int], given: Sequence[int | bytes] | None) -> int | bytes:
+    """What stands there: always the same, or the number of an argument; ~number: that argument, written as a float."""
+    place = places.get(word)
+    if place is None:
+        return word
+    at = place if place >= 0 else ~place
+    found = at if given is None else given[at]
+    if isinstance(found, bytes):
+        return found if place >= 0 else found + b".0"
+    return found if place >= 0 else ~found
+
+
+def _packed_ahead(word: int | bytes) -> bytes:
+    if isinstance(word, int):
+        return b"$%d\r\n%b\r\n"
+    return b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%"))
+
+
+def prepared(make: Callable[..., Sequence[Step]], arguments: int) -> Form | None:
+    """The form of what `make` makes of so many arguments; None where they do not stand there as they are."""
+    marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
+    found = shape_of(make(*marks))
+    if found is None or not set(marks) <= set(found[1]):
+        return None
+    try:
+        return Form(found[0], [marks.index(one) if one in marks else one for one in found[1]])
+    except CommandError:
+        return None
 
 
 class _Sample:
@@ -309,11 +331,11 @@ class Forms:
 
 
 class Filled:
-    """A form with what is different each time: a script. It is made only where the usual way led to no outcome."""
+    """A form with its arguments: a script. It is made only where the usual way led to no outcome."""
 
-    def __init__(self, form: Form, steps: Sequence[Step], data: Sequence[bytes]) -> None:
+    def __init__(self, form: Form, steps: Sequence[Step], arguments: Sequence[bytes]) -> None:
         self._form = form
-        self._data = data
+        self._arguments = arguments
         self._own = Script(plan(steps))
         self.blamed = self._own.blamed
         self.reads_only = self._own.reads_only
@@ -325,13 +347,13 @@ class Filled:
 
     @property
     def by_digest(self) -> bytes:
-        return self._form.packed(self._data)
+        return self._form.packed(self._arguments)
 
     @property
     def by_text(self) -> bytes:
         if self._form.straight is None:
             return self._own.by_text
-        return self._form.with_text(self._form.straight.text, self._data)
+        return self._form.with_text(self._form.straight.text, self._arguments)
 
     def failure(self, reply: Any) -> ReplyError | None:
         return self._own.failure(reply)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -30,7 +30,7 @@ from keystead.stores.base import (
 from keystead.stores.commands import TABLE, Call, Reply, read
 from keystead.stores.redis import whole
 from keystead.stores.redis.atomic import Script
-from keystead.stores.redis.compiled import Filled, Forms, shape_of
+from keystead.stores.redis.compiled import Filled, Form, Forms, prepared, shape_of
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -159,14 +159,32 @@ class RedisStore(Store):
         if asked is None or form is None:
             return await super().atomically(steps)
         self._check_loop()
-        link, data = self._link, asked[1]
+        return await self._run_form(form, asked[1], lambda: steps)
+
+    def prepared_steps(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        form = prepared(make, arguments)
+        if form is None:
+            return super().prepared_steps(make, arguments)
+
+        async def ask(*given: bytes) -> Outcome:
+            self._check_loop()
+            if len(set(given)) < len(given):  # two keys that are one are another shape
+                return await self.atomically(make(*given))
+            return await self._run_form(form, given, lambda: make(*given))
+
+        return ask
+
+    async def _run_form(self, form: Form, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]) -> Outcome:
+        link = self._link
         if link is None:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         now, connection = self._loop.time(), link.connection
         answer: _Answer | None = None
         if connection is not None and connection.lost is None and connection.congested is None:
             try:
-                [reply] = await connection.send(form.sent_by(connection, data), 1, now)
+                [reply] = await connection.send(form.sent_by(connection, arguments), 1, now)
             except ConnectionLost as lost:
                 answer = connection, lost.with_traceback(None)
             else:
@@ -174,7 +192,7 @@ class RedisStore(Store):
                 if outcome is not None:
                     return outcome
                 answer = connection, reply
-        return await run_script(link, Filled(form, steps, data), now + self._settings.timeout, answer)
+        return await run_script(link, Filled(form, steps(), arguments), now + self._settings.timeout, answer)
 
     async def _exchange_until(
         self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None

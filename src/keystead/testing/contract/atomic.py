@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import (
-    Command,
-    Outcome,
-    Step,
-    Store,
-    absent,
-    at_most,
-    field_holds,
-    holds,
-    required,
-    still,
-    store_ms,
-)
+from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required, still, store_ms
 from keystead.stores.commands import INT64_MAX, INT64_MIN
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
@@ -572,11 +559,10 @@ class Atomic(Promises):
         await expect(store, (("EXISTS", a), 0))
 
     @needs("atomic key")
-    async def test_steps_that_come_again_and_again_do_the_same_on_whatever_key(self, store: Store) -> None:
-        def count(key: bytes, by: bytes) -> Awaitable[Outcome]:
-            later = store_ms(600_000)
-            return store.atomically([("GET", key), at_most(("GET", key), 9), ("SET", key, by, "PXAT", later)])
-
+    async def test_prepared_steps_do_what_atomically_does_on_whatever_key(self, store: Store) -> None:
+        count = store.prepared_steps(
+            lambda key, by: [("GET", key), at_most(("GET", key), 9), ("SET", key, by, "PXAT", store_ms(600_000))], 2
+        )
         for name in (b"a", b"a b\r\n", b"%d %b %%", b"{x}", b"\xff", b"*"):
             key = self.key(name)
             assert (await count(key, b"9")).replies == [None, 1, b"OK"]
@@ -606,10 +592,8 @@ class Atomic(Promises):
         await expect(store, (("GET", log), b"1"), (("ZRANGE", z, 0, -1), [b"due", b"later"]))
 
     @needs("atomic key")
-    async def test_steps_that_come_again_compare_whole_values_with_what_they_are_given(self, store: Store) -> None:
-        def change(key: bytes, seen: bytes, new: bytes) -> Awaitable[Outcome]:
-            return store.atomically([still(("GET", key), seen), ("SET", key, new)])
-
+    async def test_prepared_steps_compare_whole_values_with_what_they_are_given(self, store: Store) -> None:
+        change = store.prepared_steps(lambda key, seen, new: [still(("GET", key), seen), ("SET", key, new)], 3)
         a, b = self.key("a"), self.key("b")
         await store.run([("SET", a, "1")])
         await store.run([("SET", b, "2")])
