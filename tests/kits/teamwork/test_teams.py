@@ -178,6 +178,21 @@ async def test_an_invitation_ends_by_time_by_withdrawal_and_with_the_lead_of_who
     assert await teams.forget_expired() == 1
 
 
+@on_databases()
+async def test_who_owns_a_team_no_more_makes_nobody_an_owner_by_a_link_that_they_have_kept(company: Company) -> None:
+    teams = company.teams
+    ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
+    team = await teams.create("Print shop", owner=ann)
+    await teams.accept(ben, token=(await teams.invite(team.id, role="OWNER", by=ann)).token)
+    as_owner, as_admin = [await teams.invite(team.id, role=role, by=ben) for role in ("OWNER", "ADMIN")]
+    await teams.set_role(team.id, ben, "OWNER", by=ann)
+    assert await teams.look(as_owner.token) is not None
+    await teams.set_role(team.id, ben, "ADMIN", by=ann)
+    assert await refused(teams.accept(cho, token=as_owner.token)) == "INVITATION_INVALID"
+    await teams.accept(cho, token=as_admin.token)  # which an admin may give, too
+    assert await company.role(cho) == (team.id, "ADMIN")
+
+
 @on_databases("memory")
 async def test_an_invitation_for_one_user_is_for_nobody_else(company: Company) -> None:
     teams = company.teams

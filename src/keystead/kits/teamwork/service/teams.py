@@ -204,8 +204,7 @@ class Teams:
             if before == "OWNER" and role != "OWNER" and _count(connection, team, "OWNER") == 1:
                 raise TeamRefused("LAST_OWNER")
             connection.execute(update(PEOPLE).where(PEOPLE.c.user_id == user).values(team_role=role))
-            if role not in LEADS:
-                _drop_invitations_of(connection, user)
+            _drop_invitations_of(connection, user, role)
 
         await self._tables.write(work)
         told = {"event": "team-role-changed", "team": team, "user": user, "role": role, "by": by}
@@ -226,7 +225,7 @@ class Teams:
             if is_last and _count(connection, team) > 1:
                 raise TeamRefused("LAST_OWNER")
             _put_in(connection, user, NO_TEAM, "")
-            _drop_invitations_of(connection, user)
+            _drop_invitations_of(connection, user, "")
 
         await self._tables.write(work)
         event = {"event": "team-left" if by == user else "team-member-removed", "team": team, "user": user, "by": by}
@@ -374,9 +373,14 @@ def _put_in(connection: Connection, user: int, team: int, role: str) -> None:
     connection.execute(update(PEOPLE).where(PEOPLE.c.user_id == user).values(team_id=team, team_role=role))
 
 
-def _drop_invitations_of(connection: Connection, user: int) -> None:
-    """Whoever does not lead a team any more lets nobody in by a link that they have kept."""
-    connection.execute(delete(INVITATIONS).where(INVITATIONS.c.invited_by == user))
+def _drop_invitations_of(connection: Connection, user: int, role: str) -> None:
+    """Whoever does not lead a team any more lets nobody in by a link that they have kept; and nobody as an owner who is
+    none any more. `role` is theirs from now on."""
+    if role == "OWNER":
+        return
+    own = INVITATIONS.c.invited_by == user
+    beyond = [INVITATIONS.c.team_role == "OWNER"] if role in LEADS else []
+    connection.execute(delete(INVITATIONS).where(own, *beyond))
 
 
 def _role_of(connection: Connection, user: int, team: int) -> str | None:
