@@ -193,6 +193,19 @@ async def test_who_owns_a_team_no_more_makes_nobody_an_owner_by_a_link_that_they
     assert await company.role(cho) == (team.id, "ADMIN")
 
 
+@on_databases()
+async def test_who_was_erased_lets_nobody_in_by_a_link_that_they_have_given(company: Company) -> None:
+    teams = company.teams
+    ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
+    team = await teams.create("Print shop", owner=ann)
+    await teams.accept(ben, token=(await teams.invite(team.id, role="OWNER", by=ann)).token)
+    of_ann, of_ben = await teams.invite(team.id, by=ann), await teams.invite(team.id, role="OWNER", by=ben)
+    await teams.invite(team.id, user=cho, by=ben)
+    assert (await company.tables.erase(f"teamwork:{ben}"))["keystead_teamwork_invitations"] == 2
+    assert await refused(teams.accept(cho, token=of_ben.token)) == "INVITATION_INVALID"
+    assert await teams.accept(cho, token=of_ann.token) == team
+
+
 @on_databases("memory")
 async def test_an_invitation_for_one_user_is_for_nobody_else(company: Company) -> None:
     teams = company.teams
