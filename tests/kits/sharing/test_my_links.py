@@ -90,6 +90,21 @@ async def test_a_signed_in_user_lists_copies_extends_and_ends_their_links_and_se
         assert refused(await ada.get(f"/api/receive/resolve?t={made['shortToken']}")) == (404, "TOKEN_NOT_FOUND")
 
 
+async def test_an_id_with_a_colon_owns_what_is_registered_for_it_and_is_erased_like_any_other(folder: Path) -> None:
+    async with kits(folder) as server:
+        ada, bob = await server.sign_in("demo.urn:uuid:42", "Ada"), await server.sign_in("demo.urn", "Bob")
+        await upload(bob, name="other.pdf")
+        await upload(ada, name="plan.pdf")
+        body = {"pathname": "a/b.zip", "downloadUrl": URL, "userId": "demo.urn:uuid:42", "displayName": "b.zip"}
+        ok(await ada.post("/api/receive/edge-resolve", json=body, headers=OWN))
+        names = sorted(one["name"] for one in ok(await ada.get("/api/receive/links"))["links"])
+        assert names == ["b.zip", "plan.pdf"]
+        erased = await erase([sharing_of(server).keys], "login:demo.urn:uuid:42")
+        assert (erased.families["SharingKeys.link"], erased.left) == (2, 0)
+        assert ok(await ada.get("/api/receive/links"))["links"] == []
+        assert [one["name"] for one in ok(await bob.get("/api/receive/links"))["links"]] == ["other.pdf"]
+
+
 async def test_nobody_else_may_list_end_extend_or_look_at_them(folder: Path) -> None:
     async with kits(folder) as server:
         ada, bob, nobody = await server.sign_in("42", "Ada"), await server.sign_in("43", "Bob"), server.browser()
