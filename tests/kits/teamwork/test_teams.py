@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, text
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, StoreUnavailable
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, READERS, TEAMWORK_TABLES
@@ -324,6 +324,34 @@ async def newcomer(office: Office) -> int:
     person = UserSession(name="Mei", email="mei@example.com", role="DEVELOPER", teamId=0, teamRole="")
     await office.teamwork.people.save(NEW, person)
     return NEW
+
+
+async def test_who_was_taken_out_of_a_team_is_out_though_the_store_was_away_at_that_moment(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/api/team/members/{BEN}"
+    calls: list[int] = []
+    changed = office.teamwork.people.note_changed
+
+    def away_at(number: int) -> None:
+        async def note_changed(user: int) -> None:
+            calls.append(user)
+            if len(calls) == number:
+                raise StoreUnavailable("away")
+            await changed(user)
+
+        calls.clear()
+        monkeypatch.setattr(office.teamwork.people, "note_changed", note_changed)
+
+    await office.get("/api/team")  # and so he is remembered
+    away_at(1)
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
+    assert (await office.get("/api/team"))["id"] == 3  # nothing has changed
+    away_at(2)
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
+    # Whoever asks again hears that he is out, and from then on he is.
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 404
+    assert (await office.http.get("/api/team", headers=office.token(BEN))).status_code == 403
 
 
 async def test_somebody_new_joins_by_a_link_and_works_in_the_team(office: Office, newcomer: int) -> None:

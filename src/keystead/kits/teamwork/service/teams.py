@@ -124,6 +124,7 @@ class Teams:
                 _put_in(connection, owner, team.id, "OWNER")
             return team
 
+        await self._note(owner)
         team = await self._tables.write(work)
         _security.info("a team was created", extra={"event": "team-created", "team": team.id, "by": owner})
         await self._note(owner)
@@ -206,6 +207,7 @@ class Teams:
             connection.execute(update(PEOPLE).where(PEOPLE.c.user_id == user).values(team_role=role))
             _drop_invitations_of(connection, user, role)
 
+        await self._note(user)
         await self._tables.write(work)
         told = {"event": "team-role-changed", "team": team, "user": user, "role": role, "by": by}
         _security.info("what somebody may do in a team was changed", extra=told)
@@ -227,6 +229,7 @@ class Teams:
             _put_in(connection, user, NO_TEAM, "")
             _drop_invitations_of(connection, user, "")
 
+        await self._note(user)
         await self._tables.write(work)
         event = {"event": "team-left" if by == user else "team-member-removed", "team": team, "user": user, "by": by}
         _security.info("somebody is not in a team any more", extra=event)
@@ -311,6 +314,7 @@ class Teams:
             connection.execute(delete(INVITATIONS).where(INVITATIONS.c.id == row.id))
             return int(row.team_id), row.team_role
 
+        await self._note(user)
         team, role = await self._tables.write(work)
         _security.info(
             "somebody joined a team", extra={"event": "team-joined", "team": team, "user": user, "role": role}
@@ -365,6 +369,9 @@ class Teams:
             raise TeamRefused("ALREADY_IN_TEAM")
 
     async def _note(self, user: int | None) -> None:
+        """Somebody is another from now on. Before a change, too: where what is remembered of them cannot be dropped,
+        nothing has changed. And where only the drop after it fails, whoever asks again makes up for it, though they are
+        refused."""
         if user is not None:
             await self._people.note_changed(user)
 
