@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.routes import KIT
 from keystead.kits.teamwork.service import Teamwork
+from keystead.kits.teamwork.service.slack import Slack, SlackSender
 from keystead.server import Settings, create_app
 from tests.parts.sessions.conftest import Clock
 
@@ -102,6 +103,29 @@ async def test_only_ones_own_team_is_told(office: Office) -> None:
     assert await office.tell(1, by=OUTSIDER) == 0
     assert await office.tell(1, assigneeId=OUTSIDER) == 0
     assert await office.tell(1) == 1  # another team has used this id, and takes nothing away by that
+
+
+async def test_nobody_of_another_team_is_named_or_mentioned_in_slack(office: Office) -> None:
+    teamwork = office.teamwork
+    await teamwork.people.set_slack_id(OUTSIDER, "U0OUTSIDER")
+    sender = SlackSender(
+        Slack(webhook_url="https://hooks.slack.com/x"),
+        teamwork.notices,
+        teamwork.slack_log,
+        office.http,
+        office.clock,
+        person=teamwork.person,
+    )
+    for number, (assignee, is_named) in enumerate([(CHO, True), (OUTSIDER, False)]):
+        item = {**ITEM, "ownerId": BEN, "assigneeId": assignee}
+        event = {"kind": "commented", "id": f"c{number}", "item": item, "text": "look"}
+        told = await office.http.post("/api/events", json=event, headers=office.token(ANN))
+        assert told.status_code == 200, told.text
+        newest = (await teamwork.notices.page(BEN)).notices[0]
+        text = json.dumps(await sender.payload(newest))
+        assert ("Assignee: u8" in text) is is_named
+        assert "u99" not in text
+        assert "U0OUTSIDER" not in text
 
 
 async def test_what_one_hears_of_can_be_chosen(office: Office) -> None:
