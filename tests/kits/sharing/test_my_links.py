@@ -267,6 +267,21 @@ async def test_an_extended_link_opens_in_both_forms_and_keeps_its_count(
 
 
 @everywhere
+async def test_an_extended_link_stays_in_the_list_of_its_user_as_long_as_it_lives(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    sharing = service_on(store, folder, clock)
+    wanted = Wanted(valid_until=clock() + 3_600_000, user_id=ADA.id)
+    made = await sharing.issue(URL, None, wanted, who=ADA.subject, where="")
+    later = await sharing.extend(made.id, clock() + 3 * 3_600_000, user=ADA, where="")
+    clock.move("2h")
+    [listed] = await sharing.links_of(ADA)
+    assert (listed.id, listed.expires_ms) == (made.id, later)
+    clock.move("2h")
+    assert await sharing.links_of(ADA) == []
+
+
+@everywhere
 async def test_an_extension_that_dies_at_any_command_leaves_no_file_without_its_link_and_none_that_stays(
     store: Store, folder: Path, clock: Clock
 ) -> None:

@@ -121,7 +121,7 @@ class OwnLinks:
             return [
                 keys.token(link.short_token).replace(sealed, expires_at=expires_ms),
                 keys.past(link.short_token).set(past, forget_at=expires_ms + REMEMBERED_MS),
-                *([] if link.user_id is None else [keys.links_of_user(link.user_id).add(id, expires_ms)]),
+                *([] if link.user_id is None else [keys.links_of_user(link.user_id).raise_to(id, expires_ms)]),
                 self._audit.note("link-extended", who=who, what=id, where=where),
             ]
 
