@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 from keystead import Store
 from keystead.kits.login import KIT as LOGIN
 from keystead.kits.sharing import KIT, Sharing, Wanted
-from keystead.kits.sharing.service import User
+from keystead.kits.sharing.service import SharingRefused, User
+from keystead.parts.digest import digest
 from keystead.schema.erasure import erase
+from keystead.schema.times import deadline_ms
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
     CONTENT,
@@ -303,6 +305,32 @@ async def test_an_extension_that_dies_at_any_command_leaves_no_file_without_its_
     clock.move("6d")
     assert (await alive.clean_up.run()).deleted == 1
     assert await Kept(store).keys() in ([], ["receive:user:42:links"])
+
+
+@everywhere
+async def test_of_many_extensions_at_the_same_moment_the_longest_stands(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    sharing = service_on(store, folder, clock)
+    wanted = Wanted(valid_until=clock() + DAY_MS, user_id=ADA.id)
+    made = await sharing.upload(body_of(CONTENT), None, wanted, who=ADA.subject, where="")
+    times = [clock() + DAY_MS + number * 3_600_000 for number in range(1, 11)]
+
+    async def extend(until_ms: int) -> int:
+        with suppress(SharingRefused):  # another one is longer already
+            return await sharing.extend(made.id, until_ms, user=ADA, where="")
+        return 0
+
+    told = await asyncio.gather(*(extend(one) for one in reversed(times)))
+    assert max(told) == times[-1]
+    assert (await sharing.look(made.token)).expires_ms == times[-1]
+    meta = await sharing.keys.meta(made.id).get()
+    assert meta is not None
+    assert deadline_ms(meta.expires_at) == times[-1]  # and its file stays as long
+    token = sharing.keys.token(digest(made.short_token)).key
+    assert await Kept(store).left_ms(token) > times[-2] - clock()  # as does its short form
+    [listed] = await sharing.keys.links_of_user(ADA.id).highest(1)
+    assert listed == (made.id, times[-1])
 
 
 @everywhere
