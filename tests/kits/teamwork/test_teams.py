@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import insert, select, text
 
 from keystead.errors import BadValue, StoreUnavailable
+from keystead.kits.teamwork.commands import set_role
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, READERS, TEAMWORK_TABLES
@@ -352,6 +353,20 @@ async def test_who_was_taken_out_of_a_team_is_out_though_the_store_was_away_at_t
     # Whoever asks again hears that he is out, and from then on he is.
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 404
     assert (await office.http.get("/api/team", headers=office.token(BEN))).status_code == 403
+
+
+async def test_a_command_for_a_number_is_not_for_somebody_who_is_called_so(office: Office) -> None:
+    teamwork = office.teamwork
+    called = UserSession(name=str(BEN), email="", role="DEVELOPER", teamId=3, teamRole="MEMBER")
+    await teamwork.people.save(CHO, called)
+    await set_role(teamwork, 3, str(BEN), "OWNER")
+    members = await teamwork.people.members(3)
+    assert (members[BEN].teamRole, members[CHO].teamRole) == ("OWNER", "MEMBER")
+    await set_role(teamwork, 3, "u42", "ADMIN")  # a name is a name still
+    assert (await teamwork.people.members(3))[ANN].teamRole == "ADMIN"
+    await teamwork.people.save(CHO, called.model_copy(update={"name": "12345"}))
+    await set_role(teamwork, 3, "12345", "ADMIN")
+    assert (await teamwork.people.members(3))[CHO].teamRole == "ADMIN"
 
 
 async def test_somebody_new_joins_by_a_link_and_works_in_the_team(office: Office, newcomer: int) -> None:

@@ -404,17 +404,20 @@ async def _required(teamwork: Teamwork, team: int) -> Team:
 
 
 async def _member(teamwork: Teamwork, team: int, text: str) -> int:
-    """The number of somebody of a team, who is called by it or by name."""
+    """The number of somebody of a team, who is called by it or by name.
+
+    The number counts first: people choose their names, and one may be the number of somebody else.
+    """
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    if await teamwork.of_team(team, {number}):
+        return number
     people = await teamwork.people.members(team)
     named = [user for user, person in people.items() if person.name == text]
     if len(named) > 1:
         raise NoSuchTeam(f"several in team {team} are called {text}: write one of {', '.join(map(str, named))}")
-    if named:
-        return named[0]
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
-    if not await teamwork.of_team(team, {number}):
+    if not named:
         raise NoSuchTeam(f"there is no {text} in team {team}; `keystead teamwork members {team}` lists them")
-    return number
+    return named[0]
 
 
 async def _person(teamwork: Teamwork, user: int) -> UserSession:
