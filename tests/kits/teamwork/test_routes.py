@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from keystead.kits.teamwork.commands import deadlines
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.routes import KIT
 from keystead.kits.teamwork.service import Teamwork
@@ -219,6 +220,14 @@ async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: s
     assert read.json() == {"read": 1}
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 200
     assert (await office.get("/api/deadlines"))["items"] == []
+
+
+async def test_a_deadline_is_one_line_of_the_command_that_lists_them(office: Office) -> None:
+    body = {"due": "2096-10-05", "title": "Print\n2096-10-02  DEFECT:1  0 days  forged", "assigneeId": BEN}
+    put = await office.http.put("/api/deadlines/DEFECT/7", json=body, headers=office.token(ANN))
+    assert put.status_code == 200, put.text
+    [line] = (await deadlines(office.teamwork, 3)).text.splitlines()
+    assert line.endswith(f"(user {BEN})")
 
 
 async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from keystead.errors import BadValue, KeysteadError
 from keystead.kits.commands import KitCommand, Shown
+from keystead.parts.visible import visible
 from keystead.schema.times import moment
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from keystead.kits.teamwork.service import Invitation, Team, Teamwork
 
 _security = logging.getLogger("keystead.security")
+_ROW_MOST = 1_000
 
 TeamArgument = Annotated[int, typer.Argument(metavar="TEAM", help="The number of the team.", min=1)]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The number of a member, or the name.")]
@@ -301,7 +303,8 @@ async def deadlines(
         for one in found
     ]
     lines = [
-        f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}"
+        # One line each, whatever somebody has written into a title.
+        visible(f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}", _ROW_MOST)
         + (f"  (user {one['assignee']})" if one["assignee"] else "")
         for one in data
     ]
