@@ -222,6 +222,15 @@ async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: s
     assert (await office.get("/api/deadlines"))["items"] == []
 
 
+async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: Office) -> None:
+    early = await office.http.get("/api/deadlines?from=0001-01-01", headers=office.token(ANN))
+    assert (early.status_code, early.json()["error"]) == (400, "a deadline is a day from 1970-01-01 on, not 0001-01-01")
+    body = {"due": "2096-10-05", "title": "Print"}
+    nul = await office.http.put("/api/deadlines/DEFECT/a%00b", json=body, headers=office.token(ANN))
+    said = "refId of a deadline: a name holds a NUL character; leave it out"
+    assert (nul.status_code, nul.json()["error"]) == (400, said)
+
+
 async def test_a_deadline_is_one_line_of_the_command_that_lists_them(office: Office) -> None:
     body = {"due": "2096-10-05", "title": "Print\n2096-10-02  DEFECT:1  0 days  forged", "assigneeId": BEN}
     put = await office.http.put("/api/deadlines/DEFECT/7", json=body, headers=office.token(ANN))
