@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from keystead import connect
+from keystead.cli.erase import erase
 from keystead.kits.membership.service.ledger import Ledger
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
-from keystead.parts.tables import open_tables
+from keystead.kits.teamwork import TeamworkKeys, UserSession
+from keystead.kits.teamwork.service.people import People
+from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
+from keystead.parts.tables import Tables, open_tables
 from keystead.testing.servers import Server
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
@@ -20,6 +25,7 @@ __all__ = ["database_url", "mariadb_server", "postgres_server", "redis_server"]
 
 KEYS = ("--keys", "membership")
 NOW_MS = 1_790_000_025_000
+BEN = UserSession(name="Ben", email="ben@example.com", role="DEVELOPER", teamId=7, teamRole="MEMBER")
 EVENTS = "keystead_membership_usage_events"
 PROFILES = "keystead_membership_profiles"
 
@@ -76,6 +82,29 @@ def test_with_yes_keys_and_rows_of_one_user_go_and_those_of_others_stay(program:
     assert program.held() == {"usertoken:124"}
     again = program.keystead("erase", "membership:123", *KEYS, "--yes")
     assert (again.returncode, again.stdout) == (0, "nothing belongs to membership:123\n")
+
+
+def test_a_row_that_a_request_puts_into_a_cache_before_it_goes_does_not_stay_there(
+    program: Program, beside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def save() -> None:
+        async with open_tables(beside, TEAMWORK_TABLES) as tables:
+            await People(tables).save(42, BEN)
+
+    asyncio.run(save())
+    erase_rows = Tables.erase
+
+    async def erase_after_a_request(tables: Tables, subject: str) -> dict[str, int]:
+        async with connect(program.url) as store:
+            keys = TeamworkKeys(store)
+            user = await People(tables).find(42)
+            assert user is not None
+            await keys.user_session(42).set(user)
+        return await erase_rows(tables, subject)
+
+    monkeypatch.setattr(Tables, "erase", erase_after_a_request)
+    erase("teamwork:42", keys=["teamwork"], store=[program.url], database=beside, yes=True)
+    assert program.held() == set()
 
 
 def test_rows_alone_are_erased_too_and_told_as_json(program: Program, beside: str) -> None:

@@ -48,9 +48,10 @@ def erase(
     is who signs in at /login, is erased there, too. Your own keyspaces have the space that their member_of says.
 
     Every family whose member_of names that space is looked through, each key goes with what it owns, and
-    it is looked again until nothing is found; then the rows of the subject in the relational tables go. The plan is
-    shown first, and you are asked. The exit code is 1 when something may be left, as in tables that cannot be found.
-    KEYSTEAD_SEAL_KEYS opens sealed values. The audit logs of the keyspaces note that you erased it: see keystead audit.
+    it is looked again until nothing is found; then the rows of the subject in the relational tables go, and what was
+    made of them meanwhile. The plan is shown first, and you are asked. The exit code is 1 when something may be left,
+    as in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. The audit logs of the keyspaces note that
+    you erased it: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -84,6 +85,9 @@ def erase(
                     for other in also:
                         erased.include(await _erase(bound_keys, other))
                     deleted = {} if tables is None else await _of_all(tables.erase, [subject, *also])
+                    # And the keys again: a request that came between may have put a row into a cache.
+                    for one in [subject, *also] if deleted else ():
+                        erased.include(await _erase(bound_keys, one))
                     await _note(bound_keys, subject, erased)
         if as_json:
             told = {**_as_json(plan, erased), "known_as": also, "rows": rows, "erased_rows": deleted}

@@ -53,6 +53,19 @@ async def audited(server: Server) -> list[tuple[str, str]]:
     return [(one.item.event, one.item.who) for one in entries]
 
 
+async def test_an_id_as_long_as_a_provider_may_give_it_has_tokens_like_any_other(urls: dict[str, str]) -> None:
+    async with serving([LOGIN, NOTES], store=urls["default"]) as server:
+        ada, eve = await server.sign_in("demo." + "a" * 255, "Ada"), await server.sign_in("demo." + "a" * 254, "Eve")
+        pair, program = await exchanged(ada), server.browser()
+        mine = (await ada.get("/notes/mine")).json()
+        assert (await program.get("/notes/mine", headers=bearer(pair))).json() == mine
+        assert (await eve.get("/notes/mine")).json() != mine
+        again = await refreshed(program, pair)
+        assert (await program.get("/notes/mine", headers=bearer(again.json()))).json() == mine
+        await ada.post("/api/auth/logout", headers=OWN)
+        assert not await knows(server, again.json())
+
+
 async def test_cookie_and_token_identify_the_same_user(urls: dict[str, str]) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         ada, program = await server.sign_in("42", "Ada Lovelace"), server.browser()

@@ -133,6 +133,20 @@ async def test_a_consent_is_kept_once_and_the_latest_version_is_told(visit: Visi
 
 
 @on_servers
+async def test_a_consent_at_a_time_that_cannot_be_told_is_refused_and_hides_no_other(visit: Visit) -> None:
+    token = await visit.sign_in()
+    sent = {"user_id": "123", "consent_type": "privacy_policy"}
+    for at in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"):
+        told = await post(visit, "/api/consent/record", token, **sent, version="1", accepted_at=at)
+        assert told.status_code == 400, (at, told.text)
+    for version, at in (("2", "0001-01-01T00:00:00Z"), ("3", "9999-12-31T23:59:59.999Z")):
+        told = await post(visit, "/api/consent/record", token, **sent, version=version, accepted_at=at)
+        assert told.status_code == 200, (at, told.text)
+        assert (await get(visit, "/api/consent/status", token)).status_code == 200
+        assert (await get(visit, "/api/sync/init", token)).status_code == 200
+
+
+@on_servers
 async def test_a_consent_is_ones_own(visit: Visit) -> None:
     token = await visit.sign_in()
     profile = await visit.members.ledger.profile_of("123", 0)

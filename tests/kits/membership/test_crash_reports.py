@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from keystead.kits.membership import Members, MembershipRefused
+from keystead.kits.membership.commands import crash_reports
 from keystead.kits.membership.service.crash_reports import CUT, LOGS_MOST, crash_report_of
 from tests.kits.membership.conftest import Books, here
 
@@ -44,6 +45,15 @@ def test_a_report_that_lacks_something_is_refused_by_name(name: str) -> None:
     del told[name]
     with pytest.raises(MembershipRefused, match=name):
         crash_report_of(told)
+
+
+@here
+async def test_what_a_stranger_writes_into_a_report_is_one_line_of_the_list(members: Members) -> None:
+    for ends in ("\n", "\r", "\x0b", "\x85", "\u2028"):
+        forged = f"1.0{ends}{uuid4()}  2026-01-18 09:30 UTC  1.0  all is well"
+        await members.crash_report(report(app_version=forged, error_message=forged))
+    listed = (await crash_reports(members)).text.splitlines()
+    assert len(listed) == 5
 
 
 @here

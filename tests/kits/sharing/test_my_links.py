@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 from keystead import Store
 from keystead.kits.login import KIT as LOGIN
 from keystead.kits.sharing import KIT, Sharing, Wanted
-from keystead.kits.sharing.service import User
+from keystead.kits.sharing.service import SharingRefused, User
+from keystead.parts.digest import digest
 from keystead.schema.erasure import erase
+from keystead.schema.times import deadline_ms
 from tests.kits.sharing.conftest import everywhere
 from tests.kits.sharing.visiting import (
     CONTENT,
@@ -88,6 +90,21 @@ async def test_a_signed_in_user_lists_copies_extends_and_ends_their_links_and_se
         told = ok(await ada.get("/api/receive/links"))
         assert (told["links"], told["used"]) == ([], 0)
         assert refused(await ada.get(f"/api/receive/resolve?t={made['shortToken']}")) == (404, "TOKEN_NOT_FOUND")
+
+
+async def test_an_id_with_a_colon_owns_what_is_registered_for_it_and_is_erased_like_any_other(folder: Path) -> None:
+    async with kits(folder) as server:
+        ada, bob = await server.sign_in("demo.urn:uuid:42", "Ada"), await server.sign_in("demo.urn", "Bob")
+        await upload(bob, name="other.pdf")
+        await upload(ada, name="plan.pdf")
+        body = {"pathname": "a/b.zip", "downloadUrl": URL, "userId": "demo.urn:uuid:42", "displayName": "b.zip"}
+        ok(await ada.post("/api/receive/edge-resolve", json=body, headers=OWN))
+        names = sorted(one["name"] for one in ok(await ada.get("/api/receive/links"))["links"])
+        assert names == ["b.zip", "plan.pdf"]
+        erased = await erase([sharing_of(server).keys], "login:demo.urn:uuid:42")
+        assert (erased.families["SharingKeys.link"], erased.left) == (2, 0)
+        assert ok(await ada.get("/api/receive/links"))["links"] == []
+        assert [one["name"] for one in ok(await bob.get("/api/receive/links"))["links"]] == ["other.pdf"]
 
 
 async def test_nobody_else_may_list_end_extend_or_look_at_them(folder: Path) -> None:
@@ -252,6 +269,21 @@ async def test_an_extended_link_opens_in_both_forms_and_keeps_its_count(
 
 
 @everywhere
+async def test_an_extended_link_stays_in_the_list_of_its_user_as_long_as_it_lives(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    sharing = service_on(store, folder, clock)
+    wanted = Wanted(valid_until=clock() + 3_600_000, user_id=ADA.id)
+    made = await sharing.issue(URL, None, wanted, who=ADA.subject, where="")
+    later = await sharing.extend(made.id, clock() + 3 * 3_600_000, user=ADA, where="")
+    clock.move("2h")
+    [listed] = await sharing.links_of(ADA)
+    assert (listed.id, listed.expires_ms) == (made.id, later)
+    clock.move("2h")
+    assert await sharing.links_of(ADA) == []
+
+
+@everywhere
 async def test_an_extension_that_dies_at_any_command_leaves_no_file_without_its_link_and_none_that_stays(
     store: Store, folder: Path, clock: Clock
 ) -> None:
@@ -273,6 +305,32 @@ async def test_an_extension_that_dies_at_any_command_leaves_no_file_without_its_
     clock.move("6d")
     assert (await alive.clean_up.run()).deleted == 1
     assert await Kept(store).keys() in ([], ["receive:user:42:links"])
+
+
+@everywhere
+async def test_of_many_extensions_at_the_same_moment_the_longest_stands(
+    store: Store, folder: Path, clock: Clock
+) -> None:
+    sharing = service_on(store, folder, clock)
+    wanted = Wanted(valid_until=clock() + DAY_MS, user_id=ADA.id)
+    made = await sharing.upload(body_of(CONTENT), None, wanted, who=ADA.subject, where="")
+    times = [clock() + DAY_MS + number * 3_600_000 for number in range(1, 11)]
+
+    async def extend(until_ms: int) -> int:
+        with suppress(SharingRefused):  # another one is longer already
+            return await sharing.extend(made.id, until_ms, user=ADA, where="")
+        return 0
+
+    told = await asyncio.gather(*(extend(one) for one in reversed(times)))
+    assert max(told) == times[-1]
+    assert (await sharing.look(made.token)).expires_ms == times[-1]
+    meta = await sharing.keys.meta(made.id).get()
+    assert meta is not None
+    assert deadline_ms(meta.expires_at) == times[-1]  # and its file stays as long
+    token = sharing.keys.token(digest(made.short_token)).key
+    assert await Kept(store).left_ms(token) > times[-2] - clock()  # as does its short form
+    [listed] = await sharing.keys.links_of_user(ADA.id).highest(1)
+    assert listed == (made.id, times[-1])
 
 
 @everywhere

@@ -242,6 +242,8 @@ async def test_all_of_a_user_is_erased(notices: Notices, tables: Tables) -> None
     await notices.prefer(42, {"status": True})
     counts = {"keystead_teamwork_notices": 1, "keystead_teamwork_preferences": 1, "keystead_teamwork_readers": 1}
     assert await tables.count_of("teamwork:42") == counts
+    for other in ("042", "+42", "42 ", "\uff14\uff12", "4_2", "0"):  # as with keys: these only read like the number
+        assert await tables.erase(f"teamwork:{other}") == {}
     assert await tables.erase("teamwork:42") == counts
     assert await tables.count_of("teamwork:42") == await tables.count_of("teamwork:none") == {}
     assert (await notices.page(7)).total == 1

@@ -9,9 +9,11 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from keystead.kits.teamwork.commands import deadlines
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.routes import KIT
 from keystead.kits.teamwork.service import Teamwork
+from keystead.kits.teamwork.service.slack import Slack, SlackSender
 from keystead.server import Settings, create_app
 from tests.parts.sessions.conftest import Clock
 
@@ -102,6 +104,29 @@ async def test_only_ones_own_team_is_told(office: Office) -> None:
     assert await office.tell(1, by=OUTSIDER) == 0
     assert await office.tell(1, assigneeId=OUTSIDER) == 0
     assert await office.tell(1) == 1  # another team has used this id, and takes nothing away by that
+
+
+async def test_nobody_of_another_team_is_named_or_mentioned_in_slack(office: Office) -> None:
+    teamwork = office.teamwork
+    await teamwork.people.set_slack_id(OUTSIDER, "U0OUTSIDER")
+    sender = SlackSender(
+        Slack(webhook_url="https://hooks.slack.com/x"),
+        teamwork.notices,
+        teamwork.slack_log,
+        office.http,
+        office.clock,
+        person=teamwork.person,
+    )
+    for number, (assignee, is_named) in enumerate([(CHO, True), (OUTSIDER, False)]):
+        item = {**ITEM, "ownerId": BEN, "assigneeId": assignee}
+        event = {"kind": "commented", "id": f"c{number}", "item": item, "text": "look"}
+        told = await office.http.post("/api/events", json=event, headers=office.token(ANN))
+        assert told.status_code == 200, told.text
+        newest = (await teamwork.notices.page(BEN)).notices[0]
+        text = json.dumps(await sender.payload(newest))
+        assert ("Assignee: u8" in text) is is_named
+        assert "u99" not in text
+        assert "U0OUTSIDER" not in text
 
 
 async def test_what_one_hears_of_can_be_chosen(office: Office) -> None:
@@ -195,6 +220,23 @@ async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: s
     assert read.json() == {"read": 1}
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 200
     assert (await office.get("/api/deadlines"))["items"] == []
+
+
+async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: Office) -> None:
+    early = await office.http.get("/api/deadlines?from=0001-01-01", headers=office.token(ANN))
+    assert (early.status_code, early.json()["error"]) == (400, "a deadline is a day from 1970-01-01 on, not 0001-01-01")
+    body = {"due": "2096-10-05", "title": "Print"}
+    nul = await office.http.put("/api/deadlines/DEFECT/a%00b", json=body, headers=office.token(ANN))
+    said = "refId of a deadline: a name holds a NUL character; leave it out"
+    assert (nul.status_code, nul.json()["error"]) == (400, said)
+
+
+async def test_a_deadline_is_one_line_of_the_command_that_lists_them(office: Office) -> None:
+    body = {"due": "2096-10-05", "title": "Print\n2096-10-02  DEFECT:1  0 days  forged", "assigneeId": BEN}
+    put = await office.http.put("/api/deadlines/DEFECT/7", json=body, headers=office.token(ANN))
+    assert put.status_code == 200, put.text
+    [line] = (await deadlines(office.teamwork, 3)).text.splitlines()
+    assert line.endswith(f"(user {BEN})")
 
 
 async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> None:

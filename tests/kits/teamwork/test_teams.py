@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, text
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, StoreUnavailable
+from keystead.kits.teamwork.commands import set_role
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, READERS, TEAMWORK_TABLES
@@ -178,6 +179,34 @@ async def test_an_invitation_ends_by_time_by_withdrawal_and_with_the_lead_of_who
     assert await teams.forget_expired() == 1
 
 
+@on_databases()
+async def test_who_owns_a_team_no_more_makes_nobody_an_owner_by_a_link_that_they_have_kept(company: Company) -> None:
+    teams = company.teams
+    ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
+    team = await teams.create("Print shop", owner=ann)
+    await teams.accept(ben, token=(await teams.invite(team.id, role="OWNER", by=ann)).token)
+    as_owner, as_admin = [await teams.invite(team.id, role=role, by=ben) for role in ("OWNER", "ADMIN")]
+    await teams.set_role(team.id, ben, "OWNER", by=ann)
+    assert await teams.look(as_owner.token) is not None
+    await teams.set_role(team.id, ben, "ADMIN", by=ann)
+    assert await refused(teams.accept(cho, token=as_owner.token)) == "INVITATION_INVALID"
+    await teams.accept(cho, token=as_admin.token)  # which an admin may give, too
+    assert await company.role(cho) == (team.id, "ADMIN")
+
+
+@on_databases()
+async def test_who_was_erased_lets_nobody_in_by_a_link_that_they_have_given(company: Company) -> None:
+    teams = company.teams
+    ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
+    team = await teams.create("Print shop", owner=ann)
+    await teams.accept(ben, token=(await teams.invite(team.id, role="OWNER", by=ann)).token)
+    of_ann, of_ben = await teams.invite(team.id, by=ann), await teams.invite(team.id, role="OWNER", by=ben)
+    await teams.invite(team.id, user=cho, by=ben)
+    assert (await company.tables.erase(f"teamwork:{ben}"))["keystead_teamwork_invitations"] == 2
+    assert await refused(teams.accept(cho, token=of_ben.token)) == "INVITATION_INVALID"
+    assert await teams.accept(cho, token=of_ann.token) == team
+
+
 @on_databases("memory")
 async def test_an_invitation_for_one_user_is_for_nobody_else(company: Company) -> None:
     teams = company.teams
@@ -296,6 +325,48 @@ async def newcomer(office: Office) -> int:
     person = UserSession(name="Mei", email="mei@example.com", role="DEVELOPER", teamId=0, teamRole="")
     await office.teamwork.people.save(NEW, person)
     return NEW
+
+
+async def test_who_was_taken_out_of_a_team_is_out_though_the_store_was_away_at_that_moment(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/api/team/members/{BEN}"
+    calls: list[int] = []
+    changed = office.teamwork.people.note_changed
+
+    def away_at(number: int) -> None:
+        async def note_changed(user: int) -> None:
+            calls.append(user)
+            if len(calls) == number:
+                raise StoreUnavailable("away")
+            await changed(user)
+
+        calls.clear()
+        monkeypatch.setattr(office.teamwork.people, "note_changed", note_changed)
+
+    await office.get("/api/team")  # and so he is remembered
+    away_at(1)
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
+    assert (await office.get("/api/team"))["id"] == 3  # nothing has changed
+    away_at(2)
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
+    # Whoever asks again hears that he is out, and from then on he is.
+    assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 404
+    assert (await office.http.get("/api/team", headers=office.token(BEN))).status_code == 403
+
+
+async def test_a_command_for_a_number_is_not_for_somebody_who_is_called_so(office: Office) -> None:
+    teamwork = office.teamwork
+    called = UserSession(name=str(BEN), email="", role="DEVELOPER", teamId=3, teamRole="MEMBER")
+    await teamwork.people.save(CHO, called)
+    await set_role(teamwork, 3, str(BEN), "OWNER")
+    members = await teamwork.people.members(3)
+    assert (members[BEN].teamRole, members[CHO].teamRole) == ("OWNER", "MEMBER")
+    await set_role(teamwork, 3, "u42", "ADMIN")  # a name is a name still
+    assert (await teamwork.people.members(3))[ANN].teamRole == "ADMIN"
+    await teamwork.people.save(CHO, called.model_copy(update={"name": "12345"}))
+    await set_role(teamwork, 3, "12345", "ADMIN")
+    assert (await teamwork.people.members(3))[CHO].teamRole == "ADMIN"
 
 
 async def test_somebody_new_joins_by_a_link_and_works_in_the_team(office: Office, newcomer: int) -> None:

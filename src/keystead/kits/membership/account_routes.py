@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.request import (
@@ -43,11 +44,18 @@ _NOT_REDEEMED: Final = {
 # --- what is sent ----------------------------------------------------------------------------------------------
 
 
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:  # in UTC it is before the year 1, or after 9999: it could be kept, and never be told
+        raise ValueError("this is beyond the years that can be written") from None
+
+
 class ConsentBody(BaseModel):
     user_id: str = Field(min_length=1, max_length=64, description="The member's own id: that of Patreon, or `sub`.")
     consent_type: ConsentType
     version: str = Field(min_length=1, max_length=64)
-    accepted_at: AwareDatetime
+    accepted_at: Annotated[AwareDatetime, AfterValidator(_in_utc)]
     client_version: str | None = Field(None, max_length=256)
 
 

@@ -10,12 +10,15 @@ from uuid import UUID
 import typer
 
 from keystead.kits.commands import Shown
+from keystead.parts.visible import visible
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
 
 if TYPE_CHECKING:
     from keystead.kits.membership.service import Members
     from keystead.kits.membership.service.programs import Standing
+
+_ROW_MOST = 1_000
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The member's id at Patreon.")]
 Tokens = Annotated[int, typer.Argument(metavar="TOKENS", help="How many tokens.", min=0)]
@@ -75,7 +78,7 @@ async def crash_reports(members: Members, limit: Limit = 20) -> Shown:
     """List the newest crash reports, newest first."""
     found = await members.programs.crash_reports(limit)
     lines = [
-        f"{one.report.report_id}  {_day(one.received_at_ms)}  {one.report.app_version}  {_headline(one.report)}"
+        _row(f"{one.report.report_id}  {_day(one.received_at_ms)}  {one.report.app_version}  {_headline(one.report)}")
         for one in found
     ]
     data = [
@@ -201,6 +204,11 @@ def _headline(report: Any) -> str:
     """The first line of what a report says."""
     text: str = report.error_message
     return text.strip().partition("\n")[0][:200] or "(no message)"
+
+
+def _row(text: str) -> str:
+    """One line, whatever a stranger has written into it: none of them looks like two."""
+    return visible(text, _ROW_MOST)
 
 
 def _day(at_ms: int) -> str:

@@ -320,9 +320,9 @@ class SharingVisit(Visit):
         found = await signed_in(self.request)
         if found is None:
             return None
-        # An id alone is one of the login kit; those of others stand with their space.
-        is_plain = found.space == "login" and ":" not in found.id
-        return User(found.id if is_plain else found.subject, found.subject)
+        # An id of the login kit stands as it is, for `login:{user_id}` of the keys. Those of other spaces stand with
+        # their space, after a colon: no id of the login kit begins so.
+        return User(found.id if found.space == "login" else f":{found.subject}", found.subject)
 
     async def issuer(self, csrf: str | None = None) -> Issuer:
         """Who issues a link. Raises Refusal where they may not, which is noted."""

@@ -10,6 +10,7 @@ import typer
 
 from keystead.errors import BadValue, KeysteadError
 from keystead.kits.commands import KitCommand, Shown
+from keystead.parts.visible import visible
 from keystead.schema.times import moment
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from keystead.kits.teamwork.service import Invitation, Team, Teamwork
 
 _security = logging.getLogger("keystead.security")
+_ROW_MOST = 1_000
 
 TeamArgument = Annotated[int, typer.Argument(metavar="TEAM", help="The number of the team.", min=1)]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The number of a member, or the name.")]
@@ -301,7 +303,8 @@ async def deadlines(
         for one in found
     ]
     lines = [
-        f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}"
+        # One line each, whatever somebody has written into a title.
+        visible(f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}", _ROW_MOST)
         + (f"  (user {one['assignee']})" if one["assignee"] else "")
         for one in data
     ]
@@ -404,17 +407,20 @@ async def _required(teamwork: Teamwork, team: int) -> Team:
 
 
 async def _member(teamwork: Teamwork, team: int, text: str) -> int:
-    """The number of somebody of a team, who is called by it or by name."""
+    """The number of somebody of a team, who is called by it or by name.
+
+    The number counts first: people choose their names, and one may be the number of somebody else.
+    """
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
+    if await teamwork.of_team(team, {number}):
+        return number
     people = await teamwork.people.members(team)
     named = [user for user, person in people.items() if person.name == text]
     if len(named) > 1:
         raise NoSuchTeam(f"several in team {team} are called {text}: write one of {', '.join(map(str, named))}")
-    if named:
-        return named[0]
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
-    if not await teamwork.of_team(team, {number}):
+    if not named:
         raise NoSuchTeam(f"there is no {text} in team {team}; `keystead teamwork members {team}` lists them")
-    return number
+    return named[0]
 
 
 async def _person(teamwork: Teamwork, user: int) -> UserSession:

@@ -22,6 +22,7 @@ AUDIENCE: Final = "keystead-login"
 # A token that is denied for one of these is ours: it names our key, this audience, and is signed.
 _OURS: Final = frozenset({"claims", "early", "expired"})
 _FORGED: Final = frozenset({"algorithm", "type", "signature"})
+_SUB_MAX: Final = 255  # characters
 
 
 class Named(NamedTuple):
@@ -58,9 +59,10 @@ class ProgramTokens:
         """
         access = self._access.check(token)
         if isinstance(access, Access):
+            user = access.claims.get("uid", access.sub)
             session, chain = access.claims.get("sid"), access.claims.get("chain")
-            if isinstance(session, str) and isinstance(chain, str):
-                return Named(access.sub, session, chain)
+            if isinstance(user, str) and isinstance(session, str) and isinstance(chain, str):
+                return Named(user, session, chain)
             raise token_refused()
         if access.reason in _FORGED:
             event = {"event": "refused-token", "reason": access.reason}
@@ -117,7 +119,10 @@ class ProgramTokens:
         await self._audit.note(event.event, who=f"login:{event.user}", what=event.chain, why=event.why or "")
 
     def _pair(self, named: Named, refresh_token: str) -> TokenPair:
-        new = self._access.issue(named.user, sid=named.session, chain=named.chain)
+        # A provider's id alone may be as long as a `sub`, and the name of the provider stands before it.
+        is_short = len(named.user) <= _SUB_MAX
+        subject, more = (named.user, {}) if is_short else (digest(named.user), {"uid": named.user})
+        new = self._access.issue(subject, sid=named.session, chain=named.chain, **more)
         return TokenPair(new.token, refresh_token, new.expires_in_s)
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadKey, WrongKind
@@ -82,7 +83,7 @@ class OwnLinks:
         )
 
     async def extend(self, id: str, expires_ms: int, *, who: str, where: str) -> None:
-        """Let a link live so long. Raises SharingRefused: REVOKED, NOT_READY or TRY_AGAIN."""
+        """Let a link live so long. Raises SharingRefused: REVOKED, BAD_EXPIRY, NOT_READY or TRY_AGAIN."""
         for _ in range(_TRIES):
             if await self._extended(id, expires_ms, who, where):
                 return
@@ -91,13 +92,16 @@ class OwnLinks:
     async def _extended(self, id: str, expires_ms: int, who: str, where: str) -> bool:
         """Let all that there is of a link live so long, in one step. False: somebody came between.
 
-        In a cluster the file's record is first, so that it is never deleted under its link.
+        In a cluster the file's record is first, so that it is never deleted under its link. Who may interleave: another
+        extension. What is longer already stays, and whoever comes last puts right what stands beside the link.
         """
         keys, expires_at = self._keys, moment(expires_ms)
         seen, meta, downloads = await asyncio.gather(keys.link(id).see(), keys.meta(id).see(), keys.downloads(id).get())
         if seen is None:
             raise ended()
         link = seen.value
+        if expires_ms <= deadline_ms(link.expires_at):
+            raise SharingRefused("BAD_EXPIRY", "a link can be extended only; end it, if it is to be gone sooner")
         if not link.ready:
             raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
         sealed = await keys.token(link.short_token).get()
@@ -116,28 +120,34 @@ class OwnLinks:
                 keys.downloads(id).set(downloads, expires_at=expires_ms),
             ]
 
-        def beside() -> list[Operation[Any]]:
-            past = PastLink(expires_at=expires_at)
+        def beside(until_ms: int) -> list[Operation[Any]]:
+            past = PastLink(expires_at=moment(until_ms))
             return [
-                keys.token(link.short_token).replace(sealed, expires_at=expires_ms),
-                keys.past(link.short_token).set(past, forget_at=expires_ms + REMEMBERED_MS),
-                *([] if link.user_id is None else [keys.links_of_user(link.user_id).add(id, expires_ms)]),
-                self._audit.note("link-extended", who=who, what=id, where=where),
+                keys.token(link.short_token).replace(sealed, expires_at=until_ms),
+                keys.past(link.short_token).set(past, forget_at=until_ms + REMEMBERED_MS),
+                *([] if link.user_id is None else [keys.links_of_user(link.user_id).raise_to(id, until_ms)]),
             ]
+
+        note = partial(self._audit.note, "link-extended", who=who, what=id, where=where)
 
         if in_one_step(keys):
             of_meta: list[Operation[Any]] = []
             if meta is not None:
                 later = meta.value.model_copy(update={"expires_at": expires_at})
                 of_meta = [keys.meta(id).holds(meta), keys.meta(id).replace(later)]
-            if not await keys.atomically(*of_meta, *of_link(), *beside()):
+            if not await keys.atomically(*of_meta, *of_link(), *beside(expires_ms), note()):
                 return False
         else:
             if meta is not None:
-                await keys.meta(id).change(lambda one: one.model_copy(update={"expires_at": expires_at}))
+                await keys.meta(id).change(
+                    lambda one: one.model_copy(update={"expires_at": max(one.expires_at, expires_at)})
+                )
             if not await keys.atomically(*of_link()):
                 return False
-            await as_one(keys, *beside())
+            await as_one(keys, *beside(expires_ms), note())
+            longer = await keys.link(id).get()
+            if longer is not None and longer.expires_at > expires_at:
+                await as_one(keys, *beside(deadline_ms(longer.expires_at)))
         if meta is not None:
             await self._quota.renew(meta.value)
         return True

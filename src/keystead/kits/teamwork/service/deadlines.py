@@ -405,10 +405,11 @@ def _check_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) ->
     try:
         _work_item(ref, title, doc_no, assignee)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise BadValue(f"{wrong['loc'][0]} of a deadline: {wrong['msg']}") from None
+        # The last: of an id, which may be a number or a text, it says what is wrong with the text.
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)[-1]
+        raise BadValue(f"{wrong['loc'][0]} of a deadline: {wrong['msg'].removeprefix('Value error, ')}") from None
 
 
 def _check_day(day: date) -> None:
     if type(day) is not date or not _FIRST <= day <= _LAST:
-        raise BadValue(f"a deadline is a day from {_FIRST} on, not {day!r:.80}")
+        raise BadValue(f"a deadline is a day from {_FIRST} on, not {day!s:.80}")

@@ -147,9 +147,14 @@ ALL = (READERS, NOTICES, PREFERENCES, PEOPLE, TEAMS, INVITATIONS, SLACK_LOG)
 
 
 def rows_of_user(user: str) -> Belongings:
-    """All that is kept of a user."""
-    number = int(user) if user.isascii() and user.isdecimal() and len(user) < 19 else -1
-    return [(one, one.c.user_id == number) for one in (SLACK_LOG, NOTICES, PREFERENCES, INVITATIONS, PEOPLE, READERS)]
+    """All that is kept of a user, and the invitations that they gave: nobody is let in by a link of theirs."""
+    # As the keys have it: `042` is nobody, and not 42.
+    number = int(user) if user.isascii() and user.isdecimal() and user[0] != "0" and len(user) < 19 else -1
+    given = INVITATIONS.c.invited_by == number
+    return [
+        (one, (one.c.user_id == number) | given if one is INVITATIONS else one.c.user_id == number)
+        for one in (SLACK_LOG, NOTICES, PREFERENCES, INVITATIONS, PEOPLE, READERS)
+    ]
 
 
 def identity_of(subject: str) -> str:

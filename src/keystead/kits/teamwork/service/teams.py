@@ -124,6 +124,7 @@ class Teams:
                 _put_in(connection, owner, team.id, "OWNER")
             return team
 
+        await self._note(owner)
         team = await self._tables.write(work)
         _security.info("a team was created", extra={"event": "team-created", "team": team.id, "by": owner})
         await self._note(owner)
@@ -204,9 +205,9 @@ class Teams:
             if before == "OWNER" and role != "OWNER" and _count(connection, team, "OWNER") == 1:
                 raise TeamRefused("LAST_OWNER")
             connection.execute(update(PEOPLE).where(PEOPLE.c.user_id == user).values(team_role=role))
-            if role not in LEADS:
-                _drop_invitations_of(connection, user)
+            _drop_invitations_of(connection, user, role)
 
+        await self._note(user)
         await self._tables.write(work)
         told = {"event": "team-role-changed", "team": team, "user": user, "role": role, "by": by}
         _security.info("what somebody may do in a team was changed", extra=told)
@@ -226,8 +227,9 @@ class Teams:
             if is_last and _count(connection, team) > 1:
                 raise TeamRefused("LAST_OWNER")
             _put_in(connection, user, NO_TEAM, "")
-            _drop_invitations_of(connection, user)
+            _drop_invitations_of(connection, user, "")
 
+        await self._note(user)
         await self._tables.write(work)
         event = {"event": "team-left" if by == user else "team-member-removed", "team": team, "user": user, "by": by}
         _security.info("somebody is not in a team any more", extra=event)
@@ -312,6 +314,7 @@ class Teams:
             connection.execute(delete(INVITATIONS).where(INVITATIONS.c.id == row.id))
             return int(row.team_id), row.team_role
 
+        await self._note(user)
         team, role = await self._tables.write(work)
         _security.info(
             "somebody joined a team", extra={"event": "team-joined", "team": team, "user": user, "role": role}
@@ -366,6 +369,9 @@ class Teams:
             raise TeamRefused("ALREADY_IN_TEAM")
 
     async def _note(self, user: int | None) -> None:
+        """Somebody is another from now on. Before a change, too: where what is remembered of them cannot be dropped,
+        nothing has changed. And where only the drop after it fails, whoever asks again makes up for it, though they are
+        refused."""
         if user is not None:
             await self._people.note_changed(user)
 
@@ -374,9 +380,14 @@ def _put_in(connection: Connection, user: int, team: int, role: str) -> None:
     connection.execute(update(PEOPLE).where(PEOPLE.c.user_id == user).values(team_id=team, team_role=role))
 
 
-def _drop_invitations_of(connection: Connection, user: int) -> None:
-    """Whoever does not lead a team any more lets nobody in by a link that they have kept."""
-    connection.execute(delete(INVITATIONS).where(INVITATIONS.c.invited_by == user))
+def _drop_invitations_of(connection: Connection, user: int, role: str) -> None:
+    """Whoever does not lead a team any more lets nobody in by a link that they have kept; and nobody as an owner who is
+    none any more. `role` is theirs from now on."""
+    if role == "OWNER":
+        return
+    own = INVITATIONS.c.invited_by == user
+    beyond = [INVITATIONS.c.team_role == "OWNER"] if role in LEADS else []
+    connection.execute(delete(INVITATIONS).where(own, *beyond))
 
 
 def _role_of(connection: Connection, user: int, team: int) -> str | None:

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from keystead.kits.teamwork.service.demo import DemoTeam
 from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, told_by
 from keystead.kits.teamwork.service.links import item_link
 from keystead.kits.teamwork.service.messages import title_of
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices
+from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices, Told
 from keystead.kits.teamwork.service.people import TEXT_MOST, People, checked_slack_id
 from keystead.kits.teamwork.service.relay import SLACK, Relay
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
@@ -336,8 +337,8 @@ class Teamwork:
         """
         told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actorId))
         if within is not None and told:
-            inside = await self.of_team(within, {one.user for one in told})
-            told = [one for one in told if one.user in inside]
+            inside = await self.of_team(within, _named_in(told))
+            told = [_without_stranger(one, inside) for one in told if one.user in inside]
         written = await self.notices.tell(happened.id, told, self.keys.now_ms())
         if written and self.relay is not None:
             self.relay.wake(one.user for one in written)
@@ -563,6 +564,19 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGener
                 yield one
         except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
             _log.info("a stream ends, and its reader comes again: %s", error)
+
+
+def _named_in(told: Sequence[Told]) -> set[int]:
+    """Whoever is told, and whoever it says works on it."""
+    assignees = {one.said.assigneeId for one in told if one.said is not None and one.said.assigneeId is not None}
+    return {one.user for one in told} | assignees
+
+
+def _without_stranger(one: Told, inside: Collection[int]) -> Told:
+    """The same, but for an assignee of another team: Slack would name and mention them."""
+    if one.said is None or one.said.assigneeId is None or one.said.assigneeId in inside:
+        return one
+    return replace(one, said=one.said.model_copy(update={"assigneeId": None}))
 
 
 def _shown_name(name: str) -> str:
