@@ -2,6 +2,8 @@
 // long as this tab is open, so that its way to the provider and back does not lose them.
 const by = (id) => document.getElementById(id);
 const { publicUrl, authorizeUrl, clientId, scope, path, pledges } = by("app").dataset;
+const words = JSON.parse(by("app").dataset.words);
+const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, value) => values[value]);
 const HERE = `${publicUrl}${path}`;
 const KEPT = "keystead-membership";
 const UNDER_WAY = "keystead-membership-sign-in";
@@ -60,9 +62,9 @@ async function comeBack() {
   history.replaceState(null, "", path);
   if (told.has("error")) {
     const isCancelled = told.get("error") === "access_denied";
-    return complain(isCancelled ? "You cancelled the sign-in, so nothing has changed." : "The provider refused the sign-in. Try again.");
+    return complain(say(isCancelled ? "cancelled" : "refusedSignIn"));
   }
-  if (begun?.state !== told.get("state")) return complain("This sign-in was not started in this tab. Sign in again.");
+  if (begun?.state !== told.get("state")) return complain(say("otherTab"));
   const body = { code: told.get("code"), redirect_uri: HERE, code_verifier: begun.verifier };
   secrets.add(body.code).add(body.code_verifier);
   const answer = await send({ method: "POST", path: "/api/auth/callback", body });
@@ -71,7 +73,7 @@ async function comeBack() {
   kept.refreshToken = null;
   kept.devices = [...kept.devices, { number: kept.count, token: answer.told.session_token, name: answer.told.full_name }].slice(-DEVICES_MOST);
   keep();
-  show({ ...answer, sentence: `${answer.told.full_name} is signed in, and has the plan ${answer.told.plan}.` });
+  show({ ...answer, sentence: say("isSignedIn", { name: answer.told.full_name, plan: answer.told.plan }) });
   return true;
 }
 
@@ -83,28 +85,28 @@ const bearer = (token) => ({ Authorization: `Bearer ${token}` });
 const ASKS = {
   validate: {
     request: ({ token }) => ({ method: "POST", path: "/api/session/validate", body: { session_token: token } }),
-    sentence: ({ plan }) => `The session is good, and the plan is ${plan}.`,
+    sentence: ({ plan }) => say("validateDone", { plan }),
   },
   sync: {
     request: ({ token }) => ({ method: "GET", path: "/api/patreon/license-status", headers: bearer(token) }),
-    sentence: ({ plan }) => `The provider was asked just now, and says ${plan}.`,
+    sentence: ({ plan }) => say("syncDone", { plan }),
   },
   tokens: {
     request: ({ token }) => ({ method: "POST", path: "/api/auth/token", headers: bearer(token) }),
-    sentence: ({ expiresIn }) => `An access token for ${expiresIn / 60} minutes, and a refresh token for the next pair.`,
+    sentence: ({ expiresIn }) => say("tokensDone", { minutes: expiresIn / 60 }),
   },
   refresh: {
     request: () =>
       kept.refreshToken && { method: "POST", path: "/api/auth/refresh", body: { refreshToken: kept.refreshToken } },
-    sentence: () => "The next pair. The refresh token that was sent counts no more after 30 seconds.",
+    sentence: () => say("refreshDone"),
   },
   logout: {
     request: ({ token }) => ({ method: "POST", path: "/api/auth/logout", headers: bearer(token) }),
-    sentence: () => "The session has ended, and its tokens with it.",
+    sentence: () => say("logoutDone"),
   },
   "revoke-all": {
     request: ({ token }) => ({ method: "POST", path: "/api/patreon/revoke-all", headers: bearer(token) }),
-    sentence: ({ revoked_count: count }) => `All sessions of this user have ended: ${count}.`,
+    sentence: ({ revoked_count: count }) => say("revokeAllDone", { count }),
   },
 };
 
@@ -128,9 +130,9 @@ async function send(request) {
 }
 
 const sentenceOf = ({ status, told }) => {
-  if (!status) return "The server does not answer. Is it still running?";
-  const said = told.error ?? "The server refused.";
-  return `${said[0].toUpperCase()}${said.slice(1)}${said.endsWith(".") ? "" : "."}`;
+  if (!status) return say("noAnswer");
+  const said = told.error ?? say("refused");
+  return `${said[0].toUpperCase()}${said.slice(1)}${/[.。]$/.test(said) ? "" : "."}`;
 };
 
 async function ask(name, of = device()) {
@@ -138,7 +140,7 @@ async function ask(name, of = device()) {
   hear(null);
   const { request, sentence } = ASKS[name];
   const asked = request(of);
-  if (!asked) return show({ ok: false, sentence: "There is no refresh token yet. Get tokens first." });
+  if (!asked) return show({ ok: false, sentence: say("noRefreshToken") });
   const answer = await send(asked);
   if (answer.told.refreshToken) {
     kept.refreshToken = answer.told.refreshToken;
@@ -174,12 +176,12 @@ function show(answer) {
 }
 
 function draw() {
-  by("show").textContent = isShown ? "Hide" : "Show";
+  by("show").textContent = say(isShown ? "hide" : "show");
   by("show").setAttribute("aria-pressed", String(isShown));
   by("token").textContent = device() ? (isShown ? device().token : cut(device().token)) : "";
   if (!last) return;
   const { request, ok, status, told, took, sentence } = last;
-  by("status").textContent = request ? status || "no answer" : "not sent";
+  by("status").textContent = request ? status || say("statusNone") : say("statusNotSent");
   by("status").className = `state ${ok ? "good" : "bad"}`;
   by("sentence").textContent = sentence;
   by("exchanged").hidden = !request;
@@ -199,22 +201,15 @@ function hear(sentence) {
   by("heard").hidden = !sentence;
 }
 
-const number = new Intl.NumberFormat("en");
-const day = new Intl.DateTimeFormat("en", { dateStyle: "long", timeStyle: "short" });
+const number = new Intl.NumberFormat(document.documentElement.lang);
+const day = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "long", timeStyle: "short" });
 const monthOf = (yearMonth) =>
-  new Intl.DateTimeFormat("en", { month: "long", year: "numeric", timeZone: "UTC" }).format(new Date(`${yearMonth}-01T00:00:00Z`));
+  new Intl.DateTimeFormat(document.documentElement.lang, { month: "long", year: "numeric", timeZone: "UTC" }).format(new Date(`${yearMonth}-01T00:00:00Z`));
 
 function usedOf({ year_month: month, tokens_used: used, tokens_limit: limit }) {
-  if (!limit) return `This plan has no tokens; ${number.format(used)} were used in ${monthOf(month)}.`;
-  return `${number.format(used)} of ${number.format(limit)} tokens used in ${monthOf(month)}.`;
+  const values = { used: number.format(used), limit: number.format(limit), month: monthOf(month) };
+  return say(limit ? "tokensUsed" : "noTokensInPlan", values);
 }
-
-const WORDS = {
-  active_patron: "Pays",
-  declined_patron: "Payment declined",
-  former_patron: "Pays no more",
-  not_patron: "Pays nothing",
-};
 
 // Ask of each device whether it is still signed in. Nothing of this is shown as an answer: it is what the page knows.
 async function look() {
@@ -234,7 +229,7 @@ async function look() {
   keep();
   drawDevices();
   if (!current) return;
-  if (before && before !== current.plan) hear(`The plan is now ${current.plan}. It was ${before} before.`);
+  if (before && before !== current.plan) hear(say("planNow", { plan: current.plan, before }));
   drawMember(current);
   if (!current.ended) await drawQuota(current);
 }
@@ -243,17 +238,17 @@ function drawDevices() {
   const isSignedIn = kept.devices.length > 0 && !device().ended;
   by("signed-in").hidden = kept.devices.length === 0;
   by("welcome").hidden = kept.devices.length > 0;
-  by("another").textContent = isSignedIn ? "Sign in on another device" : "Sign in again";
+  by("another").textContent = say(isSignedIn ? "anotherDevice" : "signInAgain");
   const focused = [...by("devices").children].findIndex((line) => line.contains(document.activeElement));
   by("devices").replaceChildren(
     ...kept.devices.map((one) => {
       const line = document.createElement("li");
       const [name, state, button] = ["span", "span", "button"].map((tag) => document.createElement(tag));
-      name.textContent = `Device ${one.number}: ${one.name}`;
+      name.textContent = say("deviceNamed", one);
       state.className = `state ${one.ended ? "bad" : "good"}`;
-      state.textContent = one.ended ?? "200 signed in";
-      Object.assign(button, { type: "button", className: "quiet small", textContent: "Validate" });
-      button.setAttribute("aria-label", `Validate device ${one.number}`);
+      state.textContent = one.ended ?? say("deviceSignedIn");
+      Object.assign(button, { type: "button", className: "quiet small", textContent: say("validate") });
+      button.setAttribute("aria-label", say("validateDevice", one));
       button.addEventListener("click", () => inLine(() => ask("validate", one)));
       line.append(name, state, button);
       return line;
@@ -265,18 +260,18 @@ function drawDevices() {
 function drawMember({ name, known, ended }) {
   by("name").textContent = name;
   by("initials").textContent = name.split(/\s+/).slice(0, 2).map((word) => [...word][0] ?? "").join("").toUpperCase();
-  by("state").textContent = ended ? "signed out" : "signed in";
+  by("state").textContent = say(ended ? "signedOut" : "signedIn");
   by("state").className = `state ${ended ? "bad" : "good"}`;
   draw();
   if (!known) return;
   by("email").textContent = known.email;
   by("plan").textContent = known.plan;
   by("plan").dataset.plan = known.plan;
-  const charged = known.next_charge_date ? `, next on ${known.next_charge_date}` : "";
-  by("patron").textContent = `${WORDS[known.patron_status] ?? known.patron_status}${charged}`;
-  by("ends").textContent = ended ? "it has ended" : day.format(known.session_expires_at);
+  const charged = known.next_charge_date ? say("nextOn", { date: known.next_charge_date }) : "";
+  by("patron").textContent = `${words[known.patron_status] ?? known.patron_status}${charged}`;
+  by("ends").textContent = ended ? say("hasEnded") : day.format(known.session_expires_at);
   by("ends").dateTime = new Date(known.session_expires_at).toISOString();
-  by("pledges").textContent = `Change what ${name} pays`;
+  by("pledges").textContent = say("changePledgeOf", { name });
   by("pledges").href = `${pledges}?${new URLSearchParams({ person: known.patreon_user_id, back: path })}`;
 }
 
@@ -326,10 +321,10 @@ for (const button of document.querySelectorAll("[data-copies]")) {
       () => true,
       () => false,
     );
-    button.textContent = isCopied ? "Copied" : "Copy";
-    by("copied").textContent = isCopied ? "Copied" : "This browser does not let the page copy. Show the token, and select it.";
+    button.textContent = say(isCopied ? "copied" : "copy");
+    by("copied").textContent = say(isCopied ? "copied" : "cannotCopy");
     setTimeout(() => {
-      button.textContent = "Copy";
+      button.textContent = say("copy");
       by("copied").textContent = "";
     }, 2500);
   });
