@@ -20,12 +20,11 @@ from keystead.stores.redis.settings import Address
 from keystead.stores.redis.straight import OPTIONS, straight
 
 _LONGEST: Final = 80  # parts of a shape; longer ones are rarely the same
-_MOST: Final = 256  # shapes: a server keeps the script of each
-_SEEN_BEFORE: Final = 2  # times, so that what comes once costs no script
+_MOST: Final = 256  # forms: a server keeps the script of each
 
 # In a shape, a number is a key: the first one that is named is 0. Text is an option, or a number that never changes.
 _TEXT, _POSITIVE, _NEGATIVE, _FLOAT = range(-4, 0)
-_LARGEST: Final = 10**14  # smaller numbers are valid wherever a number is; what is larger is read each time
+_LARGEST: Final = 10**14  # smaller numbers are valid wherever a number is; steps with larger ones are read each time
 
 _WORDS: Final = OPTIONS | {word.decode() for word in OPTIONS}
 _LONGEST_WORD: Final = max(map(len, OPTIONS))
@@ -76,8 +75,10 @@ def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
                         continue
                     argument = argument.encode()
                 elif kind is int and not names_left:
-                    if argument == 0 or not -_LARGEST < argument < _LARGEST:
-                        shape.append(str(argument))
+                    if argument == 0:
+                        shape.append("0")
+                    elif not -_LARGEST < argument < _LARGEST:
+                        return None
                     else:
                         shape.append(_POSITIVE if argument > 0 else _NEGATIVE)
                         data.append(b"%d" % argument)
@@ -313,21 +314,26 @@ class Forms:
     """The forms of the shapes that have come again."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Form | int | None] = {}
+        self._known: dict[Hashable, Form | None] = {}
+        self._seen: set[Hashable] = set()  # once
 
     def of(self, shape: Hashable) -> Form | None:
-        found = self._known.get(shape, 0)
-        if type(found) is not int:
-            return found  # type: ignore[return-value]
-        form: Form | int | None = found + 1
-        if found + 1 >= _SEEN_BEFORE:
-            try:
-                form = Form(shape)
-            except CommandError:  # where a number or a name is expected, there is text
-                form = None
-        if found or len(self._known) < _MOST:
-            self._known[shape] = form
-        return form if isinstance(form, Form) else None
+        try:
+            return self._known[shape]
+        except KeyError:
+            pass
+        if shape not in self._seen or len(self._known) >= _MOST:
+            if len(self._seen) >= _MOST:  # most of them never come again
+                self._seen.clear()
+            self._seen.add(shape)
+            return None
+        self._seen.remove(shape)
+        try:
+            form = Form(shape)
+        except CommandError:  # where a number or a name is expected, there is text
+            form = None
+        self._known[shape] = form
+        return form
 
 
 class Filled:
