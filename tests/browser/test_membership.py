@@ -159,3 +159,27 @@ async def test_on_a_phone_everything_can_be_read_and_pressed(
         await page.get_by_role("button", name="$3, Alan Turing").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Who pays what")
         await fits()
+
+
+@looks
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    ("locale", "title", "validated"),
+    [
+        ("ja-JP", "メンバーシップを試す", "セッションは有効で、プランは Ultimate です。"),
+        ("ko-KR", "멤버십 체험", "세션이 유효하고 플랜은 Ultimate입니다."),
+    ],
+)
+async def test_it_is_in_the_language_of_the_browser_and_fits_its_screen(
+    browser: Browser, server: Keystead, locale: str, title: str, validated: str, size: tuple[int, int]
+) -> None:
+    async with tab(browser, size, locale=locale) as used:
+        page = used.page
+        await page.goto(f"{server.url}/membership/try")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        await page.locator("#sign-in").click()
+        await page.get_by_role("button", name="Ada Lovelace").click()
+        await page.locator("[data-asks=validate]").click()
+        await expect(page.locator("#sentence")).to_have_text(validated)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert await page.evaluate(CONTRAST) == []
