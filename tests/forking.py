@@ -77,7 +77,8 @@ class Command:
 
     def send_signal(self, signum: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, signum)
+            with suppress(ProcessLookupError):  # it has just ended, and that is still to be told
+                os.kill(self.pid, signum)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

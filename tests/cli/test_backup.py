@@ -15,6 +15,7 @@ from keystead import connect
 from keystead.cli import restore as restore_command
 from keystead.cli.backup import patient
 from keystead.stores.backup import BackupFile, Restored, backup, restore
+from keystead.stores.backup.file import BLOCK_BYTES
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.cli.filled import MANY, fill, held, other, restores
@@ -275,8 +276,8 @@ def part_has(program: Program, size: int) -> bool:
 
 
 def saves(program: Program, process: subprocess.Popen[str]) -> None:
-    """Wait until some of it is in the file, and some is not."""
-    wait_until(lambda: part_has(program, 1_000_000) or process.poll() is not None, "keys are saved", 60)
+    """Wait until some whole blocks of it are in the file, and some are not."""
+    wait_until(lambda: part_has(program, 5 * BLOCK_BYTES // 2) or process.poll() is not None, "keys are saved", 60)
     assert process.poll() is None, process.communicate()
 
 
