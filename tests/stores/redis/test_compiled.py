@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keystead import Counter, Keyspace, Store, absent, after, at_most, connect, holds, required, store_ms
-from keystead.errors import NotANumber, StoreError, StoreRefused, WrongKind
+from keystead.errors import BadArgument, BadLifetime, NotANumber, StoreError, StoreRefused, WrongKind
 from keystead.parts.limit import FixedWindow
 from keystead.stores import Outcome, Step
 from keystead.stores.base import field_holds, still
 from keystead.stores.redis.atomic import DIGEST
-from keystead.stores.redis.compiled import Form, Forms, shape_of
+from keystead.stores.redis.compiled import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.store import RedisStore
 from keystead.testing import servers
 from keystead.testing.servers import Server
@@ -127,11 +127,11 @@ async def test_a_user_who_may_not_do_all_of_it_does_none_of_it(engine: Server) -
 
 
 def test_shapes_that_come_once_take_no_room_from_those_that_come_again() -> None:
-    forms = Forms()
+    cache = CompiledCache()
 
-    def of(steps: list[Step]) -> Form | None:
+    def of(steps: list[Step]) -> CompiledSteps | None:
         asked = shape_of(steps)
-        return None if asked is None else forms.of(asked[0])
+        return None if asked is None else cache.get(asked[0])
 
     for number in range(2_000):
         assert of([at_most(("GET", "n"), 0.5 + number), ("INCRBY", "n", 1)]) is None
@@ -140,7 +140,7 @@ def test_shapes_that_come_once_take_no_room_from_those_that_come_again() -> None
     for number in range(2_000):
         steps: list[Step] = [("GET", f"{number}")] * (1 + number % 30)
         of([*steps, at_most(("GET", "n"), 0.5 + number % 50)])
-    assert len(forms._known) <= 256 >= len(forms._seen)
+    assert len(cache._known) <= 256 >= len(cache._seen_once)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,49 @@ async def test_what_has_no_shape_is_said_as_it_always_was(store: Store, step: An
         except Exception as error:
             said.append((type(error), str(error)))
     assert said[0] == said[1] == said[2] == said[3]
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
+async def test_a_number_that_may_fail_behind_the_first_write_writes_nothing(store: Store, score: float) -> None:
+    def steps(by: float) -> list[Step]:
+        return [("SET", "a", "1"), ("ZADD", "z", "INCR", by, "m")]
+
+    await store.run([("ZADD", "z", float("-inf"), "m")])
+    for by in (1.5, 2.5, 3.5):
+        await store.atomically(steps(by))
+    await store.run([("DEL", "a")])
+    try:
+        await store.atomically(steps(score))
+    except NotANumber:
+        assert await store.run([("EXISTS", "a")]) == [0]
+    else:
+        assert score == float("-inf")
+
+
+@pytest.mark.parametrize("limit", [True, [1], None, "1"], ids=repr)
+async def test_a_limit_that_is_not_a_number_is_refused_though_an_equal_one_was_compiled(
+    store: Store, limit: Any
+) -> None:
+    for _ in range(3):
+        await store.atomically([at_most(("GET", "n"), 1.0), ("SET", "a", "1")])
+    with pytest.raises(BadArgument, match="a limit is an int or a float"):
+        await store.atomically([at_most(("GET", "n"), limit), ("SET", "a", "1")])
+
+
+async def test_a_lifetime_in_seconds_is_held_to_its_bound(store: Store) -> None:
+    for seconds in (60, 61, 62):
+        assert await store.atomically([("SET", "a", "1", "EX", seconds)])
+    with pytest.raises(BadLifetime):
+        await store.atomically([("SET", "a", "1", "EX", 10**12)])
+
+
+async def test_an_argument_that_is_the_same_key_as_a_constant_writes_nothing_where_it_fails(store: Store) -> None:
+    both = store.prepared_steps(lambda a: [("SET", a, "1"), ("ZADD", "z", 1, "m"), ("INCRBY", a, 1)], 1)
+    assert (await both(b"a")).replies == [b"OK", 1, 2]
+    await store.run([("DEL", "z")])
+    with pytest.raises(WrongKind):
+        await both(b"z")
+    assert await store.run([("EXISTS", "z")]) == [0]
 
 
 # --- whatever the steps are -------------------------------------------------------------------------------------
@@ -253,7 +296,7 @@ def test_compiled_or_not_they_do_the_same(
             made = make(b"a", b"z")
             if (asked := shape_of(made)) is not None:
                 for _ in range(2):  # or it would be compiled when it comes again
-                    store._forms.of(asked[0])
+                    store._compiled.get(asked[0])
             try:
                 match how:
                     case "planned":

@@ -1,13 +1,14 @@
-"""Atomic steps that are run again and again: what does not change from one time to the next is packed ahead.
+"""Compiled atomic steps: planned once for each shape, not once for each call.
 
-Steps have a shape: commands, options, guards, and which keys are the same. Keys, values and numbers are what is
-different each time. So the first time that a shape comes again, its script is made (see `straight`) and its request is
-packed up to the places where the others go in. Whoever calls `atomically` need not know of this.
+The shape of steps is their commands, options and guards, and which keys are the same. Keys, values and numbers are the
+arguments. When a shape is seen for the second time, its script is written (see `straight`) and its request is packed,
+with gaps for the arguments. Callers of `atomically` need not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final
 
 from keystead.errors import CommandError
@@ -20,14 +21,15 @@ from keystead.stores.redis.settings import Address
 from keystead.stores.redis.straight import OPTIONS, straight
 
 _LONGEST: Final = 80  # parts of a shape; longer ones are rarely the same
-_MOST: Final = 256  # forms: a server keeps the script of each
+_MOST: Final = 256  # shapes: a server keeps a script for each
 
 # In a shape, a number is a key: the first one that is named is 0. Text is an option, or a number that never changes.
 _TEXT, _POSITIVE, _NEGATIVE, _FLOAT = range(-4, 0)
-_LARGEST: Final = 10**14  # smaller numbers are valid wherever a number is; steps with larger ones are read each time
+_LARGEST: Final = 10**14  # smaller ones are valid wherever a number is valid; steps with larger ones are not compiled
 
 _WORDS: Final = OPTIONS | {word.decode() for word in OPTIONS}
 _LONGEST_WORD: Final = max(map(len, OPTIONS))
+_NUMBERS: Final = (int, float)
 
 
 class _Mark(str):
@@ -84,9 +86,10 @@ def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
                         data.append(b"%d" % argument)
                     continue
                 elif kind is not bytes:
-                    if kind is StoreMs:
+                    if kind is StoreMs and type(argument.plus) in _NUMBERS:
                         shape.append(argument)
-                    elif kind is float and not names_left:
+                    # Two infinities have no sum: what could fail behind the first write is not compiled.
+                    elif kind is float and not names_left and isfinite(argument):
                         shape.append(_FLOAT)
                         data.append(repr(argument).encode())
                     else:
@@ -117,8 +120,10 @@ def _guarded(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | N
         if type(limit) is int and 0 <= limit < _LARGEST:
             shape.append(_AT_MOST)
             data.append(b"%d" % limit)
-        else:
+        elif type(limit) is float or (type(limit) is StoreMs and type(limit.plus) in _NUMBERS):
             shape += (_AT_MOST_FIXED, limit)
+        else:  # True would be taken for 1.0, which is equal to it
+            return None
         command: TimedCommand = step.command
         return command
     if kind is Absent:
@@ -143,20 +148,21 @@ def _plain(value: Argument) -> bytes:
     raise TypeError
 
 
-class Form:
-    """Everything about steps of one shape but what is different each time. Raises CommandError where that is too much.
+class CompiledSteps:
+    """Steps of one shape, compiled. Raises CommandError where an argument would have to be read, such as a bound.
 
-    `given` says what stands in the places of the shape: the number of an argument, or what is always there. Without it,
-    every place is an argument.
+    `given` fills the places of the shape: with the number of an argument, or with a constant. Without it, each place is
+    an argument.
 
-    straight   the script of its own, where it has one; otherwise it is run by the script for all
-    told       the connection by which the server was told the script of its own
+    straight    the script that was written for them; None: they run in the general one, `atomic.lua`
+    loaded_on   the connection whose server has that script
     """
 
     def __init__(self, shape: Any, given: Sequence[int | bytes] | None = None) -> None:
         sample = _Sample(shape)
         script = Script(plan(sample.steps))
-        self.told: Connection | None = None
+        self.loaded_on: Connection | None = None
+        self._constants = frozenset(one for one in given or () if isinstance(one, bytes))
         self.straight = straight(script.steps, script.keys)
         if self.straight is None:
             rest: Sequence[bytes] = script.rest
@@ -179,14 +185,18 @@ class Form:
             sized += (len(argument), argument)
         return self._format % tuple(sized)
 
-    def sent_by(self, connection: Connection, arguments: Sequence[bytes]) -> bytes:
-        """What is sent: with the text of the script where the server may not know it yet.
+    def fits(self, arguments: Sequence[bytes]) -> bool:
+        """Whether all arguments and constants differ: two keys that are the same are another shape."""
+        return len(set(arguments)) == len(arguments) and self._constants.isdisjoint(arguments)
 
-        Whoever is told that it does not would have to send it again, after what others have sent meanwhile.
+    def request_for(self, connection: Connection, arguments: Sequence[bytes]) -> bytes:
+        """The request to send. The first one loads the script with EVAL.
+
+        With EVALSHA it would fail on a server that lacks the script, and be sent again behind requests that came later.
         """
-        if self.straight is None or self.told is connection:
+        if self.straight is None or self.loaded_on is connection:
             return self.packed(arguments)
-        self.told = connection
+        self.loaded_on = connection
         return self.with_text(self.straight.text, arguments)
 
     def with_text(self, text: bytes, arguments: Sequence[bytes]) -> bytes:
@@ -197,7 +207,7 @@ class Form:
         return pack_command((b"EVAL", text, *words))
 
     def outcome(self, reply: Any) -> Outcome | None:
-        """What the steps did; None where they did nothing yet, or one of them failed: then `Filled` knows more."""
+        """What the steps did; None: nothing yet, or a step failed, and `CompiledScript` finds out which."""
         if type(reply) is not list:
             return None
         stopped, replies = reply
@@ -231,22 +241,26 @@ def _packed_ahead(word: int | bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%"))
 
 
-def prepared(make: Callable[..., Sequence[Step]], arguments: int) -> Form | None:
-    """The form of what `make` makes of so many arguments; None where they do not stand there as they are."""
+def prepared(make: Callable[..., Sequence[Step]], arguments: int) -> CompiledSteps | None:
+    """The steps that `make` returns for so many arguments, compiled; None where it changes an argument."""
     marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
     found = shape_of(make(*marks))
     if found is None or any(b"\x00keystead argument" in one for one in found[1] if one not in marks):
         return None
     try:
-        return Form(found[0], [marks.index(one) if one in marks else one for one in found[1]])
+        return CompiledSteps(found[0], [marks.index(one) if one in marks else one for one in found[1]])
     except CommandError:
         return None
 
 
-class _Sample:
-    """Steps of a shape, with something unmistakable wherever it may be different.
+_SMALL, _LARGE = 90_000_000_000, 90_000_000_000_000
 
-    places   where each of these stands among what is different; ~place: the same as a float, for the limit of a guard
+
+class _Sample:
+    """Steps of a shape, with an unmistakable value in the place of each argument.
+
+    places   the number of the argument that each of these values stands for; ~number: the argument written as a float,
+             for the limit of a guard
     """
 
     def __init__(self, shape: Sequence[Any]) -> None:
@@ -259,7 +273,7 @@ class _Sample:
 
     def _step(self, mark: _Mark, parts: Sequence[Any]) -> Step:
         if mark is _AT_MOST:
-            limit = self._number(1)
+            limit = self._number(_SMALL)
             self.places[repr(float(limit)).encode()] = ~self.places[b"%d" % limit]
             return AtMost(self._command(parts), limit)
         if mark is _AT_MOST_FIXED:
@@ -277,9 +291,11 @@ class _Sample:
         return FieldHolds(command[1], command[2], expected)
 
     def _command(self, parts: Sequence[Any]) -> TimedCommand:
-        return tuple(self._part(part) for part in parts)
+        # As large as valid lifetimes in ms are, and too large for one in seconds; what is added to a counter is small.
+        size = _SMALL if parts[0] in COUNTERS else _LARGE
+        return tuple(self._part(part, size) for part in parts)
 
-    def _part(self, part: Any) -> Any:
+    def _part(self, part: Any, size: int) -> Any:
         if type(part) is not int:
             return part
         if part == _TEXT:
@@ -289,7 +305,7 @@ class _Sample:
             self.places[repr(number).encode()] = self._next
             return number
         if part < 0:
-            return self._number(1 if part == _POSITIVE else -1)
+            return self._number(size if part == _POSITIVE else -size)
         if part == len(self._keys):
             self._keys.append(self._text())
         return self._keys[part]
@@ -304,43 +320,44 @@ class _Sample:
         self.places[text] = self._next
         return text
 
-    def _number(self, sign: int) -> int:
-        number = sign * (90_000_000_000 + len(self.places))
+    def _number(self, near: int) -> int:
+        number = near + len(self.places)
         self.places[b"%d" % number] = self._next
         return number
 
 
-class Forms:
-    """The forms of the shapes that have come again."""
+class CompiledCache:
+    """The compiled steps of a store, by their shape."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Form | None] = {}
-        self._seen: set[Hashable] = set()  # once
+        self._known: dict[Hashable, CompiledSteps | None] = {}
+        self._seen_once: set[Hashable] = set()
 
-    def of(self, shape: Hashable) -> Form | None:
+    def get(self, shape: Hashable) -> CompiledSteps | None:
+        """None: the shape is new, or cannot be compiled."""
         try:
             return self._known[shape]
         except KeyError:
             pass
-        if shape not in self._seen or len(self._known) >= _MOST:
-            if len(self._seen) >= _MOST:  # most of them never come again
-                self._seen.clear()
-            self._seen.add(shape)
+        if shape not in self._seen_once or len(self._known) >= _MOST:
+            if len(self._seen_once) >= _MOST:  # most of these are never seen again
+                self._seen_once.clear()
+            self._seen_once.add(shape)
             return None
-        self._seen.remove(shape)
+        self._seen_once.remove(shape)
         try:
-            form = Form(shape)
-        except CommandError:  # where a number or a name is expected, there is text
-            form = None
-        self._known[shape] = form
-        return form
+            compiled: CompiledSteps | None = CompiledSteps(shape)
+        except CommandError:  # text stands where a number is needed
+            compiled = None
+        self._known[shape] = compiled
+        return compiled
 
 
-class Filled:
-    """A form with its arguments: a script. It is made only where the usual way led to no outcome."""
+class CompiledScript:
+    """Compiled steps with their arguments, for `run_script`: for what goes wrong, so that most calls never make one."""
 
-    def __init__(self, form: Form, steps: Sequence[Step], arguments: Sequence[bytes]) -> None:
-        self._form = form
+    def __init__(self, compiled: CompiledSteps, steps: Sequence[Step], arguments: Sequence[bytes]) -> None:
+        self._compiled = compiled
         self._arguments = arguments
         self._own = Script(plan(steps))
         self.blamed = self._own.blamed
@@ -348,18 +365,18 @@ class Filled:
 
     @property
     def otherwise(self) -> Script | None:
-        """What does all that its own script leaves undone, an error or nil in its place."""
-        return None if self._form.straight is None else self._own
+        """The general script, which decides what the one for these steps cannot."""
+        return None if self._compiled.straight is None else self._own
 
     @property
     def by_digest(self) -> bytes:
-        return self._form.packed(self._arguments)
+        return self._compiled.packed(self._arguments)
 
     @property
     def by_text(self) -> bytes:
-        if self._form.straight is None:
+        if self._compiled.straight is None:
             return self._own.by_text
-        return self._form.with_text(self._form.straight.text, self._arguments)
+        return self._compiled.with_text(self._compiled.straight.text, self._arguments)
 
     def failure(self, reply: Any) -> ReplyError | None:
         return self._own.failure(reply)

@@ -30,7 +30,7 @@ from keystead.stores.base import (
 from keystead.stores.commands import TABLE, Call, Reply, read
 from keystead.stores.redis import whole
 from keystead.stores.redis.atomic import Script
-from keystead.stores.redis.compiled import Filled, Form, Forms, prepared, shape_of
+from keystead.stores.redis.compiled import CompiledCache, CompiledScript, CompiledSteps, prepared, shape_of
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -51,7 +51,7 @@ class RedisStore(Store):
         self._link: Link | None = None
         self._listeners: set[Listener] = set()
         self._watching: asyncio.Task[None] | None = None
-        self._forms = Forms()
+        self._compiled = CompiledCache()
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -155,28 +155,30 @@ class RedisStore(Store):
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         asked = shape_of(steps)
-        form = None if asked is None else self._forms.of(asked[0])
-        if asked is None or form is None:
+        compiled = None if asked is None else self._compiled.get(asked[0])
+        if asked is None or compiled is None:
             return await super().atomically(steps)
         self._check_loop()
-        return await self._run_form(form, asked[1], lambda: steps)
+        return await self._run_compiled(compiled, asked[1], lambda: steps)
 
     def prepared_steps(
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        form = prepared(make, arguments)
-        if form is None:
+        compiled = prepared(make, arguments)
+        if compiled is None:
             return super().prepared_steps(make, arguments)
 
         async def ask(*given: bytes) -> Outcome:
             self._check_loop()
-            if len(set(given)) < len(given):  # two keys that are one are another shape
+            if not compiled.fits(given):
                 return await self.atomically(make(*given))
-            return await self._run_form(form, given, lambda: make(*given))
+            return await self._run_compiled(compiled, given, lambda: make(*given))
 
         return ask
 
-    async def _run_form(self, form: Form, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]) -> Outcome:
+    async def _run_compiled(
+        self, compiled: CompiledSteps, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]
+    ) -> Outcome:
         link = self._link
         if link is None:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
@@ -184,15 +186,17 @@ class RedisStore(Store):
         answer: _Answer | None = None
         if connection is not None and connection.lost is None and connection.congested is None:
             try:
-                [reply] = await connection.send(form.sent_by(connection, arguments), 1, now)
+                [reply] = await connection.send(compiled.request_for(connection, arguments), 1, now)
             except ConnectionLost as lost:
                 answer = connection, lost.with_traceback(None)
             else:
-                outcome = form.outcome(reply)
+                outcome = compiled.outcome(reply)
                 if outcome is not None:
                     return outcome
                 answer = connection, reply
-        return await run_script(link, Filled(form, steps(), arguments), now + self._settings.timeout, answer)
+        return await run_script(
+            link, CompiledScript(compiled, steps(), arguments), now + self._settings.timeout, answer
+        )
 
     async def _exchange_until(
         self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None
