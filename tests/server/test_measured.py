@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from keystead import Counter, Keyspace, SortedSet, Value, after, connect, sliding
-from keystead.errors import NotANumber
+from keystead.errors import CommandError, NotANumber
 from keystead.parts.limit import FixedWindow, SlidingWindow
 from keystead.server.measured import Measured
 from keystead.server.metrics import Metrics
@@ -87,3 +88,16 @@ async def test_a_limit_has_a_script_of_its_own_whether_it_is_measured_or_not() -
             server.ask("SCRIPT", "FLUSH")
             assert await limit.hit("ann")
         assert server.ask("SCRIPT", "EXISTS", DIGEST) == [0]
+
+
+@pytest.mark.parametrize(
+    "step", [(), ("GET",), "GET n", None, 7, (["GET"], "n"), ("GET", "\ud800"), [("GET", "n")]], ids=repr
+)
+async def test_wrong_steps_are_refused_with_the_same_error(step: Any) -> None:
+    said = []
+    async with connect("memory://") as store, measured("memory://") as (keys, _):
+        for one in (store, keys.hits.store):
+            with pytest.raises(CommandError) as caught:
+                await one.atomically([step])
+            said.append(str(caught.value))
+    assert said[0] == said[1]

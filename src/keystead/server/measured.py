@@ -139,17 +139,16 @@ def _first_key(calls: Sequence[Call]) -> bytes | None:
 
 
 def _first_key_in(steps: Sequence[Step]) -> bytes | None:
-    """Of the first step that names one."""
+    """The key of the first step that names one. The steps may be wrong: their error is told by whoever reads them."""
     for step in steps:
         key: Any = getattr(step, "key", None)
-        if key is None:
-            command: Any = getattr(step, "command", step)
-            name, arguments = (
-                (command.spec.name, command.args) if isinstance(command, Call) else (command[0], command[1:])
-            )
-            key = arguments[0] if name in TABLE and TABLE[name].keys and arguments else None
-        if key is not None:
-            return key.encode() if isinstance(key, str) else key if isinstance(key, bytes) else None
+        command: Any = getattr(step, "command", step)
+        if isinstance(command, Call):
+            key = command.keys[0] if command.keys else None
+        elif isinstance(command, tuple | list) and len(command) > 1 and isinstance(command[0], str):
+            key = command[1] if command[0] in TABLE and TABLE[command[0]].keys else None
+        if isinstance(key, str | bytes):
+            return key.encode(errors="replace") if isinstance(key, str) else key
     return None
 
 
