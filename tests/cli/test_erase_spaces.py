@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from typer import Exit
 
+import keystead.cli.erase as erase_command
+from keystead.errors import StoreUnavailable
 from keystead.kits.membership.service.ledger import Ledger
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.teamwork import UserSession
@@ -106,3 +109,22 @@ def test_who_signs_in_is_erased_in_teamwork_too(program: Program, settings: dict
     assert noted["who"].startswith("operator:")
     again = program.keystead("erase", "login:42", "--yes", **settings)
     assert (again.returncode, again.stdout) == (0, "nothing belongs to login:42\n")
+
+
+def test_an_erasure_that_is_interrupted_is_in_the_audit_log(
+    program: Program, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run again it may find nothing to erase, and would not be noted any more."""
+    fill(program, settings)
+
+    async def interrupted(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(erase_command, "erase_all", interrupted)
+    for name, value in {"KEYSTEAD_STORE": program.url, **settings}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(program.folder)
+    with pytest.raises(Exit):
+        erase_command.erase("login:42", yes=True)
+    noted = output(program.keystead("audit", "--event", "erased", "--json", **settings))
+    assert noted["what"] == "login:42"

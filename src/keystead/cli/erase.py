@@ -23,8 +23,7 @@ from keystead.cli.words import counted
 from keystead.errors import BadArgument
 from keystead.parts.tables import Tables
 from keystead.schema import Keyspace
-from keystead.schema.belonging import name_of
-from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase
+from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase, subject_kinds
 from keystead.schema.erasure import erase as erase_all
 
 _SUBJECT_HELP = "Whose keys: an identity space that families name in member_of, and an id in it, such as login:42."
@@ -50,8 +49,8 @@ def erase(
     Every family whose member_of names that space is looked through, each key goes with what it owns, and
     it is looked again until nothing is found; then the rows of the subject in the relational tables go, and what was
     made of them meanwhile. The plan is shown first, and you are asked. The exit code is 1 when something may be left,
-    as in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. The audit logs of the keyspaces note that
-    you erased it: see keystead audit.
+    as in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. An entry in the audit log says who erased
+    whom: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -80,7 +79,9 @@ def erase(
                 if (plan.count or rows) and not dry_run:
                     if not confirmed(f"Delete {_counted(plan.keys, rows)}?", yes, paused):
                         leave("nothing was deleted")
-                    # The keys first: whoever is signed out cannot make a row of theirs again.
+                    # First of all, or an interruption would leave an erasure that nobody can see.
+                    await _note(bound_keys, [subject, *also], plan)
+                    # The keys before the rows: a user who is signed out cannot make a row again.
                     erased = await _erase(bound_keys, subject)
                     for other in also:
                         erased.include(await _erase(bound_keys, other))
@@ -88,7 +89,6 @@ def erase(
                     # And the keys again: a request that came between may have put a row into a cache.
                     for one in [subject, *also] if deleted else ():
                         erased.include(await _erase(bound_keys, one))
-                    await _note(bound_keys, subject, erased)
         if as_json:
             told = {**_as_json(plan, erased), "known_as": also, "rows": rows, "erased_rows": deleted}
             typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
@@ -137,13 +137,14 @@ async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
         return await erase_all(bound_keys, subject, on_progress=on_progress)
 
 
-async def _note(bound_keys: list[Keyspace], subject: str, erased: Erased) -> None:
-    """That it was erased, and by whom, in the audit log of each keyspace that had something of the subject."""
-    act = operator()
+async def _note(bound_keys: list[Keyspace], subjects: Sequence[str], plan: ErasurePlan) -> None:
+    """Add an entry to the audit log of each keyspace that has keys of this person."""
+    act, spaces = operator(), {one.partition(":")[0] for one in subjects}
     for keys in bound_keys:
         audit = audit_of(keys)
-        if audit is not None and any(name_of(bound.family) in erased.families for bound in keys.bounds()):
-            await audit.note("erased", who=act.who, what=subject, where=act.where)
+        has_keys = plan.families.keys() & keys.families.keys() and spaces.intersection(subject_kinds([keys]))
+        if audit is not None and has_keys:
+            await audit.note("erased", who=act.who, what=subjects[0], where=act.where)
 
 
 def _counted(keys: int, rows: Mapping[str, int]) -> str:
