@@ -34,20 +34,38 @@ def _weight(parameters: str) -> float:
         return 0.0
 
 
-class Speaker:
-    """Says what a kit's pages say, in one language: `say("hello", name="Ada")`.
+Messages: TypeAlias = Mapping[str, tuple[str, str, str]]
 
-    `messages` has each text in all languages, in the order of `LANGUAGES`.
+# What the frame of every page says.
+FRAME: Final[Messages] = {
+    "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
+    "foot": (
+        "This page loads nothing from elsewhere.",
+        "このページは外部から何も読み込みません。",
+        "이 페이지는 외부에서 아무것도 불러오지 않습니다.",
+    ),
+}
+
+
+class Speaker:
+    """The texts of a kit's pages in one language: `say("hello", name="Ada")`.
+
+    messages   each text in all languages, in the order of `LANGUAGES`
+    script     the same for the script of a page, which fills in `{name}` itself
     """
 
-    def __init__(self, language: Language, messages: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, language: Language, messages: Messages, script: Messages | None = None) -> None:
         self.language = language
         self._at = LANGUAGES.index(language)
-        self._messages = messages
+        self._messages = {**FRAME, **messages}
+        self._script = script or {}
 
     def __call__(self, what: str, /, **values: object) -> str:
         said = self._messages[what][self._at]
         return said.format(**values) if values else said
+
+    def script_words(self) -> dict[str, str]:
+        return {name: said[self._at] for name, said in self._script.items()}
 
     def knows(self, what: str) -> bool:
         return what in self._messages

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import keystead
-from keystead.kits.language import LANGUAGES, Language
+from keystead.kits.language import FRAME, LANGUAGES, Language
 from keystead.kits.membership.messages import MESSAGES, SCRIPT
 from tests.kits.membership.test_stand_in import serving
 
@@ -15,7 +15,7 @@ TITLES: dict[Language, str] = {"en": "Try a membership", "ja": "メンバーシ�
 
 
 def test_all_that_it_says_is_there_in_each_language_with_the_same_values() -> None:
-    for name, said in (*MESSAGES.items(), *SCRIPT.items()):
+    for name, said in (*FRAME.items(), *MESSAGES.items(), *SCRIPT.items()):
         assert len(said) == len(LANGUAGES), name
         assert all(said), name
         assert len({frozenset(re.findall(r"\{\w+\}", text)) for text in said}) == 1, name
@@ -23,7 +23,7 @@ def test_all_that_it_says_is_there_in_each_language_with_the_same_values() -> No
 
 def test_it_says_what_there_is_and_nothing_more_is_there() -> None:
     page = (SOURCE / "kits/membership/pages/try.html").read_text()
-    assert set(re.findall(r'\bsay\("(\w+)"', page)) == set(MESSAGES)
+    assert set(re.findall(r'\bsay\("(\w+)"', page)) == {*MESSAGES, *FRAME}
     script = (SOURCE / "server/pages/static/membership-try.js").read_text()
     said = {name for call in re.findall(r"\bsay\(([^()]*)", script) for name in re.findall(r'"(\w+)"', call)}
     assert said | {name for name in SCRIPT if name.endswith("_patron")} == set(SCRIPT)

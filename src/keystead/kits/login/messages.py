@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from keystead.kits.language import Messages
+
 # By what is said: in English, Japanese and Korean, as `LANGUAGES` orders them.
-MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
-    "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
-    "foot": (
-        "This page loads nothing from elsewhere.",
-        "このページは外部から何も読み込みません。",
-        "이 페이지는 외부에서 아무것도 불러오지 않습니다.",
-    ),
+MESSAGES: Final[Messages] = {
     # --- signing in
     "sign_in": ("Sign in", "サインイン", "로그인"),
     "choose_provider": (

@@ -207,7 +207,7 @@ def _headline(report: Any) -> str:
 
 
 def _row(text: str) -> str:
-    """One line, whatever a stranger has written into it: none of them looks like two."""
+    """One line, with line breaks in a stranger's text made visible."""
     return visible(text, _ROW_MOST)
 
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from keystead.kits.language import Language, Speaker
+from keystead.kits.language import Messages
 
 # By what is said: in English, Japanese and Korean, as `LANGUAGES` orders them.
-MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
-    "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
-    "foot": (
-        "This page loads nothing from elsewhere.",
-        "このページは外部から何も読み込みません。",
-        "이 페이지는 외부에서 아무것도 불러오지 않습니다.",
-    ),
+MESSAGES: Final[Messages] = {
     "title": ("Try a membership", "メンバーシップを試す", "멤버십 체험"),
     "lead": (
         (
@@ -109,7 +103,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
 }
 
 # What the script of the page says; `{name}` stands for what it puts in.
-SCRIPT: Final[dict[str, tuple[str, str, str]]] = {
+SCRIPT: Final[Messages] = {
     "cancelled": (
         "You cancelled the sign-in, so nothing has changed.",
         "サインインをキャンセルしたので、何も変わっていません。",
@@ -213,13 +207,3 @@ SCRIPT: Final[dict[str, tuple[str, str, str]]] = {
         "이 브라우저에서는 페이지가 복사할 수 없습니다. 토큰을 표시해서 선택하세요.",
     ),
 }
-
-
-class PageSpeaker(Speaker):
-    """Says what the page says, and what its script says."""
-
-    def __init__(self, language: Language) -> None:
-        super().__init__(language, MESSAGES)
-
-    def script_words(self) -> dict[str, str]:
-        return {name: said[self._at] for name, said in SCRIPT.items()}

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from keystead.kits.identity import bearer_token
 from keystead.kits.kit import Example, Kit
-from keystead.kits.language import language_of
+from keystead.kits.language import Speaker, language_of
 from keystead.kits.limited import address_of, limited
 from keystead.kits.membership.account_routes import MonthlyUsage, add_account_routes, quota_headers
 from keystead.kits.membership.keys import MembershipKeys
-from keystead.kits.membership.messages import PageSpeaker
+from keystead.kits.membership.messages import MESSAGES, SCRIPT
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.program_routes import add_program_routes
 from keystead.kits.membership.request import (
@@ -462,7 +462,7 @@ async def _try(request: Request, members: Serving) -> Response:
     return visit.page(
         "membership/try.html",
         scripts=True,
-        say=PageSpeaker(language_of(request.headers.get("accept-language", ""))),
+        say=Speaker(language_of(request.headers.get("accept-language", "")), MESSAGES, SCRIPT),
         public_url=members.site.public_url,
         provider=stand_in.provider,
         pledges=stand_in.page,

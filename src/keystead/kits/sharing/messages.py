@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from keystead.kits.language import Language, Speaker
+from keystead.kits.language import Messages
 
 _ASK: Final = (
     "Ask the sender for a new link.",
@@ -31,13 +31,7 @@ def _and_ask(*sentences: str) -> tuple[str, str, str]:
 
 
 # By what is said: in English, Japanese and Korean, as `LANGUAGES` orders them.
-MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
-    "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
-    "foot": (
-        "This page loads nothing from elsewhere.",
-        "このページは外部から何も読み込みません。",
-        "이 페이지는 외부에서 아무것도 불러오지 않습니다.",
-    ),
+MESSAGES: Final[Messages] = {
     # --- sharing a file
     "share_title": ("Share a file", "ファイルを共有", "파일 공유"),
     "share_lead": (
@@ -349,7 +343,7 @@ MESSAGES: Final[dict[str, tuple[str, str, str]]] = {
 }
 
 # What the script of the page that shares files says.
-SCRIPT: Final[dict[str, tuple[str, str, str]]] = {
+SCRIPT: Final[Messages] = {
     "chooseFile": MESSAGES["choose_file"],
     "orDrop": MESSAGES["or_drop"],
     "chosen": (
@@ -471,14 +465,3 @@ SCRIPT: Final[dict[str, tuple[str, str, str]]] = {
         "링크가 종료되고 파일이 삭제되었습니다.",
     ),
 }
-
-
-class PageSpeaker(Speaker):
-    """Says what the pages say, and what their script says."""
-
-    def __init__(self, language: Language) -> None:
-        super().__init__(language, MESSAGES)
-
-    def script_words(self) -> dict[str, str]:
-        """What the script of the page says, by name; `{name}` stands for what it puts in."""
-        return {name: said[self._at] for name, said in SCRIPT.items()}

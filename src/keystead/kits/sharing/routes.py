@@ -20,10 +20,10 @@ from starlette.types import Receive, Scope, Send
 from keystead.errors import BadArgument
 from keystead.kits.identity import sign_in_of
 from keystead.kits.kit import Example, Kit, service_of
-from keystead.kits.language import language_of
+from keystead.kits.language import Speaker, language_of
 from keystead.kits.refusal import Refusal
 from keystead.kits.sharing.keys import SharingKeys
-from keystead.kits.sharing.messages import PageSpeaker
+from keystead.kits.sharing.messages import MESSAGES, SCRIPT
 from keystead.kits.sharing.service import (
     MESSAGE_MAX,
     RECEIVER_MAX,
@@ -298,7 +298,7 @@ class SharingVisit(Visit):
     def __init__(self, request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> None:
         super().__init__(request, sharing.site)
         self.sharing = sharing
-        self.say = PageSpeaker(language_of(request.headers.get("accept-language", "")))
+        self.say = Speaker(language_of(request.headers.get("accept-language", "")), MESSAGES, SCRIPT)
 
     def shown(self, template: str, *, status: int = 200, scripts: bool = False, **values: object) -> Response:
         """A page of the kit, in the language of the browser."""
@@ -587,7 +587,7 @@ _ACTIONS: Final = {
 }
 
 
-def _page_of(say: PageSpeaker, refusal: Refusal) -> tuple[str, str, str]:
+def _page_of(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
     """The heading of a refusal, what to do, and what can be done on the page."""
     action = _ACTIONS.get(refusal.code, "again")
     heading = f"{refusal.code}_heading"

@@ -92,8 +92,9 @@ class OwnLinks:
     async def _extended(self, id: str, expires_ms: int, who: str, where: str) -> bool:
         """Let all that there is of a link live so long, in one step. False: somebody came between.
 
-        In a cluster the file's record is first, so that it is never deleted under its link. Who may interleave: another
-        extension. What is longer already stays, and whoever comes last puts right what stands beside the link.
+        In a cluster the file's record is first, so that it is never deleted before its link. Another extension may
+        interleave there: a later expiry is never replaced by an earlier one, and the last to finish brings the token
+        and the list of links up to the link.
         """
         keys, expires_at = self._keys, moment(expires_ms)
         seen, meta, downloads = await asyncio.gather(keys.link(id).see(), keys.meta(id).see(), keys.downloads(id).get())

@@ -147,8 +147,8 @@ ALL = (READERS, NOTICES, PREFERENCES, PEOPLE, TEAMS, INVITATIONS, SLACK_LOG)
 
 
 def rows_of_user(user: str) -> Belongings:
-    """All that is kept of a user, and the invitations that they gave: nobody is let in by a link of theirs."""
-    # As the keys have it: `042` is nobody, and not 42.
+    """All rows of a user, including the invitations that they sent, whose links must not work any more."""
+    # Keys render 42 without zeros, so `042` is not the same user.
     number = int(user) if user.isascii() and user.isdecimal() and user[0] != "0" and len(user) < 19 else -1
     given = INVITATIONS.c.invited_by == number
     return [

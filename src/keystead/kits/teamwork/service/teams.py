@@ -369,9 +369,11 @@ class Teams:
             raise TeamRefused("ALREADY_IN_TEAM")
 
     async def _note(self, user: int | None) -> None:
-        """Somebody is another from now on. Before a change, too: where what is remembered of them cannot be dropped,
-        nothing has changed. And where only the drop after it fails, whoever asks again makes up for it, though they are
-        refused."""
+        """Drop what is cached of a user, before a change and after it.
+
+        Where the cache cannot be reached, the first drop fails and nothing has changed. Where only the second one
+        fails, asking again drops it, even though the request is refused then.
+        """
         if user is not None:
             await self._people.note_changed(user)
 
@@ -381,8 +383,7 @@ def _put_in(connection: Connection, user: int, team: int, role: str) -> None:
 
 
 def _drop_invitations_of(connection: Connection, user: int, role: str) -> None:
-    """Whoever does not lead a team any more lets nobody in by a link that they have kept; and nobody as an owner who is
-    none any more. `role` is theirs from now on."""
+    """Delete the invitations that a user may not send any more, now that they have this role."""
     if role == "OWNER":
         return
     own = INVITATIONS.c.invited_by == user
