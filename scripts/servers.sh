@@ -21,12 +21,17 @@ for program in "$@"; do
         if found "${program##*:}"; then better+=("$(package "${program%%:*}")"); else missing+=("$(package "${program%%:*}")"); fi
     fi
 done
-if [ ${#missing[@]} -eq 0 ] && [ ${#better[@]} -gt 0 ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${better[@]}" >/dev/null 2>&1 || true
+
+can_install() { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; }
+install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; }
+
+if [ ${#better[@]} -gt 0 ] && can_install; then
+    echo "Installing ${better[*]} with apt-get, if it is to be had"
+    install "${better[@]}" >/dev/null 2>&1 || true
 fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+if ! can_install; then
     echo "keystead: the tests need ${missing[*]}; on Debian or Ubuntu run 'sudo apt-get install ${missing[*]}'," \
         "elsewhere put the programs on PATH that it has." >&2
     exit 1
@@ -43,11 +48,8 @@ fi
 
 echo "Installing ${missing[*]} with apt-get (once)"
 log=$(mktemp)
-install() {
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$log" 2>&1
-}
 # A fresh machine has no package lists, an old one has stale lists: try, refresh, try again.
-if ! install && ! { apt-get update -qq >"$log" 2>&1 && install; }; then
+if ! install "${missing[@]}" >"$log" 2>&1 && ! { apt-get update -qq && install "${missing[@]}"; } >"$log" 2>&1; then
     cat "$log" >&2
     echo "keystead: apt-get could not install ${missing[*]}; the lines above say why (also in $log)." >&2
     exit 1
