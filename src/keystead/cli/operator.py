@@ -1,4 +1,4 @@
-"""Who runs a command, and the audit log that notes what they did."""
+"""The operator who runs a command, and the audit log that records it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keystead.schema import Keyspace, Log
 
 
 def operator() -> Act:
-    """Who runs this command, as far as this machine knows."""
+    """The account that runs this command, for the audit log."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError):  # an account without a name, as in a container

@@ -234,7 +234,7 @@ async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None)
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
     """Run a command to its end: exit code 0, 1 when it found something or failed, 2 when it was asked wrongly."""
-    gc.freeze()  # what was imported stays: whoever walks through a store would have it looked through again and again
+    gc.freeze()  # imported objects stay: full collections during a walk through a store would traverse them every time
     try:
         code = asyncio.run(work())
     except KeysteadError as error:

@@ -18,7 +18,7 @@ def markdown(keyspace: type[Keyspace]) -> str:
 def html(keyspace: type[Keyspace], links: Mapping[str, str] | None = None, aside: str = "") -> str:
     """The key document as one page that loads nothing. The same declarations give the same text, byte for byte.
 
-    `links` stand in its head: what each says, and where it leads. So does `aside`, which is HTML.
+    `links` are for its header: the text and the address of each. `aside` is HTML that stands beside them.
     """
     return html_page.page(document(keyspace), links or {}, aside)
 
