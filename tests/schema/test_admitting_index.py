@@ -50,9 +50,17 @@ ANN = Device(uid="ann")
 
 Writing = Callable[[Any], Awaitable[Any]]
 
+
+async def _replaced(key: Any) -> None:
+    seen = await key.see()
+    if seen is not None:
+        assert await key.replace_seen(seen, Device(uid="ann", name="new"))
+
+
 LATER_WRITES: dict[str, tuple[str, Writing]] = {
     "replace": ("device", lambda key: key.replace(ANN)),
     "compare_and_set": ("device", lambda key: key.compare_and_set(ANN, Device(uid="ann", name="new"))),
+    "replace_seen": ("device", lambda key: _replaced(key)),
     "change": ("device", lambda key: key.change(lambda old: old)),
     "touch": ("device", lambda key: key.touch()),
     "use": ("device", lambda key: key.use()),

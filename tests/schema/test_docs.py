@@ -45,7 +45,8 @@ from keystead.schema.docs.diagram import Box, diagram
 from keystead.schema.docs.document import KeyDocument
 from keystead.schema.docs.prose import as_cell, as_html, as_markdown, code
 from keystead.schema.docs.relations import LISTS, OWNS, Edge
-from keystead.schema.docs.verbs import OF_EVERY_KEY, READS, verbs_of_kind
+from keystead.schema.docs.verbs import OF_EVERY_KEY, verbs_of_kind
+from keystead.schema.traced import READS
 
 
 class Address(BaseModel):

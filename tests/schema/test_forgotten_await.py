@@ -31,6 +31,7 @@ from keystead import (
     connect,
     sliding,
 )
+from keystead.schema.kinds.value import Seen
 
 DAY = sliding("1d", touch_every="1h")
 
@@ -58,7 +59,7 @@ ANN = Cart(owner="ann")
 OF_ANY_KEY: dict[str, tuple[Any, ...]] = {"exists": (), "remaining": (), "touch": (), "delete": ()}
 VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     "name": OF_ANY_KEY | {"get": (), "see": (), "holds": (None,), "set": ("a",), "add": ("a",), "replace": ("a",)}
-    | {"compare_and_set": ("a", "b"), "consume": (), "use": ()},
+    | {"compare_and_set": ("a", "b"), "replace_seen": (Seen("a", b"a"), "b"), "consume": (), "use": ()},
     "cart": OF_ANY_KEY | {"get": (), "set": (ANN,), "add": (ANN,), "update": ({"total": 1},), "field": ("total",)}
     | {"fields": ("total",), "has": ("total",), "count": (), "at_most": (1,), "increment": ("total",), "use": ()}
     | {"consume_field": ("total",), "remove": ("total",)},
@@ -68,7 +69,7 @@ VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     | {"count": (), "count_between": (1, 2), "at_most": (1,), "remove": (1,), "remove_between": (1, 2)}
     | {"keep_highest": (1,), "keep_lowest": (1,), "pop_lowest": ()},
     "hits": OF_ANY_KEY | {"get": (), "at_most": (1,), "holds": (1,), "increment": (), "decrement": (), "set": (1,)}
-    | {"consume": ()},
+    | {"at_least": (1,), "consume": ()},
     "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)},
     "queue": OF_ANY_KEY | {"prepend": ("a",), "append": ("a",), "items": (), "get": (0,), "count": ()}
     | {"replace": (0, "a"), "remove": ("a",), "pop_first": (), "pop_last": ()},

@@ -1,6 +1,7 @@
 """Schema: families, patterns, lifetimes and relations; the key document, executable."""
 
 from keystead.schema.codec import Codec, OmittedIfNone, Versions
+from keystead.schema.contention import attempts
 from keystead.schema.deletion import Plan, PlannedStep
 from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
@@ -20,6 +21,7 @@ from keystead.schema.operation import Done, Operation
 from keystead.schema.packed import packed
 from keystead.schema.pattern import Pattern
 from keystead.schema.placeholder import placeholder
+from keystead.schema.procedure import Procedure, Steps, procedure
 from keystead.schema.relation import VALUE, link
 from keystead.schema.seal import KeyRing, Sealed
 from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoSeconds, IsoTime
@@ -49,17 +51,21 @@ __all__ = [
     "Pattern",
     "Plan",
     "PlannedStep",
+    "Procedure",
     "Sealed",
     "Set",
     "SortedSet",
+    "Steps",
     "Value",
     "Versions",
     "after",
+    "attempts",
     "end_of_day",
     "link",
     "never",
     "packed",
     "placeholder",
+    "procedure",
     "sliding",
     "until",
 ]

@@ -15,6 +15,7 @@ from keystead.schema.operation import Compound, Deleting, Operation, taking
 from keystead.schema.pace import replies_of
 from keystead.schema.relation import Relation
 from keystead.schema.seal import KeyRing
+from keystead.schema.slots import one_step
 from keystead.stores import Command, Reply, Required, Step, Store, absent, field_holds, holds
 
 if TYPE_CHECKING:
@@ -146,6 +147,10 @@ class Cascade(Deleting[bool]):
         super().__init__(bound, "delete", [], _first_deleted, atomic=True, stopped=False)
         self._key = key
 
+    @property
+    def takes_several(self) -> bool:  # type: ignore[override]
+        return self.store.guarantees.atomic != "any keys"
+
     def in_batch(self) -> list[Any]:
         """The steps, where the key alone tells them. Raises BadArgument where it takes several round trips."""
         if not super().in_batch():
@@ -222,7 +227,7 @@ def _consumption(bound: Bound[Any], key: str) -> list[Step] | None:
         return None
     if any(store is not bound.store for store, _, _ in told):
         return None
-    if not listing.one_step(bound.store, *(step.key for _, _, step in told)):
+    if not one_step(bound.store, *(step.key for _, _, step in told)):
         return None
     return [Required(("GETDEL", key)), *(command for _, command, _ in told[1:])]
 
@@ -240,7 +245,7 @@ async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
     commands = [command for command, _ in own]
     guarded = [str(getattr(guard, "key", "")) for guard in guards]
     replies: list[Any] = []
-    if listing.one_step(bound.store, *guarded, *(step.key for _, step in own)):
+    if one_step(bound.store, *guarded, *(step.key for _, step in own)):
         outcome = await bound.store.atomically([*guards, *commands])
         if not outcome:
             return None

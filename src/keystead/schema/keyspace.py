@@ -12,6 +12,7 @@ from keystead.schema import operation
 from keystead.schema.family import Bound, Family
 from keystead.schema.fit import misfits
 from keystead.schema.operation import Done, Operation
+from keystead.schema.procedure import Procedure
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
 from keystead.schema.unreadable import remember
@@ -41,6 +42,7 @@ class Keyspace:
     """
 
     families: ClassVar[dict[str, Family[Any]]] = {}
+    procedures: ClassVar[dict[str, Procedure[Any, Any, Any]]] = {}
     naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the rule that `keystead check` holds keys to
     source: ClassVar[str] = ""  # the document it comes from, for the key document
     changes: ClassVar[tuple[str, ...]] = ()  # what was changed in it as a whole, and why
@@ -56,7 +58,7 @@ class Keyspace:
             raise BadDeclaration(f"{cls.__name__}: naming is {NAMING!r}, or is left out, not {cls.naming!r}")
         if not _are_keyspaces(cls.part_keyspaces):
             raise BadDeclaration(f"{cls.__name__}: part_keyspaces is a tuple of keyspaces, such as (OutboxKeys,)")
-        cls.families = {}
+        cls.families, cls.procedures = {}, {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():
                 if isinstance(family, Family):
@@ -64,6 +66,9 @@ class Keyspace:
                     cls.families[name] = family
                     if family.keyspace is None:
                         family.keyspace = cls
+                elif isinstance(family, Procedure):
+                    _check_name(cls, name)
+                    cls.procedures[name] = family
         _resolve(cls)
 
     def __init__(

@@ -12,6 +12,7 @@ from keystead.errors import BadCall, BadKey, BadValue, CommandError, StoreError,
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound
 from keystead.schema.relation import Relation, taken
+from keystead.schema.slots import one_step
 from keystead.schema.unreadable import log_unreadable, logging_unreadable
 from keystead.stores import Command, Reply, Required, Step, Store, absent, holds
 
@@ -47,18 +48,6 @@ def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], valu
         raise BadValue(f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty here")
     key = index(**where).key
     return Entry(relation, index, key, index.family.codecs["member"].encode(values[relation.member], key))
-
-
-def one_step(store: Store, *keys: str) -> bool:
-    """Whether these keys can be part of one atomic step: always, except across slots of a cluster."""
-    return store.guarantees.atomic == "any keys" or len({_hash_tag(key) for key in keys}) == 1
-
-
-def _hash_tag(key: str) -> str:
-    """What a cluster chooses the slot by: what stands in the first braces, or the whole key."""
-    _, opened, rest = key.partition("{")
-    tag, closed, _ = rest.partition("}")
-    return tag if opened and closed and tag else key
 
 
 def put(
@@ -251,7 +240,9 @@ class Listed(Compound[Any]):
     the record, because a reader may have pruned them before the record was there.
     """
 
-    __slots__ = ("_entries", "_split")
+    __slots__ = ("_entries", "takes_several")
+
+    stops_by_itself = True
 
     def __init__(
         self,
@@ -262,8 +253,8 @@ class Listed(Compound[Any]):
         writes: list[tuple[Entry, list[Command]]],
         result: Any,
     ) -> None:
-        self._split = not one_step(bound.store, key, *(entry.key for entry, _ in writes))
-        steps: list[Any] = [] if self._split else list(record)
+        self.takes_several = not one_step(bound.store, key, *(entry.key for entry, _ in writes))
+        steps: list[Any] = [] if self.takes_several else list(record)
         self._entries: list[tuple[Entry, int, int]] = []  # with the places of its first and its last command
         for entry, commands in writes:
             self._entries.append((entry, len(steps), len(steps) + len(commands) - 1))
@@ -271,7 +262,7 @@ class Listed(Compound[Any]):
         super().__init__(
             bound,
             verb,
-            steps + (list(record) if self._split else []),
+            steps + (list(record) if self.takes_several else []),
             result,
             atomic=True,
             stopped=False,
@@ -279,7 +270,7 @@ class Listed(Compound[Any]):
         )
 
     async def _alone(self) -> Any:
-        if not self._split:
+        if not self.takes_several:
             return await super()._alone()
         last = self._entries[-1][2] + 1
         entries = self.steps[:last]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, Unreadable, is_refusing
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Call, Outcome, Reply, Required, Step, Store
+from keystead.stores import Call, Outcome, Reply, Required, Store
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -47,6 +47,10 @@ class Operation(Generic[R]):
     atomic: bool = False
     stopped: Any = _NOT_STOPPED
     follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None
+    reason: str = ""  # why the whole is stopped where this one stops it
+    takes_several: bool = False  # awaited alone it makes several steps, because a cluster cannot make them one
+    stops_by_itself: bool = False  # where its result is False it has stopped
+    inner: Operation[Any] | None = None  # of which this is made, where it is marked as a guard
 
     def __init__(self, bound: Bound[Any], verb: str, steps: list[Any], finish: Callable[[list[Reply]], R]) -> None:
         self.bound = bound
@@ -113,24 +117,18 @@ class Operation(Generic[R]):
 
         Raises BadArgument for an operation whose reply does not say whether it found or did something.
         """
-        verb, steps = self.pending, self.in_batch()
-        first = steps[0]
-        name = _command_name(first)
-        if name is not None and not isinstance(self, Deleting) and _is_undecided(name, steps):
-            raise BadArgument(
-                "this operation cannot be required, because its reply does not say whether there was something; "
-                "put key.exists().required() beside it"
-            )
-        marked = first if name is None else Required(first)
-        stopped = self.stopped
-        if stopped is _NOT_STOPPED:
-            try:
-                stopped = self.finish([None] * len(steps))
-            except Exception:  # it has no result for nothing
-                stopped = None
-        return Compound(
-            self.bound, verb, [marked, *steps[1:]], self.finish, atomic=True, stopped=stopped, follow=self.follow
-        )
+        return Guarded(self, "")
+
+    def otherwise(self, reason: str) -> Operation[R]:
+        """As `required`, with what the caller is told where it stops the whole: `done.stopped` is this reason."""
+        if not reason.strip():
+            self.close()
+            raise BadArgument("otherwise takes what the caller is told, as in otherwise('sold out')")
+        return Guarded(self, reason)
+
+    async def alone(self) -> R:
+        """The result of what takes several steps by itself."""
+        return await self
 
 
 class Compound(Operation[R]):
@@ -177,6 +175,62 @@ class Compound(Operation[R]):
             replies = await self.store.run(self.steps)
         await self.upkeep(replies)
         return self.finish(replies)
+
+
+class Guarded(Compound[R]):
+    """An operation without whose effect the others of an atomic step have none either."""
+
+    __slots__ = ("inner", "reason")
+
+    def __init__(self, inner: Operation[R], reason: str) -> None:
+        verb, self.pending = inner.pending, ""
+        self.inner: Operation[R] = inner.inner if isinstance(inner, Guarded) else inner
+        self.reason = reason
+        inner.pending = ""
+        # What takes several steps is never marked: its own result says whether it had an effect.
+        steps = [] if self.inner.takes_several else _marked(self.inner)
+        super().__init__(inner.bound, verb, steps, self.inner.finish, atomic=True, follow=self.inner.follow)
+
+    @property
+    def takes_several(self) -> bool:  # type: ignore[override]
+        return self.inner.takes_several
+
+    def in_batch(self) -> list[Any]:
+        self.pending = ""
+        return self.steps or _marked(self.inner)
+
+    async def alone(self) -> R:
+        self.pending = ""
+        return await self.inner
+
+    async def _alone(self) -> R:
+        if self.takes_several:
+            return await self.inner
+        outcome = await self.store.atomically(self.steps)
+        if outcome:
+            await self.upkeep(outcome.replies)
+            return self.finish(outcome.replies)
+        if self.inner.stopped is not _NOT_STOPPED:
+            return cast("R", self.inner.stopped)
+        try:
+            return self.finish([None] * len(self.steps))
+        except Exception:  # it has no result for nothing
+            return cast("R", None)
+
+
+def _marked(operation: Operation[Any]) -> list[Any]:
+    """The steps of an operation, of which the first stops the whole where it finds or does nothing."""
+    steps = operation.in_batch()
+    first = steps[0]
+    name = _command_name(first)
+    if name is None:
+        return steps
+    if not isinstance(operation, Deleting) and _is_undecided(name, steps):
+        raise BadArgument(
+            "this operation cannot be required, because its reply does not say whether there was something; "
+            "put key.exists().required() beside it"
+        )
+    return [Required(first), *steps[1:]]
 
 
 def _warn_dropped(operation: Operation[Any]) -> None:
@@ -316,12 +370,21 @@ class Done(Generic[R_co]):
 
     `values` holds the result of each operation; where it was stopped it is empty, and `stopped_at` is the place of
     the operation that stopped it. `before` then holds the results of those before that one: what reads among them found
-    is what was there at that moment; what writes among them did is undone.
+    is what was there at that moment; what writes among them did is undone. `stopped` is the reason that the operation
+    was given by `otherwise`, or else the name of its family. Of a procedure, `value` is what it gives.
     """
 
     values: R_co
     stopped_at: int | None = None
     before: tuple[Any, ...] = ()
+    stopped: str | None = None
+
+    @property
+    def value(self) -> R_co:
+        """What a procedure gives. Raises BadCall where it was stopped."""
+        if self.stopped_at is not None:
+            raise BadCall(f"it was stopped ({self.stopped}), so it has no value: look at `if done:` first")
+        return self.values
 
     def __bool__(self) -> bool:
         return self.stopped_at is None
@@ -364,12 +427,14 @@ async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None
     return tuple(results)
 
 
-def _use_all(operations: Sequence[Operation[Any]]) -> None:
-    """Raises BadArgument where one is no operation."""
-    for one in operations:
-        if not isinstance(one, Operation):
-            raise _no_operation(one)
-        one.pending = ""
+def use_all(operations: Sequence[Operation[Any]]) -> None:
+    """Say that these are used, so that none of them warns. Raises BadArgument where one is no operation."""
+    one: Any = None
+    try:
+        for one in operations:
+            one.pending = ""
+    except AttributeError:
+        raise _no_operation(one) from None
 
 
 def _no_operation(one: Any) -> BadArgument:
@@ -422,7 +487,7 @@ async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
 
 
 def _run_apart(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
-    _use_all(operations)
+    use_all(operations)
     return _run_groups(operations)
 
 
@@ -474,7 +539,7 @@ def _first_error(results: list[Any]) -> Exception:
 
 def atomically(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, Done[tuple[Any, ...]]]:
     """All of them, or none. One round trip. The operations are used from here on."""
-    _use_all(operations)
+    use_all(operations)
     return _run_atomically(operations)
 
 
@@ -493,11 +558,15 @@ async def _run_atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[An
 
 async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
     parts = [operation.in_batch() for operation in operations]
-    steps: list[Step] = [step for part in parts for step in part]
-    outcome = await store.atomically(steps)
+    return await finished(operations, parts, await store.atomically([step for part in parts for step in part]))
+
+
+async def finished(
+    operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome
+) -> Done[tuple[Any, ...]]:
+    """What these operations did, whose steps are `parts`, with the upkeep that they ask for."""
     if not outcome:
-        place = _place(outcome, parts)
-        return Done((), place, tuple(_finished(operations[:place], parts, outcome.replies)))
+        return stopped_in(operations, parts, outcome)
     at, values = 0, []
     for operation, part in zip(operations, parts, strict=True):
         own = outcome.replies[at : at + len(part)]
@@ -508,19 +577,16 @@ async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Do
     return Done(tuple(values))
 
 
-def _finished(operations: Sequence[Operation[Any]], parts: list[list[Any]], replies: list[Reply]) -> Iterator[Any]:
-    at = 0
-    for operation, part in zip(operations, parts, strict=False):
-        yield operation.finish(replies[at : at + len(part)])
-        at += len(part)
-
-
-def _place(outcome: Outcome, parts: list[list[Any]]) -> int:
-    left = cast("int", outcome.stopped_at)
-    for place, part in enumerate(parts):
+def stopped_in(operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome) -> Done[Any]:
+    """What is said of operations of which one stopped the whole."""
+    left, at = cast("int", outcome.stopped_at), 0
+    before: list[Any] = []
+    for place, (operation, part) in enumerate(zip(operations, parts, strict=True)):
         if left < len(part):
-            return place
+            return Done((), place, tuple(before), operation.reason or operation.bound.family.name)
         left -= len(part)
+        before.append(operation.finish(outcome.replies[at : at + len(part)]))
+        at += len(part)
     raise AssertionError("the step that stopped is one of the steps")  # pragma: no cover
 
 

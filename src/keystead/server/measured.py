@@ -11,7 +11,7 @@ from keystead.errors import StoreError, StoreUnavailable
 from keystead.schema.belonging import Belonging, name_of
 from keystead.schema.family import Bound
 from keystead.stores import Call, Message, Outcome, Reply, Store
-from keystead.stores.base import Ask, Planned, Step
+from keystead.stores.base import Ask, Planned, Step, keys_of
 from keystead.stores.commands import TABLE
 
 if TYPE_CHECKING:
@@ -139,17 +139,9 @@ def _first_key(calls: Sequence[Call]) -> bytes | None:
 
 
 def _first_key_in(steps: Sequence[Step]) -> bytes | None:
-    """The key of the first step that names one. The steps may be wrong: their error is told by whoever reads them."""
-    for step in steps:
-        key: Any = getattr(step, "key", None)
-        command: Any = getattr(step, "command", step)
-        if isinstance(command, Call):
-            key = command.keys[0] if command.keys else None
-        elif isinstance(command, tuple | list) and len(command) > 1 and isinstance(command[0], str):
-            key = command[1] if command[0] in TABLE and TABLE[command[0]].keys else None
-        if isinstance(key, str | bytes):
-            return key.encode(errors="replace") if isinstance(key, str) else key
-    return None
+    """The key of the first step that names one."""
+    key = next((key for step in steps for key in keys_of(step)), None)
+    return key.encode(errors="replace") if isinstance(key, str) else key
 
 
 def _first_key_of(forms: Sequence[tuple[str, int]]) -> int | None:

@@ -16,6 +16,7 @@ from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
@@ -28,6 +29,7 @@ from keystead.stores.commands import (
     INT64_MIN,
     KINDS,
     LATEST_MS,
+    TABLE,
     TIMED,
     WHOLE_READS,
     Argument,
@@ -131,6 +133,14 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True)
+class MoreThan(AtMost):
+    """A guard, the opposite: the reply of this reading command is a number of more than `limit`."""
+
+    def allows(self, reply: Reply, now_ms: int) -> bool:
+        return not AtMost.allows(self, reply, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Still:
     """A guard: this reading command replies exactly this, as it did before."""
 
@@ -140,6 +150,27 @@ class Still:
 
 Ask: TypeAlias = Callable[..., Awaitable[list[Reply]]]
 Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost | Still
+
+
+# The name of the procedure that is being called, for whoever counts calls or logs slow ones.
+PROCEDURE: ContextVar[str] = ContextVar("keystead procedure", default="")
+
+
+def keys_of(step: Step) -> Sequence[str | bytes]:
+    """The keys that a step names. It may be wrong: its error is told by whoever reads it."""
+    key: Any = getattr(step, "key", None)
+    if key is not None:
+        return (key,)
+    command: Any = getattr(step, "command", step)
+    if isinstance(command, Call):
+        return command.keys
+    spec = (
+        TABLE.get(command[0]) if isinstance(command, tuple | list) and command and isinstance(command[0], str) else None
+    )
+    if spec is None:
+        return ()
+    named = command[1:] if spec.keys < 0 else command[1 : 1 + spec.keys]
+    return [one for one in named if isinstance(one, str | bytes)]
 
 
 def required(command: TimedCommand) -> Required:
@@ -171,6 +202,14 @@ def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
     Numbers of 64 bits are compared exactly, on every store.
     """
     return AtMost(command, limit)
+
+
+def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
+    """A guard for `atomically`, the opposite of `at_most`: go on only if the number is higher than `limit`.
+
+    It is for what must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
+    """
+    return MoreThan(command, limit)
 
 
 def still(command: TimedCommand, reply: Reply) -> Still:
@@ -419,9 +458,10 @@ class Store(ABC):
         """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
 
         A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`,
-        `still`) that does not hold, stops the whole: the Outcome is then false and says which step it was. An error of
-        any step is raised, and then, too, nothing took effect. One round trip. Put required steps first where you can:
-        on Redis a step that may stop after others have written makes the server keep a copy of what they write over.
+        `more_than`, `still`) that does not hold, stops the whole: the Outcome is then false and says which step it was.
+        An error of any step is raised, and then, too, nothing took effect. One round trip. Put required steps first
+        where you can: on Redis a step that may stop after others have written makes the server keep a copy of what they
+        write over.
         """
         self._check_loop()
         planned = plan(steps)

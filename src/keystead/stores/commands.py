@@ -242,9 +242,10 @@ def encode(argument: Argument) -> bytes:
 def _find(command: object) -> Spec:
     """The spec of a command whose name is not written as in the table."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
-        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost", "Still"):
+        if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost", "MoreThan", "Still"):
             raise BadArgument(
-                "required, holds, field_holds, absent, at_most and still belong into `atomically`, not into `run`"
+                "required, holds, field_holds, absent, at_most, more_than and still belong into `atomically`, "
+                "not into `run`"
             )
         raise BadArgument(
             f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'

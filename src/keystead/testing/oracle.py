@@ -21,6 +21,7 @@ from keystead.stores import (
     Command,
     FieldHolds,
     Holds,
+    MoreThan,
     Outcome,
     Required,
     Step,
@@ -113,6 +114,8 @@ class Oracle:
                 return self._guard(("HGET", key, name), expected)
             case Absent(key):
                 return self._guard(("EXISTS", key), 0)
+            case MoreThan(command, limit):
+                return self._opposite(self._step(AtMost(command, limit)))
             case AtMost(command, limit):
                 limit = limit.at(self.now_ms()) if isinstance(limit, StoreMs) else limit
                 return self._at_most(self._timed(command), limit)
@@ -133,6 +136,9 @@ class Oracle:
         if isinstance(reply, bytes):
             reply = self._number(reply)
         return reply if isinstance(reply, CommandError) else int((0 if reply is None else reply) <= limit)
+
+    def _opposite(self, reply: Any) -> Any:
+        return 1 - reply if type(reply) is int else reply
 
     def _number(self, text: bytes) -> Any:
         """The number that the server reads in this text: one that can be added to, or else one that can be a score."""

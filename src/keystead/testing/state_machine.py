@@ -39,6 +39,7 @@ from keystead.stores import (
     at_most,
     field_holds,
     holds,
+    more_than,
     required,
     store_ms,
 )
@@ -306,7 +307,12 @@ def plays(draw: st.DrawFn, guarantees: Guarantees) -> Play:
             return Play((), guard=absent(draw(keys_for(None))))
         case 3:
             name = draw(st.sampled_from([name for name in AMOUNTS if name in names]))
-            return Play((), guard=at_most(sent((name, *draw(ARGUMENTS[name])), 0), draw(LIMITS)))
+            return Play(
+                (),
+                guard=draw(st.sampled_from([at_most, more_than]))(
+                    sent((name, *draw(ARGUMENTS[name])), 0), draw(LIMITS)
+                ),
+            )
         case 4 | 5:
             return Play(draw(commands(guarantees)), required=True)
         case 6:

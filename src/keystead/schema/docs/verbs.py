@@ -9,15 +9,8 @@ from typing import Any, Final
 
 from keystead.schema.family import Family
 from keystead.schema.lifetime import Sliding
+from keystead.schema.traced import READS
 
-# The verbs that change nothing. `use` touches and `live` prunes, but what they are for is to read.
-READS: Final = frozenset(
-    {
-        *("exists", "remaining", "plan_delete", "get", "use", "has", "count", "at_most", "see", "holds"),
-        *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
-        *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
-    }
-)
 OF_EVERY_KEY: Final = ("exists", "remaining", "delete", "plan_delete")
 
 _MOST_WRITES = 5

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CrossSlot, NotANumber, WrongKind
-from keystead.schema import deletion, listing
+from keystead.schema import deletion
 from keystead.schema.family import Bound
+from keystead.schema.slots import one_step
 from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Still, Store
 from keystead.stores.commands import encode
 
@@ -89,7 +90,7 @@ def _by_slot(store: Store, key: str, guards: Sequence[Guard]) -> tuple[list[Guar
     together: list[Guard] = []
     apart: list[Guard] = []
     for guard in guards:
-        is_near = guard.store is store and listing.one_step(store, key, _key(guard.step))
+        is_near = guard.store is store and one_step(store, key, _key(guard.step))
         (together if is_near else apart).append(guard)
     return together, apart
 

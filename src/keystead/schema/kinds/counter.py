@@ -36,6 +36,16 @@ class CounterKey(GrownKey):
         _check(limit, self.key)
         return self._at_most("at_most", ("GET", self.key), limit)
 
+    def at_least(self, least: int) -> Operation[bool]:
+        """Whether the number is at least `least`; where there is no such key it is 0.
+
+        For `atomically`: where it is lower, nothing of the whole takes effect. `at_least(1)` before a `decrement()` is
+        a counter that never goes below 0, whoever calls at the same time.
+        """
+        _check(least, self.key)
+        _check(least - 1, self.key)
+        return self._at_least("at_least", ("GET", self.key), least)
+
     def holds(self, number: int) -> Operation[bool]:
         """Whether the number is exactly this one, and not 0: a key that is not there counts as 0, so use `at_most(0)`.
 

@@ -10,7 +10,7 @@ from keystead.schema.codec import Codec
 from keystead.schema.key import Key, Moment, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
-from keystead.stores import Command, Reply, at_most
+from keystead.stores import Command, Reply, at_most, more_than
 
 R = TypeVar("R")
 
@@ -60,6 +60,10 @@ class GrownKey(Key):
     def _at_most(self, verb: str, command: Command, limit: int) -> Operation[bool]:
         """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
         return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
+
+    def _at_least(self, verb: str, command: Command, least: int) -> Operation[bool]:
+        """The opposite: whether it replies at least so many."""
+        return Compound(self.bound, verb, [more_than(command, least - 1)], truth, atomic=True, stopped=False)
 
     def _count_at_most(self, verb: str, command: Command, limit: int) -> Operation[bool]:
         if type(limit) is not int or not 0 <= limit < 2**63:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadCall, Contended
+from keystead.errors import BadCall
 from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
+from keystead.schema.contention import attempts
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Key, Moment, nothing, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
-from keystead.schema.unreadable import logging_unreadable
 from keystead.stores import TABLE, Call, Command, Reply, Required, holds
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _GET = TABLE["GET"]
-_CHANGE_ATTEMPTS = 20
 _SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
 
 
@@ -97,22 +94,14 @@ class ValueKey(Key, Generic[T]):
         """
         if not callable(function):
             raise BadCall(f"{self.key}: change takes a function of the old value, not {type(function).__name__}")
-        for attempt in range(_CHANGE_ATTEMPTS):
-            with logging_unreadable(self.bound.store):
-                raw: bytes | None = (await self.bound.store.run([("GET", self.key)]))[0]
-                if raw is None:
-                    return None
-                old = self._codec.decode(raw, self.key, self.bound.ring)
-            value = function(old)
-            at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
-            options = self.bound.family.lifetime.on_update(now_ms, at_ms)
-            data = self._codec.encode(value, self.key, self.bound.ring)
-            steps: list[Any] = [holds(self.key, raw), ("SET", self.key, data, *options)]
-            if await self._guarded("change", steps, value, now_ms, at_ms):
+        async for _ in attempts(self.key):
+            seen = await self.see()
+            if seen is None:
+                return None
+            value = function(seen.value)
+            if await self.replace_seen(seen, value, **until):
                 return value
-            # Whoever lost waits a little, each another time, so that somebody wins and the next try is not the same.
-            await asyncio.sleep(random.random() * 0.0005 * 2 ** min(attempt, 8))  # noqa: S311 - spreads callers apart
-        raise Contended(f"{self.key} was changed by others {_CHANGE_ATTEMPTS} times in a row; try again")
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     def consume(self) -> Operation[T | None]:
         """Read and delete in one atomic step: of several callers one gets the value, the others None.
@@ -135,6 +124,17 @@ class ValueKey(Key, Generic[T]):
             return None
 
         return Compound(self.bound, "use", [("GET", self.key), ("PTTL", self.key)], self._read, follow=follow)
+
+    def replace_seen(self, seen: Seen[T], value: T, **until: Moment) -> Operation[bool]:
+        """Write the value only if the key still holds exactly what was seen: `compare_and_set` for any kind of value.
+
+        It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
+        """
+        at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
+        options = self.bound.family.lifetime.on_update(now_ms, at_ms)
+        data = self._codec.encode(value, self.key, self.bound.ring)
+        steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
+        return self._guarded("replace_seen", steps, value, now_ms, at_ms)
 
     @property
     def _codec(self) -> Codec[T]:

@@ -6,8 +6,8 @@
 --          (the command first, its keys next)
 -- flags    "w" it writes; "!" its reply must not be nil or 0; "=" or "~" a guard: its reply must be the last
 --          argument ("=") or nil ("~"); "0" a guard: its reply must be 0; "<" a guard: its reply must be at most the
---          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; "d" a guard: its
---          reply must have the digest that is the last argument; "k" it may have written although that is its reply;
+--          last two arguments, the limit for whole numbers of 64 bits and the limit for all others; ">" the opposite;
+--          "d" a guard: its reply must have the digest that is the last argument; "k" it may have written although that is its reply;
 --          "#" it adds to a number; "p" it publishes; "t" the time of this server belongs into it: after its arguments
 --          come pairs of a place among them and the ms to be added, and how many
 --
@@ -182,7 +182,7 @@ end
 if redis.acl_check_cmd then
   for i, step in ipairs(steps) do
     if i > first or has(step, 'p') then
-      local count = #step.args - ((has(step, '=') or has(step, 'd')) and 1 or has(step, '<') and 2 or 0)
+      local count = #step.args - ((has(step, '=') or has(step, 'd')) and 1 or (has(step, '<') or has(step, '>')) and 2 or 0)
       if not redis.acl_check_cmd(unpack(step.args, 1, count)) then
         local refused = {}
         for k = 1, i do refused[k] = false end
@@ -374,10 +374,11 @@ for i, step in ipairs(steps) do
   elseif mark == '0' then
     reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = reply == 0 and 1 or 0 end
-  elseif mark == '<' then
+  elseif mark == '<' or mark == '>' then
     local limit, whole = table.remove(step.args), table.remove(step.args)
     reply = pcall_(unpack(step.args))
     if type(reply) ~= 'table' then reply = within(step, reply, whole, limit) end
+    if mark == '>' and type(reply) ~= 'table' then reply = 1 - reply end
   elseif mark == 'd' then
     local expected = table.remove(step.args)
     reply = pcall_(unpack(step.args))
@@ -398,7 +399,7 @@ for i, step in ipairs(steps) do
   end
   replies[i] = reply
   local stopped = mark ~= '' and (reply == false or reply == 0)
-    and (has(step, '!') or (reply == 0 and string.find(mark, '[=~0<d]') ~= nil))
+    and (has(step, '!') or (reply == 0 and string.find(mark, '[=~0<>d]') ~= nil))
   if failed or stopped then
     undo()
     return { i, replies }

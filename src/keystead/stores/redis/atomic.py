@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from keystead.stores.base import Outcome, Planned
+from keystead.stores.base import MoreThan, Outcome, Planned
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
 from keystead.stores.redis.connection import ReplyError, pack_command
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -81,7 +81,8 @@ def _packed(step: Planned) -> list[bytes]:
         flags, extra = b"d", [_digest(call, step.still.reply)]
     elif step.at_most is not None:
         limit = step.at_most.limit
-        flags, extra = b"<", limits_of(0 if isinstance(limit, StoreMs) else limit)
+        flags = b">" if isinstance(step.at_most, MoreThan) else b"<"
+        extra = limits_of(0 if isinstance(limit, StoreMs) else limit)
         if isinstance(limit, StoreMs):
             place = len(call.args) + 2
             times += [(place, math.floor(limit.plus)), (place + 1, limit.plus)]

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 from keystead.errors import CommandError
-from keystead.stores.base import Absent, AtMost, FieldHolds, Holds, Outcome, Planned, Required, Step, plan
+from keystead.stores.base import Absent, AtMost, FieldHolds, Holds, MoreThan, Outcome, Planned, Required, Step, plan
 from keystead.stores.commands import TABLE, Argument, Call, Reply, StoreMs, TimedCommand
 from keystead.stores.redis.atomic import COUNTERS, DIGEST, Script
 from keystead.stores.redis.connection import Connection, ReplyError, pack_command
@@ -42,6 +42,8 @@ _PLAIN, _REQUIRED, _HOLDS, _IS_GONE, _AT_MOST, _AT_MOST_FIXED = map(
     _Mark, ("plain", "required", "holds", "is gone", "at most", "at most the same")
 )
 _FIELD_HOLDS, _FIELD_IS_GONE, _ABSENT = map(_Mark, ("field holds", "field is gone", "absent"))
+_MORE_THAN, _MORE_THAN_FIXED = map(_Mark, ("more than", "more than the same"))
+_LIMITS = {AtMost: (_AT_MOST, _AT_MOST_FIXED), MoreThan: (_MORE_THAN, _MORE_THAN_FIXED)}
 
 
 def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
@@ -115,13 +117,14 @@ def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
 def _guarded(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | None:
     """The command of a guard; what it expects is noted."""
     kind = type(step)
-    if kind is AtMost:
+    if kind in _LIMITS:
+        given, fixed = _LIMITS[kind]
         limit = step.limit
         if type(limit) is int and 0 <= limit < _LARGEST:
-            shape.append(_AT_MOST)
+            shape.append(given)
             data.append(b"%d" % limit)
         elif type(limit) is float or (type(limit) is StoreMs and type(limit.plus) in _NUMBERS):
-            shape += (_AT_MOST_FIXED, limit)
+            shape += (fixed, limit)
         else:  # True would be taken for 1.0, which is equal to it
             return None
         command: TimedCommand = step.command
@@ -272,12 +275,13 @@ class _Sample:
             self.steps.append(self._step(shape[begin], shape[begin + 1 : end]))
 
     def _step(self, mark: _Mark, parts: Sequence[Any]) -> Step:
-        if mark is _AT_MOST:
-            limit = self._number(_SMALL)
-            self.places[repr(float(limit)).encode()] = ~self.places[b"%d" % limit]
-            return AtMost(self._command(parts), limit)
-        if mark is _AT_MOST_FIXED:
-            return AtMost(self._command(parts[1:]), parts[0])
+        for guard, (given, fixed) in _LIMITS.items():
+            if mark is given:
+                limit = self._number(_SMALL)
+                self.places[repr(float(limit)).encode()] = ~self.places[b"%d" % limit]
+                return guard(self._command(parts), limit)
+            if mark is fixed:
+                return guard(self._command(parts[1:]), parts[0])
         expected = self._text() if mark is _HOLDS or mark is _FIELD_HOLDS else None
         command: Any = self._command(parts)
         if mark is _PLAIN:

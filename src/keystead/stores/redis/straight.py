@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from keystead.stores.base import Planned
+from keystead.stores.base import MoreThan, Planned
 from keystead.stores.commands import Call, StoreMs, encode
 from keystead.stores.redis.atomic import (
     COUNTERS,
@@ -101,6 +101,7 @@ class _Writer:
         reply = self._asked(step, place)
         if step.at_most is not None:
             holds = self._is_at_most(step, reply, place)
+            holds = f"not ({holds})" if isinstance(step.at_most, MoreThan) else holds
         elif isinstance(step.expected, bytes):
             holds = f"{reply} == {self._argument(step.expected)}"
         elif step.expected is None:

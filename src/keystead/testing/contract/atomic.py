@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from keystead.errors import BadArgument, CommandError, NotANumber, UnknownCommand, WrongKind
-from keystead.stores import Command, Step, Store, absent, at_most, field_holds, holds, required, still, store_ms
+from keystead.stores import (
+    Command,
+    Step,
+    Store,
+    absent,
+    at_most,
+    field_holds,
+    holds,
+    more_than,
+    required,
+    still,
+    store_ms,
+)
 from keystead.stores.commands import INT64_MAX, INT64_MIN
 from keystead.testing.contract.promises import Promises, clock_ms, expect, needs
 from keystead.testing.contract.strings import Strings
@@ -351,6 +363,8 @@ class Atomic(Promises):
         for command, amount in amounts:
             assert (await store.atomically([at_most(command, amount)])).replies == [1], command
             assert (await store.atomically([at_most(command, amount + 0.5)])).replies == [1], command
+            assert (await store.atomically([more_than(command, amount)])).replies == [0], command
+            assert (await store.atomically([more_than(command, amount - 0.5)])).replies == [1], command
             assert (await store.atomically([at_most(command, amount - 0.5)])).replies == [0], command
 
     @needs("atomic", "hash", "zset")
@@ -360,7 +374,7 @@ class Atomic(Promises):
         ints += [2**62 + 2**11, INT64_MAX - 1, INT64_MAX, INT64_MIN, INT64_MIN + 1]
         floats = [0.5, -0.5, -0.0, 1e15, 2.0**53, 2.0**62, 2.0**63, -(2.0**63), -(2.0**64), 1e300, 5e-324]
         limits = [*ints, *floats, math.inf, -math.inf]
-        wrong = []
+        wrong: list[tuple[Any, ...]] = []
         for held in limits:
             await store.run([("SET", n, held), ("HSET", h, "f", held), ("ZADD", z, held, "m")])
             for limit in limits:
@@ -371,6 +385,8 @@ class Atomic(Promises):
                     # Python compares an int and a float exactly.
                     if bool(await store.atomically([at_most(command, limit)])) is not (number <= limit):
                         wrong.append((command[0], held, limit))
+                    if bool(await store.atomically([more_than(command, limit)])) is not (number > limit):
+                        wrong.append((command[0], held, limit, "more"))
         assert wrong == []
 
     @needs("atomic", "hash", "list")
@@ -414,7 +430,7 @@ class Atomic(Promises):
                 await store.atomically([("SET", a, "1"), at_most(("GET", b), limit)])  # type: ignore[arg-type]
         with pytest.raises(CommandError, match="Write: SCARD key"):
             await store.atomically([("SET", a, "1"), at_most(("SCARD",), 1)])
-        with pytest.raises(BadArgument, match="at_most and still belong into `atomically`"):
+        with pytest.raises(BadArgument, match="more_than and still belong into `atomically`"):
             await store.run([at_most(("GET", a), 1)])  # type: ignore[list-item]
         await expect(store, (("EXISTS", a), 0))
 

@@ -1,0 +1,51 @@
+"""When somebody else changed it meanwhile: the one way to try again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from keystead.errors import Contended
+
+ATTEMPTS: Final = 64
+_FIRST_S: Final = 0.0005
+_LONGEST_S: Final = 0.128
+
+
+class attempts:  # noqa: N801 - it is used as a function is
+    """Try again until nobody came between: `async for _ in attempts("the team"):`.
+
+        async for _ in attempts("the cart"):
+            seen = await keys.cart(7).see()
+            if await keys.pay(seen, ...):
+                return
+
+    Leave the loop where it has worked. Each further turn waits a little longer, each caller another time, so that
+    somebody wins and the next try is not the same. Raises Contended after the last one. `what` is named in it, for
+    people; so it is no secret. `wait` is for tests.
+    """
+
+    __slots__ = ("_most", "_number", "_wait", "_what")
+
+    def __init__(
+        self, what: str, *, most: int = ATTEMPTS, wait: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    ) -> None:
+        self._what = what
+        self._most = most
+        self._wait = wait
+        self._number = 0
+
+    def __aiter__(self) -> attempts:
+        return self
+
+    async def __anext__(self) -> int:
+        number = self._number
+        if number >= self._most:
+            raise Contended(f"{self._what} was changed by others {self._most} times in a row; try again")
+        if number:
+            longest = min(_FIRST_S * 2**number, _LONGEST_S)
+            await self._wait(random.random() * longest)  # noqa: S311 - spreads callers apart
+        self._number = number + 1
+        return number

@@ -1,0 +1,269 @@
+"""Procedures: several operations with guards, declared once and called by name.
+
+class Shop(Keyspace):
+    stock = Counter("stock:{sku}", lifetime=never("inventory"), doc="pieces left")
+    order = Value("order:{id}", Order, lifetime=after("90d"), doc="an order")
+
+    @procedure
+    def reserve(self, sku: str, id: str, order: Order) -> Steps[int]:
+        \"\"\"Take a piece from the stock for a new order.\"\"\"
+        left = self.stock(sku).decrement()
+        return Steps(
+            self.stock(sku).at_least(1).otherwise("sold out"),
+            self.order(id).add(order).otherwise("there is such an order"),
+            left,
+        ).giving(left)
+
+done = await shop.reserve("apple", "o-17", order)
+if not done:
+    print(done.stopped)     # sold out
+else:
+    print(done.value)       # how many are left
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
+
+from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadError, Unreadable
+from keystead.schema.operation import Done, Guarded, Operation, finished, stopped_in, use_all
+from keystead.schema.slots import slots_of
+from keystead.schema.unreadable import log_unreadable
+from keystead.stores import Store
+from keystead.stores.base import PROCEDURE
+
+_log = logging.getLogger("keystead.schema")
+
+O = TypeVar("O")  # noqa: E741 - the owner: a keyspace, or a part that is given families
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+class Steps(Generic[R_co]):
+    """What one call of a procedure does: these operations, in this order.
+
+    One that is given `otherwise("a reason")` is a guard: where it finds or does nothing, nothing of the whole takes
+    effect, and the reason is what the caller gets. So does any that cannot do its own work, such as a
+    `compare_and_set` that finds another value.
+    """
+
+    __slots__ = ("_given", "operations", "undoing")
+
+    def __init__(self: Steps[None], *operations: Operation[Any]) -> None:
+        use_all(operations)
+        self.operations = operations
+        self.undoing: tuple[Operation[Any], ...] = ()
+        self._given: Operation[Any] | tuple[Operation[Any], ...] | None = None
+
+    @overload
+    def giving(self, a: Operation[A], /) -> Steps[A]: ...
+    @overload
+    def giving(self, a: Operation[A], b: Operation[B], /) -> Steps[tuple[A, B]]: ...
+    @overload
+    def giving(self, a: Operation[A], b: Operation[B], c: Operation[C], /) -> Steps[tuple[A, B, C]]: ...
+    @overload
+    def giving(self, *operations: Operation[Any]) -> Steps[tuple[Any, ...]]: ...
+    def giving(self, *operations: Operation[Any]) -> Steps[Any]:
+        """The same steps; the result of this operation, which is one of them, is the value of the whole."""
+        given = tuple(self._step_of(one) for one in operations)
+        self._given = given[0] if len(given) == 1 else given
+        return cast("Steps[Any]", self)
+
+    def _step_of(self, operation: Operation[Any]) -> Operation[Any]:
+        """This operation among the steps, where it may be marked as a guard."""
+        for one in self.operations:
+            if one is operation or one.inner is operation:
+                return one
+        operation.pending = ""
+        raise BadArgument("what a procedure gives is the result of one of its steps: put the operation in both")
+
+    def undone_by(self, *operations: Operation[Any]) -> Self:
+        """What is done where a guard stops an ordered procedure, and steps before it have taken effect already.
+
+        Where all steps are one there is never anything to undo, and these are not run.
+        """
+        use_all(operations)
+        self.undoing = operations
+        return self
+
+    def value_of(self, results: dict[Operation[Any], Any]) -> Any:
+        given = self._given
+        if given is None:
+            return None
+        return results[given] if isinstance(given, Operation) else tuple(results[one] for one in given)
+
+    def wants(self, operation: Operation[Any]) -> bool:
+        given = self._given
+        return operation is given or (type(given) is tuple and operation in given)
+
+
+class Procedure(Generic[O, P, R]):
+    """A procedure as it is declared. On an instance it is a function to be awaited; on the class it is this."""
+
+    def __init__(self, function: Callable[Concatenate[O, P], Steps[R]], ordered: str | None) -> None:
+        self.function: Final = function
+        self.ordered: Final = ordered
+        self.name = function.__name__
+        self.place = function.__qualname__
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.place = name, f"{owner.__name__}.{name}"
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: O, owner: type) -> Callable[P, Coroutine[Any, Any, Done[R]]]: ...
+    def __get__(self, instance: O | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        call = self._calling(instance)
+        # Kept with the instance, unless it was asked for by `super()`, past one of the same name.
+        if getattr(type(instance), self.name, None) is self and hasattr(instance, "__dict__"):
+            vars(instance)[self.name] = call
+        return call
+
+    def __call__(self, *args: Any, **values: Any) -> Any:
+        raise BadArgument(f"{self.place} is a declaration; bind its keyspace first: keys = Keys(store)")
+
+    def _calling(self, instance: O) -> Callable[P, Coroutine[Any, Any, Done[R]]]:
+        function, place = self.function, self.place
+
+        async def call(*args: P.args, **values: P.kwargs) -> Done[R]:
+            steps = function(instance, *args, **values)
+            if type(steps) is not Steps:
+                raise BadDeclaration(f"{place} returns Steps(...), not {type(steps).__name__}")
+            named = PROCEDURE.set(place)
+            try:
+                return cast("Done[R]", await self._performed(steps))
+            finally:
+                PROCEDURE.reset(named)
+
+        call.__name__, call.__qualname__, call.__doc__ = self.name, place, self.__doc__
+        return call
+
+    async def _performed(self, steps: Steps[Any]) -> Done[Any]:
+        operations = steps.operations
+        if not operations:
+            return Done(None)
+        store = operations[0].bound.store
+        for one in operations:
+            if one.bound.store is not store:
+                raise BadArgument(
+                    f"{self.place} is one atomic step, and {one.bound.family.place} lives in another store than "
+                    f"{operations[0].bound.family.place}; give both one role"
+                )
+        try:
+            if store.guarantees.atomic == "any keys":
+                return await _as_one(store, steps)
+            groups = list(_groups(store, operations))
+            if len(groups) == 1 and not groups[0][0].takes_several:
+                return await _as_one(store, steps)
+            if self.ordered is None:
+                raise self._across(store, groups)
+            return await _in_order(store, steps, groups)
+        except Unreadable as error:
+            log_unreadable(store, error)
+            raise
+
+    def _across(self, store: Store, groups: list[list[Operation[Any]]]) -> CrossSlot:
+        families = list(dict.fromkeys(one.bound.family.name for group in groups for one in group))
+        return CrossSlot(
+            f"{self.place} is one atomic step over {' and '.join(families)}, whose keys are in different slots of "
+            f"{store.url}; give these families one `tag`, or declare @procedure(ordered='what repairs it when it is "
+            "interrupted')",
+            "atomically",
+        )
+
+
+@overload
+def procedure(function: Callable[Concatenate[O, P], Steps[R]], /) -> Procedure[O, P, R]: ...
+@overload
+def procedure(*, ordered: str) -> Callable[[Callable[Concatenate[O, P], Steps[R]]], Procedure[O, P, R]]: ...
+def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
+    """Declare a procedure: a method that returns the Steps of one call. It sends nothing itself, and is not async.
+
+    All steps take effect as one, or none does, in one round trip. In a cluster that holds for keys in one slot: give
+    the families one `tag`. Where they cannot have one, declare it `ordered`, and say in words what repairs an
+    interruption: then, across slots, the steps run in the given order, neighbours of one slot as one, up to the first
+    guard that stops. So they are to be in an order in which what is left behind is harmless.
+    """
+    if ordered is not None and not any(character.isalpha() for character in str(ordered)):
+        raise BadDeclaration("ordered says in words what repairs an interruption, as in ordered='readers skip it'")
+    if function is None:
+        return lambda declared: Procedure(declared, ordered)
+    if not callable(function):
+        raise BadDeclaration("@procedure stands above a method that returns Steps(...)")
+    return Procedure(function, ordered)
+
+
+async def _as_one(store: Store, steps: Steps[Any]) -> Done[Any]:
+    operations = steps.operations
+    parts = [operation.in_batch() for operation in operations]
+    outcome = await store.atomically([step for part in parts for step in part])
+    if not outcome:
+        return stopped_in(operations, parts, outcome)
+    at, results = 0, {}
+    for operation, part in zip(operations, parts, strict=True):
+        end = at + len(part)
+        if operation.follow is not None:
+            await operation.upkeep(outcome.replies[at:end])
+        if steps.wants(operation):
+            results[operation] = operation.finish(outcome.replies[at:end])
+        at = end
+    return Done(steps.value_of(results))
+
+
+def _groups(store: Store, operations: Sequence[Operation[Any]]) -> Iterator[list[Operation[Any]]]:
+    """Neighbours whose keys can be changed together. What takes several steps by itself stands alone."""
+    group: list[Operation[Any]] = []
+    slot: Any = None
+    for one in operations:
+        slots = slots_of(store, one.steps)
+        own = next(iter(slots), slot)
+        if group and (one.takes_several or group[-1].takes_several or (slots and slot is not None and own != slot)):
+            yield group
+            group, slot = [], None
+        group.append(one)
+        slot = own if slots else slot
+    yield group
+
+
+async def _in_order(store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
+    results: dict[Operation[Any], Any] = {}
+    for number, group in enumerate(groups):
+        done = await _group_done(store, group)
+        if not done:
+            if number:
+                await _undo(steps.undoing)
+            place = sum(map(len, groups[:number])) + cast("int", done.stopped_at)
+            before = tuple(results[one] for one in steps.operations[: place - len(done.before)]) + done.before
+            return Done((), place, before, done.stopped)
+        results.update(zip(group, done.values, strict=True))
+    return Done(steps.value_of(results))
+
+
+async def _group_done(store: Store, group: list[Operation[Any]]) -> Done[Any]:
+    operation = group[0]
+    if not operation.takes_several:
+        parts = [one.in_batch() for one in group]
+        return await finished(group, parts, await store.atomically([step for part in parts for step in part]))
+    result = await operation.alone()
+    if not result and (isinstance(operation, Guarded) or operation.stops_by_itself):
+        return Done((), 0, (), operation.reason or operation.bound.family.name)
+    return Done((result,))
+
+
+async def _undo(operations: Sequence[Operation[Any]]) -> None:
+    for one in operations:
+        try:
+            await one
+        except KeysteadError as error:
+            # The guard has spoken, whatever this says; what is left is what an interruption leaves.
+            _log.warning("what undoes the first steps of a procedure failed: %s", error.code)
