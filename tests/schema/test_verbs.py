@@ -1,6 +1,7 @@
 """The verbs of each kind: what they return, what they refuse, and that dead stays dead."""
 
 import asyncio
+import time
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from keystead import (
     sliding,
     until,
 )
+from keystead.errors import BadCall
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -542,3 +544,68 @@ async def test_a_family_can_be_walked(keys: Keys) -> None:
     found = {key.values["uid"] async for key in keys.profile.scan(7)}
     assert found == {f"u{n}*" for n in range(30)}
     assert [key.key async for key in keys.profile.scan(uid="u3*")] == ["profile:u3*"]
+
+
+@everywhere
+async def test_a_key_alone_leaves_its_relations_as_they_are(keys: Keys, store: Store) -> None:
+    class Listed(Keyspace):
+        all = Set("things", str, lifetime=never("test"), doc="all")
+        part = Value("thing:{id}:part", str, lifetime=after("1d"), doc="a part", tag="id")
+        thing = Value("thing:{id}", str, lifetime=after("1d"), doc="a thing", listed_in=all, owns=part, tag="id")
+
+    things = Listed(store)
+    await things.thing("a").alone.set("x")
+    assert await things.all().members() == set()
+    await things.thing("a").set("x")
+    await things.part("a").set("y")
+    assert await things.thing("a").alone.delete()
+    assert await things.all().members() == {"a"}
+    assert await things.part("a").get() == "y"
+
+
+@everywhere
+async def test_a_write_may_end_earlier_than_its_family(keys: Keys, store: Store) -> None:
+    class Short(Keyspace):
+        note = Value("note:{id}", str, lifetime=after("1d"), doc="a note")
+        count = Counter("count:{id}", lifetime=after("1d"), doc="a count")
+
+    short = Short(store)
+    await short.note("a").lasting(60_000).set("x")
+    await short.count("a").lasting(60_000).increment()
+    for key in (short.note("a"), short.count("a")):
+        left = await key.remaining()
+        assert left is not None
+        assert timedelta(0) < left <= timedelta(minutes=1)
+    assert await short.note("a").lasting(120_000).touch()
+    left = await short.note("a").remaining()
+    assert left is not None
+    assert left > timedelta(seconds=60)
+    assert await short.note("a").shorten(1_000)
+    assert not await short.note("a").shorten(60_000)
+    for wrong in (0, -1, True, 1.5, 86_400_001):
+        with pytest.raises(BadCall, match="a lifetime is a number of ms"):
+            short.note("a").lasting(wrong)  # type: ignore[arg-type]
+
+
+@everywhere
+async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        count = Counter("count:{id}", lifetime=after("1d"), doc="a count")
+        scores = SortedSet("scores:{id}", str, lifetime=after("1d"), doc="scores")
+        items = List("items:{id}", str, lifetime=after("1d"), doc="items")
+
+    some = Some(store)
+    assert await some.count("a").start_at(7)
+    assert not await some.count("a").start_at(9)
+    assert await some.count.get_all("a", "b") == [7, None]
+    assert not await some.scores("a").move("m", 1)
+    await some.scores("a").put({"m": 1})
+    assert await some.scores("a").move("m", 5)
+    assert await some.scores("a").score_at_most("m", 5)
+    assert not await some.scores("a").score_at_most("m", 4.5)
+    await some.items("a").append("x", "y", "z")
+    await some.items("a").trim(2)
+    assert await some.items("a").items() == ["x", "y"]
+    now, count = await some.run(some.count("a").clock(), some.count("a").get())
+    assert abs(now - time.time_ns() // 1_000_000) < 300_000
+    assert count == 7

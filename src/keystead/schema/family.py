@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +23,8 @@ from typing import (
 
 from keystead.errors import BadCall, BadDeclaration, BadKey, KeyTooLong, shown
 from keystead.schema.codec import Codec
-from keystead.schema.lifetime import Lifetime, Until
+from keystead.schema.lifetime import Lifetime, Sliding, Until
+from keystead.schema.operation import Operation
 from keystead.schema.pattern import Pattern
 from keystead.schema.relation import Link, Relation, Source, Subject, as_links
 from keystead.stores import Command, Guarantees, Store
@@ -251,6 +253,7 @@ class Bound(Generic[K]):
     """A family in the store of its role. Call it with the values of the placeholders: `keys.token(short="x")`."""
 
     __slots__ = (
+        "_alone",
         "_make",
         "_render",
         "_single",
@@ -274,6 +277,7 @@ class Bound(Generic[K]):
         self._render = family.pattern.renderer(tagged=self.tagged)
         self._single = family.pattern.single(tagged=self.tagged)
         self._make: Callable[[Bound[K], str], K] = family.verbs
+        self._alone: Bound[K] | None = None
         # A character has at most four bytes, so most keys need not be encoded to be short enough.
         longest = store.guarantees.key_max_bytes
         self._surely_short = sys.maxsize if longest is None else longest // 4
@@ -343,6 +347,39 @@ class Bound(Generic[K]):
     def _written(self, name: str, value: Any) -> str | None:
         text: str | None = None if value is None else self.family.pattern.render_one(name, value)
         return text
+
+    @property
+    def alone(self) -> Bound[K]:
+        """The same family without its relations."""
+        if self._alone is None:
+            self._alone = self._of(listed_in=(), owns=())
+        return self._alone
+
+    def lasting(self, ms: int) -> Bound[K]:
+        """The same family, whose keys live for so long after each write."""
+        return self._of(lifetime=Sliding(ms, ms), has_moment=False)
+
+    def _of(self, **changed: Any) -> Bound[K]:
+        """The same keys in the same store, of a family that differs in this."""
+        family = copy(self.family)
+        vars(family).update(changed)
+        made: Bound[K] = object.__new__(Bound)
+        for name in Bound.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.family, made._alone = family, None
+        return made
+
+    def get_all(self, *keys: Any) -> Operation[list[Any]]:
+        """The values of several keys in one command, each None where there is none. For Value and Counter.
+
+        Each is given as the family is called: by its value, or by a tuple where the pattern has several.
+        """
+        names = [self(*one).key if isinstance(one, tuple) else self(one).key for one in keys]
+
+        def values(replies: list[Any]) -> list[Any]:
+            return [self.family.value_of(raw, name, self.ring) for name, raw in zip(names, replies[0], strict=True)]
+
+        return Operation(self, "get_all", [("MGET", *names)], values)
 
     def related(self, family: Family[Any]) -> Bound[Any]:
         """Another family of the same keyspace, bound as this one is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from keystead.errors import BadCall
 from keystead.schema import deletion, listing
@@ -92,6 +92,33 @@ class Key(Named):
         """What `delete` would delete, without deleting anything."""
         return await deletion.plan(self.bound, self.key)
 
+    @property
+    def alone(self) -> Self:
+        """The same key without its relations: its verbs write and delete this key only, and no index entry.
+
+        For procedures, which say themselves what goes with it: `keys.token(t).alone.delete()`.
+        """
+        return type(self)(self.bound.alone, self.key)
+
+    def lasting(self, ms: int) -> Self:
+        """The same key, whose writes let it live for so many ms from then on, instead of what its family says.
+
+        For what ends earlier than its family says: `keys.session(s).lasting(ms).add(...)`. `lasting(ms).touch()` lets a
+        key that is there live so long. Raises BadCall for longer than the family allows.
+        """
+        longest = self.bound.family.lifetime.longest_ms
+        if type(ms) is not int or ms < 1 or (longest is not None and ms > longest):
+            raise BadCall(f"{self.key}: a lifetime is a number of ms from 1 on to {longest or 'any'}, not {ms!r}")
+        return type(self)(self.bound.lasting(ms), self.key)
+
+    def shorten(self, ms: int) -> Operation[bool]:
+        """Let it live for at most so many ms from now on. False: there is no such key, or it ends earlier anyway."""
+        return Operation(self.bound, "shorten", [("PEXPIRE", self.key, ms, "LT")], truth)
+
+    def clock(self) -> Operation[int]:
+        """What the clock of the store says, in ms since 1970: for a batch, in which it has the time of the others."""
+        return Operation(self.bound, "clock", [("TIME",)], _clock_ms)
+
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
         if not isinstance(lifetime, Sliding):
@@ -129,6 +156,11 @@ def _in_record(record: Any, field: str, stored: str) -> Any:
     if isinstance(record, Mapping):
         return record.get(field, record.get(stored))
     return getattr(record, field, None)
+
+
+def _clock_ms(replies: list[Reply]) -> int:
+    seconds, micros = replies[0]
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def truth(replies: list[Reply]) -> bool:

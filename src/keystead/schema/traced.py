@@ -24,13 +24,29 @@ if TYPE_CHECKING:
 # The verbs that change nothing. `use` touches and `live` prunes, but what they are for is to read.
 READS: Final = frozenset(
     {
-        *("exists", "remaining", "plan_delete", "get", "use", "has", "count", "at_most", "at_least", "see", "holds"),
+        *(
+            "exists",
+            "remaining",
+            "plan_delete",
+            "get",
+            "use",
+            "has",
+            "count",
+            "at_most",
+            "at_least",
+            "score_at_most",
+            "clock",
+            "see",
+            "holds",
+        ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
     }
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
-GUARDS: Final = frozenset({"at_most", "at_least", "holds", "compare_and_set", "replace_seen", "update"})
+GUARDS: Final = frozenset(
+    {"at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"}
+)
 
 _PATHS_MOST: Final = 64
 

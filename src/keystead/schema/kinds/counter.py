@@ -67,6 +67,12 @@ class CounterKey(GrownKey):
         _check(-by, self.key)
         return self._write("decrement", [("INCRBY", self.key, -by)], number, until)
 
+    def start_at(self, number: int, **until: Moment) -> Operation[bool]:
+        """Write the number only if there is no such key. True: it was written. Atomic."""
+        _check(number, self.key)
+        options = self.bound.family.lifetime.on_create(self.bound.now_ms(), self._at_ms(None, until))
+        return Operation(self.bound, "start_at", [("SET", self.key, number, *options, "NX")], truth)
+
     def set(self, to: int, **until: Moment) -> Operation[None]:
         """Write the number, for a new lifetime. Atomic."""
         _check(to, self.key)

@@ -57,7 +57,7 @@ class GrownKey(Key):
         """A command that does not make the key live longer: a read, or a removal."""
         return Operation(self.bound, verb, [command], finish)
 
-    def _at_most(self, verb: str, command: Command, limit: int) -> Operation[bool]:
+    def _at_most(self, verb: str, command: Command, limit: float) -> Operation[bool]:
         """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
         return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
 

@@ -48,6 +48,12 @@ class ListKey(GrownKey, Generic[T]):
         """Write the item at a place. Raises an error where there is none. Atomic."""
         return self._changed("replace", [("LSET", self.key, place, self._encoded(item))], nothing, None)
 
+    def trim(self, keep: int) -> Operation[None]:
+        """Drop what is beyond the first `keep` items. It does not make the key live longer. Atomic."""
+        if type(keep) is not int or keep < 1:
+            raise BadValue(f"{self.key}: keep is a whole number from 1 on")
+        return self._read("trim", ("LTRIM", self.key, 0, keep - 1), nothing)
+
     def remove(self, item: T, count: int = 0) -> Operation[int]:
         """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic."""
         return self._read("remove", ("LREM", self.key, count, self._encoded(item)), number)

@@ -34,6 +34,10 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Put a member in only if it is not in. Atomic."""
         return self._zadd("add", ("NX",), {member: score}, until, truth)
 
+    def move(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+        """Give a member another score only if it is in. True: it was, and has another score now. Atomic."""
+        return self._zadd("move", ("XX", "CH"), {member: score}, until, truth)
+
     def raise_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
         """Put a member in, or give it this score if it is higher than its own. True: something changed. Atomic."""
         return self._zadd("raise_to", ("GT", "CH"), {member: score}, until, truth)
@@ -89,6 +93,13 @@ class SortedSetKey(GrownKey, Generic[M]):
         the same, also of a `put` of several, and lets those in that are members already.
         """
         return self._count_at_most("at_most", ("ZCARD", self.key), limit)
+
+    def score_at_most(self, member: M, limit: float) -> Operation[bool]:
+        """Whether the score of a member is at most `limit`; where it is not in, it is 0.
+
+        For `atomically`: where it is higher, nothing of the whole takes effect.
+        """
+        return self._at_most("score_at_most", ("ZSCORE", self.key, self._encoded(member)), limit)
 
     def remove(self, *members: M) -> Operation[int]:
         """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
