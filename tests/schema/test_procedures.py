@@ -26,6 +26,8 @@ from keystead import (
     procedure,
 )
 from keystead.errors import BadCall
+from keystead.schema.docs import document, html, markdown
+from keystead.schema.export import json_schema, typescript
 from keystead.schema.traced import traced
 from tests.schema.conftest import STORES
 
@@ -290,3 +292,29 @@ def test_both_branches_of_a_condition_are_known() -> None:
         ("stock", "exists", False),
         ("stock", "increment", True),
     }
+
+
+def test_the_key_document_lists_each_procedure() -> None:
+    page, entries = markdown(Shop), {one.name: one for one in document(Shop).procedures}
+    assert "## Procedures" in page
+    assert (
+        "| `reserve(sku, id, order)`<br>Take a piece from the stock for a new order. "
+        "| `stock:{sku}`, `order:{sku}:{id}` | - "
+        "| `stock.at_least`: sold out<br>`order.add`: there is such an order | one step |"
+    ) in page
+    assert entries["buy"].in_cluster == "in order, 2 round trips"
+    assert "Interrupted: an order that no customer lists" in page
+    assert entries["both"].in_cluster.startswith("refused")
+    assert entries["buy"].stops == ("sold out", "there is such an order", "too many orders", "listed already")
+    assert "Procedures" in html(Shop)
+    assert document(Shop).as_json()["procedures"][0]["name"] == "reserve"
+
+
+def test_procedures_are_exported() -> None:
+    described = json_schema([Shop])["keyspaces"]["Shop"]["procedures"]["reserve"]
+    assert described["arguments"] == ["sku", "id", "order"]
+    assert (described["changes"], described["reads"]) == (["stock", "order"], [])
+    assert described["stops"] == ["sold out", "there is such an order"]
+    module = typescript([Shop])
+    assert "export interface KeyProcedures {" in module
+    assert '      stopped: "sold out" | "there is such an order";' in module

@@ -12,7 +12,6 @@ import types
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from keystead.schema.family import Family
@@ -95,7 +94,6 @@ class Traced:
         return found
 
 
-@cache
 def traced(keyspace: type[Keyspace], procedure: Procedure[Any, Any, Any]) -> Traced:
     """What this procedure of a keyspace does."""
     paths: list[list[TracedStep]] = []
