@@ -116,6 +116,7 @@ class Family(Generic[K]):
             )
         self.pattern = Pattern(pattern, tag=given.get("tag"))
         self.lifetime: Lifetime = lifetime
+        self.has_moment = isinstance(lifetime, Until)
         self.doc = " ".join(given.get("doc", "").split())
         self.role: str = role
         used_by = given.get("used_by", ())

@@ -130,6 +130,8 @@ class Key(Named):
 
     def _at_ms(self, value: Any, given: dict[str, Moment]) -> int | None:
         """The moment that this write gives its key, where the family lives until one."""
+        if not given and not self.bound.family.has_moment:
+            return None
         return moment(self.bound.family, self.key, value, given)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, Unreadable, is_refusing
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Call, Outcome, Reply, Required, Store
+from keystead.stores import Absent, AtMost, Call, FieldHolds, Holds, MoreThan, Outcome, Reply, Required, Still, Store
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -152,7 +152,11 @@ class Compound(Operation[R]):
         stopped: Any = _NOT_STOPPED,
         follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
     ) -> None:
-        super().__init__(bound, verb, steps, finish)
+        # Without `super()`: most procedures make several.
+        self.bound = bound
+        self.pending = verb
+        self.steps = steps
+        self.finish = finish
         self.atomic = atomic
         self.stopped = stopped
         self.follow = follow
@@ -184,12 +188,19 @@ class Guarded(Compound[R]):
 
     def __init__(self, inner: Operation[R], reason: str) -> None:
         verb, self.pending = inner.pending, ""
-        self.inner: Operation[R] = inner.inner if isinstance(inner, Guarded) else inner
-        self.reason = reason
+        if isinstance(inner, Guarded):
+            inner = inner.inner
         inner.pending = ""
+        self.inner: Operation[R] = inner
+        self.reason = reason
+        self.bound = inner.bound
         # What takes several steps is never marked: its own result says whether it had an effect.
-        steps = [] if self.inner.takes_several else _marked(self.inner)
-        super().__init__(inner.bound, verb, steps, self.inner.finish, atomic=True, follow=self.inner.follow)
+        self.steps = [] if inner.takes_several else _marked(inner)
+        self.finish = inner.finish
+        self.atomic = True
+        self.stopped = _NOT_STOPPED
+        self.follow = inner.follow
+        self.pending = verb
 
     @property
     def takes_several(self) -> bool:  # type: ignore[override]
@@ -222,6 +233,8 @@ def _marked(operation: Operation[Any]) -> list[Any]:
     """The steps of an operation, of which the first stops the whole where it finds or does nothing."""
     steps = operation.in_batch()
     first = steps[0]
+    if type(first) in _GUARDS:
+        return steps
     name = _command_name(first)
     if name is None:
         return steps
@@ -257,6 +270,8 @@ def _wraps_one(frame: FrameType) -> bool:
     task = getattr(step, "__self__", None)
     return isinstance(task, asyncio.Task) and getattr(task.get_coro(), "__name__", "") == "_wrap_awaitable"
 
+
+_GUARDS: Final = frozenset({Required, Holds, FieldHolds, Absent, AtMost, MoreThan, Still})
 
 # The replies of reads to a key that is not there; that of all other reads is nil.
 _OF_NOTHING: dict[str, Any] = {

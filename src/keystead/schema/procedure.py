@@ -31,7 +31,7 @@ from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadErro
 from keystead.schema.operation import Done, Guarded, Operation, finished, stopped_in, use_all
 from keystead.schema.slots import slots_of
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Store
+from keystead.stores import Reply, Store
 from keystead.stores.base import PROCEDURE
 
 _log = logging.getLogger("keystead.schema")
@@ -139,19 +139,34 @@ class Procedure(Generic[O, P, R]):
             steps = function(instance, *args, **values)
             if type(steps) is not Steps:
                 raise BadDeclaration(f"{place} returns Steps(...), not {type(steps).__name__}")
+            store = self._store_of(steps.operations)
+            if store is None:
+                return cast("Done[R]", Done(None))
             named = PROCEDURE.set(place)
             try:
-                return cast("Done[R]", await self._performed(steps))
+                if store.guarantees.atomic != "any keys":
+                    groups = list(_groups(store, steps.operations))
+                    if len(groups) > 1 or groups[0][0].takes_several:
+                        return cast("Done[R]", await self._in_groups(store, steps, groups))
+                # Not in a function of its own: this is the way of most calls.
+                parts = [operation.in_batch() for operation in steps.operations]
+                outcome = await store.atomically([step for part in parts for step in part])
+                if not outcome:
+                    return stopped_in(steps.operations, parts, outcome)
+                return cast("Done[R]", await _finished(steps, parts, outcome.replies))
+            except Unreadable as error:
+                log_unreadable(store, error)
+                raise
             finally:
                 PROCEDURE.reset(named)
 
         call.__name__, call.__qualname__, call.__doc__ = self.name, place, self.__doc__
         return call
 
-    async def _performed(self, steps: Steps[Any]) -> Done[Any]:
-        operations = steps.operations
+    def _store_of(self, operations: Sequence[Operation[Any]]) -> Store | None:
+        """The store that all of them go to; None: there are none."""
         if not operations:
-            return Done(None)
+            return None
         store = operations[0].bound.store
         for one in operations:
             if one.bound.store is not store:
@@ -159,18 +174,12 @@ class Procedure(Generic[O, P, R]):
                     f"{self.place} is one atomic step, and {one.bound.family.place} lives in another store than "
                     f"{operations[0].bound.family.place}; give both one role"
                 )
-        try:
-            if store.guarantees.atomic == "any keys":
-                return await _as_one(store, steps)
-            groups = list(_groups(store, operations))
-            if len(groups) == 1 and not groups[0][0].takes_several:
-                return await _as_one(store, steps)
-            if self.ordered is None:
-                raise self._across(store, groups)
-            return await _in_order(store, steps, groups)
-        except Unreadable as error:
-            log_unreadable(store, error)
-            raise
+        return store
+
+    async def _in_groups(self, store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
+        if self.ordered is None:
+            raise self._across(store, groups)
+        return await _in_order(store, steps, groups)
 
     def _across(self, store: Store, groups: list[list[Operation[Any]]]) -> CrossSlot:
         families = list(dict.fromkeys(one.bound.family.name for group in groups for one in group))
@@ -203,19 +212,15 @@ def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
     return Procedure(function, ordered)
 
 
-async def _as_one(store: Store, steps: Steps[Any]) -> Done[Any]:
-    operations = steps.operations
-    parts = [operation.in_batch() for operation in operations]
-    outcome = await store.atomically([step for part in parts for step in part])
-    if not outcome:
-        return stopped_in(operations, parts, outcome)
+async def _finished(steps: Steps[Any], parts: list[list[Any]], replies: list[Reply]) -> Done[Any]:
+    """What steps did that all took effect, with the upkeep that they ask for."""
     at, results = 0, {}
-    for operation, part in zip(operations, parts, strict=True):
+    for operation, part in zip(steps.operations, parts, strict=True):
         end = at + len(part)
         if operation.follow is not None:
-            await operation.upkeep(outcome.replies[at:end])
+            await operation.upkeep(replies[at:end])
         if steps.wants(operation):
-            results[operation] = operation.finish(outcome.replies[at:end])
+            results[operation] = operation.finish(replies[at:end])
         at = end
     return Done(steps.value_of(results))
 

@@ -12,7 +12,6 @@ from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.contention import attempts
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Key, Moment, nothing, truth
-from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import TABLE, Call, Command, Reply, Required, holds
@@ -218,7 +217,6 @@ class Value(Family[ValueKey[T]], Generic[T]):
     ) -> None:
         super().__init__(pattern, **options)
         self.codec: Codec[T] = codec_for(type_, versions=versions, where=pattern)
-        self.has_moment = isinstance(self.lifetime, Until)
 
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:
