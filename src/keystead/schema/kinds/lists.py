@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, Unreadable
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number
 from keystead.schema.kinds.grown import GrownKey, refuse_wrong_keep
+from keystead.schema.kinds.value import Seen
 from keystead.schema.operation import Operation, taking
 from keystead.stores import Command, Reply
 
@@ -66,6 +67,14 @@ class ListKey(GrownKey, Generic[T]):
         """Take out the last item and get it: of several callers each gets another. None: there is none. Atomic."""
         return self._read("pop_last", ("RPOP", self.key), taking(self._item))
 
+    def see(self, start: int = 0, stop: int = -1) -> Operation[list[Seen[T | None]]]:
+        """As `items`, each for a later `remove_seen`. The value of one that cannot be read is None."""
+        return self._read("see", ("LRANGE", self.key, start, stop), self._seen)
+
+    def remove_seen(self, seen: Seen[T | None]) -> Operation[int]:
+        """Take out the first item that is stored as this one was; returns how many went, 0 or 1. Atomic."""
+        return self._read("remove_seen", ("LREM", self.key, 1, seen.stored), number)
+
     def _push(
         self,
         verb: str,
@@ -92,6 +101,15 @@ class ListKey(GrownKey, Generic[T]):
     def _items(self, replies: list[Reply]) -> list[T]:
         decode = self.bound.family.item.decode
         return [decode(data, self.key, self.bound.ring) for data in replies[0]]
+
+    def _seen(self, replies: list[Reply]) -> list[Seen[T | None]]:
+        seen: list[Seen[T | None]] = []
+        for raw in replies[0]:
+            try:
+                seen.append(Seen(self._item([raw]), raw))
+            except Unreadable:
+                seen.append(Seen(None, raw))
+        return seen
 
     def _item(self, replies: list[Reply]) -> T | None:
         raw = replies[0]

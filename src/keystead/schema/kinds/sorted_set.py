@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
@@ -11,8 +12,8 @@ from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
-from keystead.schema.operation import Operation, taking
-from keystead.stores import TABLE, Call, Reply
+from keystead.schema.operation import Compound, Operation, taking
+from keystead.stores import TABLE, Call, Reply, Required, at_most, more_than
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -122,6 +123,16 @@ class SortedSetKey(GrownKey, Generic[M]):
     def pop_lowest(self, count: int = 1) -> Operation[list[tuple[M, float]]]:
         """Take out the lowest and get them: of several callers each gets others. Atomic."""
         return self._read("pop_lowest", ("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
+
+    def score_is(self, member: M, score: float) -> Operation[bool]:
+        """Whether a member is in, and has exactly this score.
+
+        For `atomically`: where it has another, nothing of the whole takes effect.
+        """
+        command = ("ZSCORE", self.key, self._encoded(member))
+        # Required, because to the others the score of what is not in is 0.
+        steps = [at_most(command, score), more_than(command, math.nextafter(score, -math.inf)), Required(command)]
+        return Compound(self.bound, "score_is", steps, truth, atomic=True, stopped=False)
 
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
