@@ -634,9 +634,13 @@ async def test_guards_of_what_is_exactly_so(keys: Keys) -> None:
             assert not await board.score_is(member, other)
     assert not await board.score_is("d", moment)
     assert not await board.score_is("d", 0)
-    for guard in (queue.absent(), profile.holds(BOB), board.score_is("a", moment)):
-        assert not await keys.atomically(guard.otherwise("it is another"), board.add("new", 1))
-    assert await board.score("new") is None
+    for guard, write in (
+        (queue.absent(), queue.append(BOB)),
+        (profile.holds(BOB), profile.set(BOB)),
+        (board.score_is("a", moment), board.add("new", 1)),
+    ):
+        assert not await keys.atomically(guard.otherwise("it is another"), write)
+    assert (await queue.items(), await profile.get(), await board.score("new")) == ([ANN], ANN, None)
 
 
 @everywhere
