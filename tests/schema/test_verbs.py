@@ -652,9 +652,16 @@ async def test_what_cannot_be_read_is_seen_beside_what_can_and_taken_out(keys: K
     assert [one.value for one in seen] == [None, ANN, BOB, ANN]
     assert [one.value for one in await queue.see(1, 1)] == [ANN]
     for one in (seen[0], seen[3]):
-        assert await queue.remove_seen(one) == 1
-        assert await queue.remove_seen(one) == 0
+        assert await queue.remove(one, 1) == 1
+        assert await queue.remove(one) == 0
     assert await queue.items() == [ANN, BOB]
+    due = keys.due(7)
+    await due.put({Ref("task", 1): 2})
+    await store.run([("ZADD", due.key, 1, b"\xff")])
+    (strange, at), task = await due.see_lowest(2)
+    assert (strange.value, at, task[0].value, task[1]) == (None, 1, Ref("task", 1), 2)
+    assert await due.move(strange, 3)
+    assert [one.value for one, _ in await due.see_lowest(1, skip=1)] == [None]
     await store.run([("XADD", events.key, "1-0", "data", b"junk"), ("XADD", events.key, "2-0", "other", b"x")])
     await events.append(ANN, entry_id="3-0")
     assert await events.see() == [("1-0", None), ("2-0", None), ("3-0", ANN)]
@@ -687,3 +694,25 @@ async def test_in_such_a_batch_a_store_that_is_away_is_raised(memory: Store) -> 
     keys = Keys(Away(memory), seal=RING)
     with pytest.raises(StoreUnavailable):
         await keys.run_each(keys.profile("1").get(), keys.hits("a").get())
+
+
+@everywhere
+async def test_what_comes_after_an_operation_is_done_once_it_took_effect(
+    keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[int] = []
+
+    async def tell(count: int) -> None:
+        told.append(count)
+
+    async def fail(count: int) -> None:
+        raise BadValue("no")
+
+    hits = keys.hits("a")
+    assert await hits.increment().afterwards(tell) == 1
+    assert await keys.run(hits.increment().afterwards(tell), keys.code("c").get()) == (2, None)
+    assert await keys.atomically(hits.at_most(2), hits.increment().afterwards(tell).afterwards(tell))
+    assert not await keys.atomically(hits.at_most(2), hits.increment().afterwards(tell))
+    assert told == [1, 2, 3, 3]
+    assert await hits.increment().afterwards(fail) == 4
+    assert "upkeep" in caplog.text

@@ -126,6 +126,21 @@ class Operation(Generic[R]):
             raise BadArgument("otherwise takes what the caller is told, as in otherwise('sold out')")
         return Guarded(self, reason)
 
+    def afterwards(self, work: Callable[[R], Awaitable[Any]]) -> Operation[R]:
+        """The same operation. Once it took effect, alone or in a batch, `work` is awaited with its result.
+
+        An error of Keystead in it is logged and hides nothing, because the operation itself has been done.
+        """
+        finish, upkeep, verb = self.finish, self.upkeep, self.pending
+
+        async def follow(replies: list[Reply]) -> None:
+            await upkeep(replies)
+            await work(finish(replies))
+
+        return Compound(
+            self.bound, verb, self.in_batch(), finish, atomic=self.atomic, stopped=self.stopped, follow=follow
+        )
+
     async def alone(self) -> R:
         """The result of what takes several steps by itself."""
         return await self

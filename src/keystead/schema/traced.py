@@ -42,6 +42,7 @@ READS: Final = frozenset(
             "score_is",
             "newest",
             "see_latest",
+            "see_lowest",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
