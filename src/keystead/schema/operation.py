@@ -443,10 +443,7 @@ async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None
 
 
 async def run_each(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """As `run`, with the error in the place of each that failed. Raises StoreUnavailable.
-
-    What cannot be read is not logged here: whoever is given the error may have said it before.
-    """
+    """As `run`, with the error in the place of each that failed. Raises StoreUnavailable."""
     use_all(operations)
     results = [one.error if type(one) is _Failed else one for one in await _in_groups(operations)]
     for one in results:

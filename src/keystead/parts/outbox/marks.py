@@ -89,10 +89,6 @@ class Marks:
     def _is_ours(self, queue: QueueName) -> bool:
         return self._topics is None or queue.topic in self._topics
 
-    async def announce(self, queue: QueueName, now_ms: int) -> None:
-        """Mark a queue, to be looked at now."""
-        await self._keys.waiting().put({queue: now_ms})
-
     async def move(self, mark: Mark, at_ms: float) -> None:
         """Give a mark another time, if it is still as it was read."""
         await self._keys.move_mark(*mark.queue, mark.at, at_ms)

@@ -115,7 +115,7 @@ class Outbox(Rounds[None]):
         if self._marks.in_one_step:
             return
         now_ms = self._keys.now_ms()
-        await self._marks.announce(queue, now_ms)
+        await self._keys.waiting().put({queue: now_ms})
         self._announced.pop(queue, None)
         self._announced[queue] = now_ms
         while (
@@ -178,7 +178,7 @@ class Outbox(Rounds[None]):
         try:
             if not self._marks.in_one_step:
                 # Somebody may have looked between the announcement and the message, and let the queue rest.
-                await self._marks.announce(queue, self._keys.now_ms())
+                await self._keys.waiting().put({queue: self._keys.now_ms()})
             if count > self._policy.most_waiting:
                 await self._cut(queue)
         finally:
@@ -298,17 +298,10 @@ class Outbox(Rounds[None]):
 
     async def _read(self, marks: Sequence[Mark]) -> Sequence[_Looked | Exception]:
         """What the store says of each queue; an error in the place of one that is not what it should be."""
-        if not marks:
-            return []
         asked: list[Operation[Any]] = []
-        for queue in (mark.queue for mark in marks):
-            lease = self._keys.lease(*queue)
-            asked += [
-                self._keys.queue(*queue).count(),
-                lease.get(),
-                lease.remaining(),
-                self._keys.trouble(*queue).get(),
-            ]
+        for queue, _ in marks:
+            lease, trouble = self._keys.lease(*queue), self._keys.trouble(*queue)
+            asked += [self._keys.queue(*queue).count(), lease.get(), lease.remaining(), trouble.get()]
         found = await self._keys.run_each(*asked)
         return [self._looked(*found[4 * place : 4 * place + 4]) for place in range(len(marks))]
 
