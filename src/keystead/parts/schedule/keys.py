@@ -131,7 +131,9 @@ class ScheduleKeys(Keyspace):
     )
 
     @procedure
-    def claim(self, name: str, seen: Seen[JobState], state: JobState, lease: Lease, lease_ms: int) -> Steps[None]:
+    def claim(
+        self, name: str, seen: Seen[JobState] | None, state: JobState, lease: Lease, lease_ms: int
+    ) -> Steps[None]:
         """Begin a run: of all who saw the same state one gets through."""
         return Steps(
             self.job(name).holds(seen).otherwise("the state changed"),

@@ -141,8 +141,7 @@ class Schedule(Rounds[RunEntry | None]):
         self._keys = keys
         self._jobs = _by_name(jobs)
         self._store = keys.job.store
-        why = "a run begins and ends with one atomic step on several keys"
-        require_atomic_steps(self._store, "the schedule", why)
+        require_atomic_steps(self._store, "the schedule", "a run begins and ends with one atomic step on several keys")
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._look_every_ms = duration_ms(look_every, "look_every")
         self._on_run = on_run
@@ -167,11 +166,10 @@ class Schedule(Rounds[RunEntry | None]):
             if looked.lease is not None:
                 return Busy(looked.lease.by, _since_ms(looked))
             now_ms = self._now_ms()
-            if looked.seen is None or not plan.is_sound(looked.state, job, now_ms):
+            if not plan.is_sound(looked.state, job, now_ms):
                 await self._mended(job, looked, now_ms)
                 continue
-            turn = plan.Turn(now_ms, looked.seen.value, by_hand=True)
-            entry = await self._start(job, self._turn(job, looked.seen, turn))
+            entry = await self._start(job, self._turn(job, looked, plan.Turn(now_ms, looked.state, by_hand=True)))
             if entry is not None:
                 return entry
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
@@ -274,7 +272,7 @@ class Schedule(Rounds[RunEntry | None]):
             del self._unanswered[job.name]
             self._start(job, self._carried_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
             return later_ms
-        if looked.seen is None or not plan.is_sound(state, job, now_ms):
+        if not plan.is_sound(state, job, now_ms):
             if await self._mended(job, looked, since_ms):
                 self._looked_ms[job.name] = now_ms
             return now_ms
@@ -287,7 +285,7 @@ class Schedule(Rounds[RunEntry | None]):
             return now_ms
         if due is None:
             return plan.wakes_at_ms(state)
-        self._start(job, self._turn(job, looked.seen, due))
+        self._start(job, self._turn(job, looked, due))
         return later_ms
 
     async def _mended(self, job: Job, looked: _Looked, since_ms: int) -> bool:
@@ -322,12 +320,12 @@ class Schedule(Rounds[RunEntry | None]):
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _turn(self, job: Job, seen: Seen[JobState], turn: plan.Turn) -> RunEntry | None:
+    async def _turn(self, job: Job, looked: _Looked, turn: plan.Turn) -> RunEntry | None:
         """Claim a run and make it. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
         claim = self._claim(plan.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
         try:
-            claimed = await self._keys.claim(job.name, seen, claim.state, claim.lease, job.lease_ms)
+            claimed = await self._keys.claim(job.name, looked.seen, claim.state, claim.lease, job.lease_ms)
         except StoreError as error:
             if turn.by_hand:
                 raise
