@@ -25,6 +25,7 @@ from keystead import (
     Set,
     SortedSet,
     Store,
+    StoreUnavailable,
     Unreadable,
     Value,
     WrongKind,
@@ -35,6 +36,7 @@ from keystead import (
     until,
 )
 from keystead.errors import BadCall
+from tests.parts.sessions.relays import Relay
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -609,3 +611,108 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
     now, count = await some.run(some.count("a").clock(), some.count("a").get())
     assert abs(now - time.time_ns() // 1_000_000) < 300_000
     assert count == 7
+
+
+@everywhere
+async def test_guards_of_what_is_exactly_so(keys: Keys) -> None:
+    profile, board, queue = keys.profile("1"), keys.board("1"), keys.queue("1")
+    assert await profile.absent()
+    assert await queue.absent()
+    await profile.set(ANN)
+    await queue.append(ANN)
+    assert not await profile.absent()
+    assert await profile.holds(ANN)
+    assert not await profile.holds(BOB)
+    assert not await keys.profile("2").holds(ANN)
+    with pytest.raises(BadCall, match="sealed or versioned"):
+        keys.secret("1").holds(Secret(user="a", token="b"))
+    moment = 1_767_225_600_000
+    await board.put({"a": moment + 0.5, "b": -0.25, "c": 0})
+    for member, score in (("a", moment + 0.5), ("b", -0.25), ("c", 0)):
+        assert await board.score_is(member, score)
+        for other in (score - 0.25, score + 0.25, moment):
+            assert not await board.score_is(member, other)
+    assert not await board.score_is("d", moment)
+    assert not await board.score_is("d", 0)
+    for guard, write in (
+        (queue.absent(), queue.append(BOB)),
+        (profile.holds(BOB), profile.set(BOB)),
+        (board.score_is("a", moment), board.add("new", 1)),
+    ):
+        assert not await keys.atomically(guard.otherwise("it is another"), write)
+    assert (await queue.items(), await profile.get(), await board.score("new")) == ([ANN], ANN, None)
+
+
+@everywhere
+async def test_what_cannot_be_read_is_seen_beside_what_can_and_taken_out(keys: Keys, store: Store) -> None:
+    queue, events = keys.queue("1"), keys.events("1")
+    await queue.append(ANN, BOB)
+    await store.run([("LPUSH", queue.key, b"junk"), ("RPUSH", queue.key, b'{ "name": "Ann" }')])
+    seen = await queue.see()
+    assert [one.value for one in seen] == [None, ANN, BOB, ANN]
+    assert [one.value for one in await queue.see(1, 1)] == [ANN]
+    for one in (seen[0], seen[3]):
+        assert await queue.remove(one, 1) == 1
+        assert await queue.remove(one) == 0
+    assert await queue.items() == [ANN, BOB]
+    due = keys.due(7)
+    await due.put({Ref("task", 1): 2})
+    await store.run([("ZADD", due.key, 1, b"\xff")])
+    (strange, at), task = await due.see_lowest(2)
+    assert (strange.value, at, task[0].value, task[1]) == (None, 1, Ref("task", 1), 2)
+    assert await due.move(strange, 3)
+    assert [one.value for one, _ in await due.see_lowest(1, skip=1)] == [None]
+    await store.run([("XADD", events.key, "1-0", "data", b"junk"), ("XADD", events.key, "2-0", "other", b"x")])
+    await events.append(ANN, entry_id="3-0")
+    assert await events.see() == [("1-0", None), ("2-0", None), ("3-0", ANN)]
+    assert await events.see(after="1-0", limit=1) == [("2-0", None)]
+    assert await events.see_latest(2) == [("3-0", ANN), ("2-0", None)]
+    assert await events.see_latest(2, before="3-0") == [("2-0", None), ("1-0", None)]
+    assert await events.newest(1) == [ANN]
+    with pytest.raises(Unreadable):
+        await events.newest(2)
+
+
+@everywhere
+async def test_in_a_batch_of_which_each_has_its_result_an_error_stands_in_its_place(
+    keys: Keys, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.run([("SET", keys.profile("1").key, b"junk"), ("SADD", keys.profile("2").key, "x")])
+    await keys.hits("a").increment()
+    bad, odd, count, none = await keys.run_each(
+        keys.profile("1").get(), keys.profile("2").get(), keys.hits("a").get(), keys.code("c").get().if_readable()
+    )
+    assert (type(bad), type(odd), count, none) == (Unreadable, WrongKind, 1, None)
+    assert caplog.text == ""  # whoever gets the error says it
+
+
+async def test_in_such_a_batch_a_store_that_is_away_is_raised(memory: Store) -> None:
+    class Away(Relay):
+        async def run(self, commands: Any) -> Any:
+            raise StoreUnavailable("the store does not answer")
+
+    keys = Keys(Away(memory), seal=RING)
+    with pytest.raises(StoreUnavailable):
+        await keys.run_each(keys.profile("1").get(), keys.hits("a").get())
+
+
+@everywhere
+async def test_what_comes_after_an_operation_is_done_once_it_took_effect(
+    keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[int] = []
+
+    async def tell(count: int) -> None:
+        told.append(count)
+
+    async def fail(count: int) -> None:
+        raise BadValue("no")
+
+    hits = keys.hits("a")
+    assert await hits.increment().afterwards(tell) == 1
+    assert await keys.run(hits.increment().afterwards(tell), keys.code("c").get()) == (2, None)
+    assert await keys.atomically(hits.at_most(2), hits.increment().afterwards(tell).afterwards(tell))
+    assert not await keys.atomically(hits.at_most(2), hits.increment().afterwards(tell))
+    assert told == [1, 2, 3, 3]
+    assert await hits.increment().afterwards(fail) == 4
+    assert "upkeep" in caplog.text

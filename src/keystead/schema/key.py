@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from keystead.errors import BadCall
 from keystead.schema import deletion, listing
+from keystead.schema.clock import clock_ms
 from keystead.schema.lifetime import Lifetime, Sliding, Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.times import deadline_ms
-from keystead.stores import Reply
+from keystead.stores import Reply, absent
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -117,7 +118,14 @@ class Key(Named):
 
     def clock(self) -> Operation[int]:
         """What the clock of the store says, in ms since 1970: for a batch, in which it has the time of the others."""
-        return Operation(self.bound, "clock", [("TIME",)], _clock_ms)
+        return Operation(self.bound, "clock", [("TIME",)], clock_ms)
+
+    def absent(self) -> Operation[bool]:
+        """Whether there is no such key, of whatever kind.
+
+        For `atomically`: where there is one, nothing of the whole takes effect.
+        """
+        return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
 
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
@@ -158,11 +166,6 @@ def _in_record(record: Any, field: str, stored: str) -> Any:
     if isinstance(record, Mapping):
         return record.get(field, record.get(stored))
     return getattr(record, field, None)
-
-
-def _clock_ms(replies: list[Reply]) -> int:
-    seconds, micros = replies[0]
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def truth(replies: list[Reply]) -> bool:

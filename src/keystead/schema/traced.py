@@ -37,6 +37,11 @@ READS: Final = frozenset(
             "clock",
             "see",
             "holds",
+            "absent",
+            "score_is",
+            "newest",
+            "see_latest",
+            "see_lowest",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
@@ -44,7 +49,10 @@ READS: Final = frozenset(
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
-    {"at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"}
+    {
+        *("at_most", "at_least", "score_at_most", "score_is", "holds", "absent"),
+        *("compare_and_set", "replace_seen", "update"),
+    }
 )
 
 _PATHS_MOST: Final = 64
@@ -276,6 +284,13 @@ class _TracedKey:
         self._slot = slot
         self._way = way
         self.key = family.pattern.display
+
+    @property
+    def alone(self) -> _TracedKey:
+        return self
+
+    def lasting(self, ms: Any) -> _TracedKey:
+        return self
 
     def __getattr__(self, verb: str) -> Callable[..., _TracedOperation]:
         if not hasattr(self._family.verbs, verb):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
@@ -11,8 +12,9 @@ from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
-from keystead.schema.operation import Operation, taking
-from keystead.stores import TABLE, Call, Reply
+from keystead.schema.kinds.value import Seen, seen_or_none
+from keystead.schema.operation import Compound, Operation, taking
+from keystead.stores import TABLE, Call, Reply, Required, at_most, more_than
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -34,8 +36,11 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Put a member in only if it is not in. Atomic."""
         return self._zadd("add", ("NX",), {member: score}, until, truth)
 
-    def move(self, member: M, score: float, **until: Moment) -> Operation[bool]:
-        """Give a member another score only if it is in. True: it was, and has another score now. Atomic."""
+    def move(self, member: M | Seen[M | None], score: float, **until: Moment) -> Operation[bool]:
+        """Give a member another score only if it is in. True: it was, and has another score now. Atomic.
+
+        One that was seen may also be one that cannot be read.
+        """
         return self._zadd("move", ("XX", "CH"), {member: score}, until, truth)
 
     def raise_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
@@ -66,11 +71,11 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the lowest score on."""
-        return self._range("lowest", limit, skip, ())
+        return self._range("lowest", limit, skip, (), self._pairs)
 
     def highest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the highest score on."""
-        return self._range("highest", limit, skip, ("REV",))
+        return self._range("highest", limit, skip, ("REV",), self._pairs)
 
     def between(self, low: float, high: float, *, limit: int = -1, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from `low` to `high`, both included, from the lowest on."""
@@ -123,6 +128,20 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Take out the lowest and get them: of several callers each gets others. Atomic."""
         return self._read("pop_lowest", ("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
 
+    def score_is(self, member: M, score: float) -> Operation[bool]:
+        """Whether a member is in, and has exactly this score.
+
+        For `atomically`: where it has another, nothing of the whole takes effect.
+        """
+        command = ("ZSCORE", self.key, self._encoded(member))
+        # Required, because to the others the score of what is not in is 0.
+        steps = [at_most(command, score), more_than(command, math.nextafter(score, -math.inf)), Required(command)]
+        return Compound(self.bound, "score_is", steps, truth, atomic=True, stopped=False)
+
+    def see_lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[Seen[M | None], float]]]:
+        """As `lowest`. The value of a member that cannot be read is None."""
+        return self._range("see_lowest", limit, skip, (), self._seen_pairs)
+
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
         return await listing.live(self.bound, self.key)
@@ -131,7 +150,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         self,
         verb: str,
         flags: tuple[str, ...],
-        scores: Mapping[M, float],
+        scores: Mapping[Any, float],
         until: dict[str, Moment],
         finish: Callable[[list[Reply]], R],
     ) -> Operation[R]:
@@ -144,20 +163,28 @@ class SortedSetKey(GrownKey, Generic[M]):
             pairs += (score, self._encoded(member))
         return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
 
-    def _range(self, verb: str, limit: int, skip: int, options: tuple[str, ...]) -> Operation[list[tuple[M, float]]]:
+    def _range(
+        self, verb: str, limit: int, skip: int, options: tuple[str, ...], finish: Callable[[list[Reply]], R]
+    ) -> Operation[R]:
         if type(limit) is not int or type(skip) is not int or limit < 0 or skip < 0:
             raise BadValue(f"{self.key}: limit and skip are whole numbers, and not negative")
         # A stop before the first place gives nothing, which is what a limit of 0 asks for.
         stop = skip + limit - 1 if limit else _BEFORE_ALL
-        return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), self._pairs)
+        return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), finish)
 
-    def _encoded(self, member: M) -> bytes:
+    def _encoded(self, member: M | Seen[M | None]) -> bytes:
+        if isinstance(member, Seen):
+            return member.stored
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
         return data
 
     def _pairs(self, replies: list[Reply]) -> list[tuple[M, float]]:
         decode = self.bound.family.member.decode
         return [(decode(data, self.key, self.bound.ring), score) for data, score in replies[0]]
+
+    def _seen_pairs(self, replies: list[Reply]) -> list[tuple[Seen[M | None], float]]:
+        codec, key, ring = self.bound.family.member, self.key, self.bound.ring
+        return [(seen_or_none(codec, data, key, ring), score) for data, score in replies[0]]
 
 
 class SortedSet(Family[SortedSetKey[M]], Generic[M]):
