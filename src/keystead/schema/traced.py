@@ -45,7 +45,10 @@ READS: Final = frozenset(
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
-    {"at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"}
+    {
+        *("at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"),
+        "compare_and_delete",
+    }
 )
 
 _PATHS_MOST: Final = 64

@@ -11,7 +11,7 @@ from keystead.schema.family import Family
 from keystead.schema.lifetime import Sliding
 from keystead.schema.traced import READS
 
-OF_EVERY_KEY: Final = ("exists", "remaining", "shorten", "clock", "lasting", "delete", "plan_delete")
+OF_EVERY_KEY: Final = ("exists", "remaining", "shorten", "extend", "clock", "lasting", "delete", "plan_delete")
 
 _MOST_WRITES = 5
 _MOST_READS = 2
@@ -60,7 +60,9 @@ def _makes_sense(verb: str, family: Family[Any]) -> bool:
             return isinstance(family.lifetime, Sliding)
         case "live":
             return bool(family.lists)
-        case "compare_and_set":  # it compares what is stored, of which such a value has several forms
+        case (
+            "compare_and_set" | "compare_and_delete"
+        ):  # it compares what is stored, of which such a value has several forms
             return not any(codec.sealed or codec.versions for codec in family.codecs.values())
         case _:
             return True
