@@ -635,31 +635,6 @@ async def test_a_key_can_be_extended_but_not_cut_short_or_made(keys: Keys, store
 
 
 @everywhere
-async def test_only_what_is_still_ones_own_is_deleted(keys: Keys) -> None:
-    assert not await keys.code("a").compare_and_delete("mine")
-    await keys.code("a").set("another's")
-    assert not await keys.code("a").compare_and_delete("mine")
-    assert await keys.code("a").get() == "another's"
-    assert await keys.code("a").compare_and_delete("another's")
-    assert not await keys.code("a").exists()
-    with pytest.raises(BadCall, match="sealed or versioned"):
-        keys.secret("a").compare_and_delete(Secret(user="ann", token="x"))
-
-
-async def test_what_has_relations_is_compared_and_deleted_alone(memory: Store) -> None:
-    class Listed(Keyspace):
-        all = Set("things", str, lifetime=never("test"), doc="all")
-        thing = Value("thing:{id}", str, lifetime=after("1d"), doc="a thing", listed_in=all)
-
-    things = Listed(memory)
-    await things.thing("a").set("x")
-    with pytest.raises(BadCall, match=r"use alone\.compare_and_delete"):
-        things.thing("a").compare_and_delete("x")
-    assert await things.thing("a").alone.compare_and_delete("x")
-    assert await things.all().members() == {"a"}
-
-
-@everywhere
 async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys, store: Store) -> None:
     class Some(Keyspace):
         fields = Hash("fields:{id}", dict[str, int], lifetime=until("ends_at"), doc="numbers", tag="id")

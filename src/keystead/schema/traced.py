@@ -45,10 +45,7 @@ READS: Final = frozenset(
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
-    {
-        *("at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"),
-        "compare_and_delete",
-    }
+    {"at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"}
 )
 
 _PATHS_MOST: Final = 64

@@ -60,9 +60,7 @@ def _makes_sense(verb: str, family: Family[Any]) -> bool:
             return isinstance(family.lifetime, Sliding)
         case "live":
             return bool(family.lists)
-        case (
-            "compare_and_set" | "compare_and_delete"
-        ):  # it compares what is stored, of which such a value has several forms
+        case "compare_and_set":  # it compares what is stored, of which such a value has several forms
             return not any(codec.sealed or codec.versions for codec in family.codecs.values())
         case _:
             return True

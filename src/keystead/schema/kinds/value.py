@@ -78,7 +78,9 @@ class ValueKey(Key, Generic[T]):
         It compares what is stored, so it cannot be used for sealed or versioned values, of which one value has
         several stored forms: use `change` for those.
         """
-        codec = self._comparable()
+        codec = self._codec
+        if codec.sealed or codec.versions is not None:
+            raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = codec.encode(value, self.key, self.bound.ring)
@@ -133,24 +135,6 @@ class ValueKey(Key, Generic[T]):
         data = self._codec.encode(value, self.key, self.bound.ring)
         steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
         return self._guarded("replace_seen", steps, value, now_ms, at_ms)
-
-    def compare_and_delete(self, expected: T) -> Operation[bool]:
-        """Delete it only if the key holds exactly `expected`, as what must still be one's own. Atomic.
-
-        As `compare_and_set`, it is not for sealed or versioned values. Raises BadCall where other keys or entries go
-        with it: say `alone`, as in `keys.order(7).alone.compare_and_delete(order)`.
-        """
-        if self.bound.family.has_relations:
-            raise BadCall(f"{self.bound.family.place} has relations; use alone.compare_and_delete(...) or delete()")
-        steps: list[Any] = [holds(self.key, self._comparable().encode(expected, self.key)), ("DEL", self.key)]
-        return Compound(self.bound, "compare_and_delete", steps, _true, atomic=True, stopped=False)
-
-    def _comparable(self) -> Codec[T]:
-        """The codec, where one value has one stored form."""
-        codec = self._codec
-        if codec.sealed or codec.versions is not None:
-            raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
-        return codec
 
     @property
     def _codec(self) -> Codec[T]:

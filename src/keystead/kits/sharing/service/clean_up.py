@@ -192,8 +192,12 @@ class CleanUp:
 
     async def _take_own(self, id: str, counts: Counts) -> Fate:
         keys = self._keys
-        meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
+        meta, retry, place = await asyncio.gather(keys.meta(id).get(), self._retry(id), keys.index().score(id))
         if meta is None:
+            if place is None:
+                return "done by another"
+            # In a cluster another run may be just between the record and its place: it counts this upload.
+            await self._pause(_PAUSE_S)
             member = id.encode()
             gone = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
             return "missing meta" if gone else "done by another"
@@ -277,11 +281,10 @@ class CleanUp:
             *([keys.file(meta.pathname).delete()] if meta.pathname else ()),
             keys.link(id).delete(),
             keys.retry(id).delete(),
+            keys.claim(id).delete(),
             # The record before its place in the index: one without a place would never be found.
             keys.meta(id).alone.delete().otherwise("done by another"),
             keys.index().remove(id),
-            # After both: a run that comes between them leaves the upload to this one, which counts it.
-            keys.claim(id).delete(),
             *self._quota.release_of(meta),
             self._audit.note("link-deleted", who="clean-up", what=id, why="" if was_there else "the file was gone"),
         )

@@ -37,20 +37,18 @@ class Quota:
     async def used(self, owner: str) -> int:
         return max(0, await self._keys.stored(owner).get())
 
-    def reserve(self, owner: str | None, size: int) -> list[Operation[Any]]:
-        """What counts an upload of so many bytes, and stops the step that it is in where there is no room for it."""
-        steps: list[Operation[Any]] = []
+    def reserve(self, owner: str | None, size: int) -> list[tuple[Operation[Any], ...]]:
+        """What counts an upload of so many bytes, and stops the step that it is in where there is no room for it; each
+        with what undoes it.
+        """
+        steps: list[tuple[Operation[Any], ...]] = []
         for name, most in self._counted(owner):
             counter = self._keys.stored(name)
             if most:
                 reason = ALL_FULL if name == ALL else OWNER_FULL
-                steps.append(counter.at_most(max(-1, most - size)).otherwise(reason))
-            steps.append(counter.increment(size))
+                steps.append((counter.at_most(max(-1, most - size)).otherwise(reason),))
+            steps.append((counter.increment(size), counter.decrement(size)))
         return steps
-
-    def take_back(self, owner: str | None, size: int) -> list[Operation[Any]]:
-        """What undoes, in a cluster, what of `reserve` came before the guard of all."""
-        return [self._keys.stored(name).decrement(size) for name, _ in self._counted(owner) if name != ALL]
 
     def release(self, owner: str | None, size: int) -> list[Operation[Any]]:
         """What counts so many bytes less."""

@@ -260,29 +260,25 @@ class Sharing:
     ) -> Steps[None]:
         """Make all that there is of a new link."""
         keys, named, expires_ms = self.keys, link.short_token, deadline_ms(link.expires_at)
-        steps: list[Operation[Any]] = [
-            keys.link(id).add(link).required(),
-            keys.token(named).add(sealed, expires_at=expires_ms).required(),
-            keys.past(named).set(PastLink(expires_at=link.expires_at), forget_at=expires_ms + REMEMBERED_MS),
+        made: list[tuple[Operation[Any], ...]] = [  # each step with what undoes it
+            (keys.link(id).add(link).required(), keys.link(id).delete()),
+            (keys.token(named).add(sealed, expires_at=expires_ms).required(),),
+            (keys.past(named).set(PastLink(expires_at=link.expires_at), forget_at=expires_ms + REMEMBERED_MS),),
         ]
-        undoing: list[Operation[Any]] = [keys.link(id).delete()]
         if link.user_id is not None:
-            steps.append(keys.links_of_user(link.user_id).add(id, expires_ms))
+            made.append((keys.links_of_user(link.user_id).add(id, expires_ms),))
         if meta is not None:
             # The record of a file before its claim: where the claim is refused, the record is taken back.
-            steps = [
+            made = [
                 *([] if meta.size is None else self.quota.reserve(meta.charged_to, meta.size)),
-                keys.meta(id).add(meta).required(),
-                keys.file(meta.path).add(id).otherwise(_PATH_TAKEN),
-                *steps,
+                (keys.meta(id).add(meta).required(), keys.meta(id).alone.delete(), keys.index().remove(id)),
+                (keys.file(meta.path).add(id).otherwise(_PATH_TAKEN), keys.file(meta.path).delete()),
+                *made,
             ]
-            undoing += [
-                keys.file(meta.path).compare_and_delete(id),
-                keys.meta(id).alone.compare_and_delete(meta),
-                keys.index().remove(id),
-                *self.quota.take_back(meta.charged_to, meta.size or 0),
-            ]
-        return Steps(*steps, note()).undone_by(*undoing)
+        steps = Steps(*(step for step, *_ in made), note())
+        for step, *undoing in reversed(made):
+            steps.undone_by(*undoing, of=step)
+        return steps
 
     async def _link(self, wanted: Wanted, shown: str, expires_ms: int, *, ready: bool) -> Link:
         most = wanted.max_downloads
