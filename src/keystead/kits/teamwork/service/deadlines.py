@@ -162,7 +162,7 @@ class Deadlines:
         except Unreadable:
             readable = key.between(low, high, limit=limit).if_readable()
             found, count = await self._keys.run(readable, key.count_between(low, high))
-            broken = max(0, min(count, limit) - len(found))
+            broken = max(0, (count if limit < 0 else min(count, limit)) - len(found))
         listed: list[Due] = []
         for (ref, score), item in zip(found, await self._items(team, [ref for ref, _ in found]), strict=True):
             if isinstance(item, Unreadable):
