@@ -106,9 +106,7 @@ class OwnLinks:
                     await self._quota.renew(meta.value)
                 return
 
-    @procedure(
-        ordered="the record of the file is first, so it is never deleted before its link; extending again does all"
-    )
+    @procedure(ordered="the file is never deleted before its link, and the next extension brings the rest up to it")
     def _lengthen(
         self,
         id: str,
