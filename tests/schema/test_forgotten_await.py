@@ -62,6 +62,7 @@ OF_ANY_KEY: dict[str, tuple[Any, ...]] = {
     "touch": (),
     "delete": (),
     "shorten": (9,),
+    "extend": (9,),
     "clock": (),
     "absent": (),
 }
@@ -71,7 +72,8 @@ VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     "cart": OF_ANY_KEY | {"get": (), "set": (ANN,), "add": (ANN,), "update": ({"total": 1},), "field": ("total",)}
     | {"fields": ("total",), "has": ("total",), "count": (), "at_most": (1,), "increment": ("total",), "use": ()}
     | {"consume_field": ("total",), "remove": ("total",)},
-    "items": {"put": ({"a": 1},), "add_field": ("a", 1), "increment": ("a", 2)},
+    "items": {"put": ({"a": 1},), "add_field": ("a", 1), "increment": ("a", 2), "copy": ({b"a": b"1"},)}
+    | {"see": (), "holds": ({b"a": b"1"},)},
     "carts": OF_ANY_KEY | {"put": ({1: 1},), "add": (1, 1), "raise_to": (1, 1), "lower_to": (1, 1), "score": (1,)}
     | {"increment": (1,), "rank": (1,), "rank_from_top": (1,), "lowest": (1,), "highest": (1,), "between": (1, 2)}
     | {"count": (), "count_between": (1, 2), "at_most": (1,), "remove": (1,), "remove_between": (1, 2)}

@@ -716,3 +716,59 @@ async def test_what_comes_after_an_operation_is_done_once_it_took_effect(
     assert told == [1, 2, 3, 3]
     assert await hits.increment().afterwards(fail) == 4
     assert "upkeep" in caplog.text
+
+
+@everywhere
+async def test_a_key_can_be_extended_but_not_cut_short_or_made(keys: Keys, store: Store) -> None:
+    class Notes(Keyspace):
+        note = Value("note:{id}", str, lifetime=until("ends_at", at_most="1d"), doc="a note")
+        kept = Value("kept:{id}", str, lifetime=never("test"), doc="a note that stays")
+
+    notes = Notes(store)
+    now_ms = notes.now_ms()
+    assert not await notes.note("a").extend(now_ms + 60_000)
+    assert not await notes.note("a").exists()
+    await notes.note("a").set("x", ends_at=now_ms + 60_000)
+    assert await notes.note("a").extend(now_ms + 3_600_000)
+    assert not await notes.note("a").extend(now_ms + 60_000)
+    left = await notes.note("a").remaining()
+    assert left is not None
+    assert timedelta(minutes=59) < left <= timedelta(hours=1)
+    await notes.kept("a").set("x")
+    assert not await notes.kept("a").extend(now_ms + 60_000)
+    assert await notes.kept("a").remaining() == timedelta.max
+    with pytest.raises(BadCall, match="longer than its family allows"):
+        notes.note("a").extend(now_ms + 2 * 86_400_000)
+
+
+@everywhere
+async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        fields = Hash("fields:{id}", dict[str, int], lifetime=until("ends_at"), doc="numbers", tag="id")
+        other = Hash("other:{id}", dict[str, int], lifetime=until("ends_at"), doc="numbers", tag="id")
+        sealed = Hash("sealed:{id}", Secret, lifetime=HOUR, doc="a secret")
+
+    some = Some(store, seal=RING)
+    ends_at = some.now_ms() + 60_000
+    assert await some.fields("a").see() == {}
+    assert await some.fields("a").holds({})
+    await some.fields("a").put({"x": 1, "y": 2}, ends_at=ends_at)
+    await store.run([("HSET", some.fields("a").key, "y", "no number")])
+    seen = await some.fields("a").see()
+    assert seen == {b"x": b"1", b"y": b"no number"}
+    await some.other("a").put({"z": 3}, ends_at=ends_at)
+    await some.other("a").copy(seen, ends_at=ends_at)
+    assert await some.other("a").see() == seen
+    assert await some.other("a").remaining() is not None
+    for changed in ({"x": 5}, {"z": 1}):
+        assert await some.atomically(some.fields("a").holds(seen), some.other("a").exists())
+        await some.fields("a").put(changed, ends_at=ends_at)
+        assert not await some.atomically(some.fields("a").holds(seen), some.fields("a").delete())
+        seen = await some.fields("a").see()
+    await some.fields("a").remove("z")
+    assert not await some.fields("a").holds(seen)
+    assert not await some.fields("a").holds({})
+    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+        some.other("a").copy({}, ends_at=ends_at)
+    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+        some.sealed("a").copy(seen)

@@ -127,6 +127,16 @@ class Key(Named):
         """
         return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
 
+    def extend(self, until: Moment) -> Operation[bool]:
+        """Let it live at least until this moment. False: there is no such key, or it lives longer anyway.
+
+        Its entries in an index stay as they are. Raises BadCall for a moment that is later than the family allows.
+        """
+        at_ms, longest = deadline_ms(until), self.bound.family.lifetime.longest_ms
+        if longest is not None and at_ms > self.bound.now_ms() + longest:
+            raise BadCall(f"{self.key} would live longer than its family allows: {longest} ms at most")
+        return Operation(self.bound, "extend", [("PEXPIREAT", self.key, at_ms, "GT")], truth)
+
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
         if not isinstance(lifetime, Sliding):

@@ -58,7 +58,7 @@ class Steps(Generic[R_co]):
     def __init__(self: Steps[None], *operations: Operation[Any]) -> None:
         use_all(operations)
         self.operations = operations
-        self.undoing: tuple[Operation[Any], ...] = ()
+        self.undoing: tuple[tuple[Operation[Any] | None, Operation[Any]], ...] = ()
         self._given: Operation[Any] | tuple[Operation[Any], ...] | None = None
 
     @overload
@@ -81,15 +81,17 @@ class Steps(Generic[R_co]):
             if one is operation or one.inner is operation:
                 return one
         operation.pending = ""
-        raise BadArgument("what a procedure gives is the result of one of its steps: put the operation in both")
+        raise BadArgument("what a procedure gives or undoes is one of its steps: put the operation in both")
 
-    def undone_by(self, *operations: Operation[Any]) -> Self:
+    def undone_by(self, *operations: Operation[Any], of: Operation[Any] | None = None) -> Self:
         """What is done where a guard stops an ordered procedure, and steps before it have taken effect already.
 
-        Where all steps are one there is never anything to undo, and these are not run.
+        With `of`, which is one of the steps, only where that one has taken effect. Where all steps are one there is
+        never anything to undo, and these are not run.
         """
         use_all(operations)
-        self.undoing = operations
+        step = None if of is None else self._step_of(of)
+        self.undoing += tuple((step, one) for one in operations)
         return self
 
     def value_of(self, results: dict[Operation[Any], Any]) -> Any:
@@ -246,7 +248,7 @@ async def _in_order(store: Store, steps: Steps[Any], groups: list[list[Operation
         done = await _group_done(store, group)
         if not done:
             if number:
-                await _undo(steps.undoing)
+                await _undo([one for step, one in steps.undoing if step is None or step in results])
             place = sum(map(len, groups[:number])) + cast("int", done.stopped_at)
             before = tuple(results[one] for one in steps.operations[: place - len(done.before)]) + done.before
             return Done((), place, before, done.stopped)
