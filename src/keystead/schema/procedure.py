@@ -31,7 +31,7 @@ from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadErro
 from keystead.schema.operation import Done, Guarded, Operation, finished, stopped_in, use_all
 from keystead.schema.slots import slots_of
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Reply, Store
+from keystead.stores import Store
 from keystead.stores.base import PROCEDURE
 
 _log = logging.getLogger("keystead.schema")
@@ -155,7 +155,15 @@ class Procedure(Generic[O, P, R]):
                 outcome = await store.atomically([step for part in parts for step in part])
                 if not outcome:
                     return stopped_in(steps.operations, parts, outcome)
-                return cast("Done[R]", await _finished(steps, parts, outcome.replies))
+                at, results = 0, {}
+                for operation, part in zip(steps.operations, parts):  # noqa: B905 - one for each, and strict is slow
+                    end = at + len(part)
+                    if operation.follow is not None:
+                        await operation.upkeep(outcome.replies[at:end])
+                    if steps.wants(operation):
+                        results[operation] = operation.finish(outcome.replies[at:end])
+                    at = end
+                return cast("Done[R]", Done(steps.value_of(results)))
             except Unreadable as error:
                 log_unreadable(store, error)
                 raise
@@ -212,19 +220,6 @@ def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
     if not callable(function):
         raise BadDeclaration("@procedure stands above a method that returns Steps(...)")
     return Procedure(function, ordered)
-
-
-async def _finished(steps: Steps[Any], parts: list[list[Any]], replies: list[Reply]) -> Done[Any]:
-    """What steps did that all took effect, with the upkeep that they ask for."""
-    at, results = 0, {}
-    for operation, part in zip(steps.operations, parts, strict=True):
-        end = at + len(part)
-        if operation.follow is not None:
-            await operation.upkeep(replies[at:end])
-        if steps.wants(operation):
-            results[operation] = operation.finish(replies[at:end])
-        at = end
-    return Done(steps.value_of(results))
 
 
 def _groups(store: Store, operations: Sequence[Operation[Any]]) -> Iterator[list[Operation[Any]]]:

@@ -34,9 +34,10 @@ class GrownKey(Key):
     def _grown(
         self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
     ) -> Operation[R]:
-        renewal = self._renewal(self.bound.now_ms(), at_ms)
-        if not renewal and len(commands) == 1:
-            return Operation(self.bound, verb, commands, finish)
+        bound = self.bound
+        if not bound.family.lifetime.ends and len(commands) == 1:
+            return Operation(bound, verb, commands, finish)
+        renewal = self._renewal(bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
 
     def _changed(
