@@ -112,6 +112,13 @@ class Operation(Generic[R]):
         """
         return IfReadable(self)
 
+    def or_unreadable(self) -> Operation[R | Unreadable]:
+        """The same read, whose result is the error where what is there cannot be read. One line in the log says so.
+
+        As `if_readable`, for whoever has to tell what cannot be read from what is not there.
+        """
+        return OrUnreadable(self)
+
     def required(self) -> Operation[R]:
         """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
 
@@ -301,6 +308,28 @@ class IfReadable(Compound[R]):
         """The result where the key is of another kind."""
         log_unreadable(self.store, error)
         return self._inner_finish([_nothing(step) for step in self.steps])
+
+
+class OrUnreadable(IfReadable[Any]):
+    """A read whose result is the error where what is there cannot be read."""
+
+    __slots__ = ()
+
+    def __init__(self, inner: Operation[Any]) -> None:
+        super().__init__(inner)
+        self.finish = partial(_finish_or_error, inner.store, inner.finish)
+
+    def without(self, error: Unreadable) -> Unreadable:
+        log_unreadable(self.store, error)
+        return error
+
+
+def _finish_or_error(store: Store, finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R | Unreadable:
+    try:
+        return finish(replies)
+    except Unreadable as error:
+        log_unreadable(store, error)
+        return error
 
 
 def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:

@@ -12,7 +12,9 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.operation import Operation
-from keystead.stores import Reply
+from keystead.stores import TABLE, Call, Reply
+
+_SISMEMBER = TABLE["SISMEMBER"]
 
 M = TypeVar("M")
 
@@ -28,7 +30,9 @@ class SetKey(GrownKey, Generic[M]):
 
     def has(self, member: M) -> Operation[bool]:
         """Whether it is a member."""
-        return self._read("has", ("SISMEMBER", self.key, self._encoded(member)), truth)
+        bound, key = self.bound, self.key
+        data = bound.family.member.encode(member, key, bound.ring)
+        return Operation(bound, "has", [Call(_SISMEMBER, [key.encode(), data], None)], truth)
 
     def count(self) -> Operation[int]:
         """How many members there are."""
@@ -54,6 +58,13 @@ class SetKey(GrownKey, Generic[M]):
     async def live(self) -> set[M]:
         """The members whose records are there. Dead ones are taken out. Two round trips; three if some are dead."""
         return set(await listing.live(self.bound, self.key))
+
+    async def remove_unreadable(self) -> int:
+        """Take out the members that cannot be read, and of an index those that name no key; returns how many.
+
+        One round trip, and a second one where there are some. They are logged, and lost.
+        """
+        return await listing.remove_unreadable(self.bound, self.key)
 
     def _encoded(self, member: M) -> bytes:
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
