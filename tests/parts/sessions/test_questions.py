@@ -17,7 +17,7 @@ def test_a_question_names_the_session_and_the_list_of_its_user_each_time_anew() 
     asked = questions()
     token = token_of(1)
     sid = id_of(token)
-    expected = "ann", sid, f"sess:{sid}", "user:ann:sessions"
+    expected = "ann", sid, f"sess:{sid}", (f"sess:{sid}".encode(), b"user:ann:sessions", sid.encode())
     assert asked.of(token) == expected
     assert asked.of(token_of(2)) != expected
     assert asked.of(token) == expected

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from keystead.errors import BadKey
 from keystead.parts.sessions.token import TOKEN_MAX_LENGTH, named_by
-from keystead.schema.kinds import SetKey, ValueKey
 
 KEPT_MAX = 4096
 
-# The user, the id of the session, its record and the user's list.
-Question: TypeAlias = tuple[str, str, ValueKey[Any], SetKey[str]]
+# The user, the id of the session and its key; and as the store takes them: this key, that of the user's list, the id.
+Question: TypeAlias = tuple[str, str, str, tuple[bytes, bytes, bytes]]
 
 
 class Questions:
@@ -23,8 +22,8 @@ class Questions:
     whether it is alive, the store is asked each time.
     """
 
-    def __init__(self, record_of: Callable[[str], ValueKey[Any]], list_of: Callable[[str], SetKey[str]]) -> None:
-        self._record_of = record_of
+    def __init__(self, key_of: Callable[[str], str], list_of: Callable[[str], str]) -> None:
+        self._key_of = key_of
         self._list_of = list_of
         self._kept: dict[bytes, Question] = {}
 
@@ -44,10 +43,15 @@ class Questions:
             return None
         sid, user = named
         try:
-            question = user, sid, self._record_of(sid), self._list_of(user)
+            question = self.named(user, sid)
         except BadKey:
             return None
         if len(self._kept) >= KEPT_MAX:
             del self._kept[next(iter(self._kept))]
         self._kept[digest] = question
         return question
+
+    def named(self, user: str, sid: str) -> Question:
+        """The question for a session by its id. Raises BadKey where no key can name it."""
+        key, listed_in = self._key_of(sid), self._list_of(user)
+        return user, sid, key, (key.encode(), listed_in.encode(), sid.encode())

@@ -12,9 +12,7 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.operation import Operation
-from keystead.stores import TABLE, Call, Reply
-
-_SISMEMBER = TABLE["SISMEMBER"]
+from keystead.stores import Reply
 
 M = TypeVar("M")
 
@@ -30,9 +28,7 @@ class SetKey(GrownKey, Generic[M]):
 
     def has(self, member: M) -> Operation[bool]:
         """Whether it is a member."""
-        bound, key = self.bound, self.key
-        data = bound.family.member.encode(member, key, bound.ring)
-        return Operation(bound, "has", [Call(_SISMEMBER, [key.encode(), data], None)], truth)
+        return self._read("has", ("SISMEMBER", self.key, self._encoded(member)), truth)
 
     def count(self) -> Operation[int]:
         """How many members there are."""
