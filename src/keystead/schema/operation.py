@@ -526,7 +526,8 @@ async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
     groups = [[operations[place] for place in places] for places in together.values()]
-    answers = await asyncio.gather(*(_run_alone(g[0]) if g[0].atomic else _run_together(g) for g in groups))
+    work = [_run_alone(group[0]) if group[0].atomic else _run_together(group) for group in groups]
+    answers = [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
     results: list[Any] = [None] * len(operations)
     for places, answer in zip(together.values(), answers, strict=True):
         for place, result in zip(places, answer, strict=True):

@@ -411,9 +411,9 @@ class Sessions(Generic[S]):
         listed, record = self._index(live.user), self._family(live.id)
         return Steps(
             listed.has(live.id).otherwise("ended"),
-            listed.touch(),
             record.holds(Seen(live.session, raw)),
-            self._lasting(live.id, session).replace(session).otherwise("ended"),
+            self._lasting(live.id, session).replace(session),
+            listed.touch(),
         )
 
     @procedure(ordered=_UNLISTED)
