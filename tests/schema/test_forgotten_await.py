@@ -77,7 +77,8 @@ VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     | {"move": (1, 2), "score_at_most": (1, 2), "keep_highest": (1,), "keep_lowest": (1,), "pop_lowest": ()},
     "hits": OF_ANY_KEY | {"get": (), "at_most": (1,), "holds": (1,), "increment": (), "decrement": (), "set": (1,)}
     | {"at_least": (1,), "start_at": (1,), "consume": ()},
-    "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)},
+    "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)}
+    | {"see": ()},
     "queue": OF_ANY_KEY | {"trim": (1,), "prepend": ("a",), "append": ("a",), "items": (), "get": (0,), "count": ()}
     | {"replace": (0, "a"), "remove": ("a",), "pop_first": (), "pop_last": ()},
     "events": OF_ANY_KEY | {"append": ("a",), "append_all": ({"1-0": "a"},), "entries": (), "latest": (1,)}

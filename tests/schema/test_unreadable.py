@@ -5,22 +5,7 @@ import logging
 import pytest
 from pydantic import BaseModel
 
-from keystead import (
-    Counter,
-    Hash,
-    Keyspace,
-    List,
-    Log,
-    Set,
-    SortedSet,
-    Store,
-    Unreadable,
-    Value,
-    after,
-    link,
-    never,
-    sliding,
-)
+from keystead import Counter, Hash, Keyspace, List, Log, Set, SortedSet, Store, Unreadable, Value, never
 from keystead.errors import BadCall, CommandError, NotANumber, WrongKind
 from tests.schema.conftest import redis_server, store, store_url, valkey_cluster, valkey_server
 
@@ -140,42 +125,3 @@ async def test_one_line_in_the_log_names_the_family_and_the_code(caplog: pytest.
     assert "(unreadable)" in lines[0]
     assert "(wrong-kind)" in lines[1]
     assert not any("7" in line for line in lines)
-
-
-@everywhere
-async def test_a_read_or_unreadable_tells_what_cannot_be_read_from_what_is_not_there(
-    keys: AppKeys, store: Store
-) -> None:
-    await store.run([("SET", "value:1", '{"name":'), ("RPUSH", "value:2", "x"), ("SET", "value:4", '{"name":"Ann"}')])
-    broken, other_kind, missing, good = await keys.run(
-        *(keys.value(id).get().or_unreadable() for id in (1, 2, 3, 4)),
-    )
-    assert isinstance(broken, Unreadable)
-    assert isinstance(other_kind, WrongKind)
-    assert missing is None
-    assert good.name == "Ann"
-    assert isinstance(await keys.value(1).get().or_unreadable(), Unreadable)
-    assert isinstance(await keys.value(2).see().or_unreadable(), WrongKind)
-    with pytest.raises(BadCall, match="for reads"):
-        keys.value(1).consume().or_unreadable()
-
-
-@everywhere
-async def test_members_that_cannot_be_read_are_taken_out(keys: AppKeys, store: Store) -> None:
-    await store.run([("SADD", "members:1", "1", "x", b"\xff", "2")])
-    assert await keys.members(1).remove_unreadable() == 2
-    assert await keys.members(1).members() == {1, 2}
-    assert await keys.members(1).remove_unreadable() == 0
-    assert await keys.members(2).remove_unreadable() == 0
-
-
-@everywhere
-async def test_entries_of_an_index_that_name_no_key_are_taken_out(store: Store) -> None:
-    class Indexed(Keyspace):
-        session = Value("s:{sid:token}", str, lifetime=after("1d"), listed_in=link("all_sessions", admits=True))
-        all_sessions = Set("all", str, lifetime=sliding("1d", touch_every="1h"))
-
-    index = Indexed(store).all_sessions()
-    await index.add("abc", "no id, but text")
-    assert await index.remove_unreadable() == 1
-    assert await index.members() == {"abc"}

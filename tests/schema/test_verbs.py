@@ -609,3 +609,15 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
     now, count = await some.run(some.count("a").clock(), some.count("a").get())
     assert abs(now - time.time_ns() // 1_000_000) < 300_000
     assert count == 7
+
+
+@everywhere
+async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_out(keys: Keys, store: Store) -> None:
+    tags = keys.tags("1")
+    await tags.add("a", "b")
+    await store.run([("SADD", tags.key, b"\xff")])
+    seen = await tags.see()
+    assert {one.value for one in seen} == {"a", "b", None}
+    assert await tags.remove(*(one for one in seen if one.value in ("a", None))) == 2
+    assert await tags.members() == {"b"}
+    assert await keys.tags("2").see() == []

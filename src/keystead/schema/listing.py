@@ -118,8 +118,15 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
     command: Command = ("SMEMBERS", key) if by_name else ("ZRANGE", key, 0, -1)
     with logging_unreadable(index.store):
         raw: Iterable[bytes] = (await index.store.run([command]))[0]
-    where = index.parse(key) or {}
-    members, _unreadable = _told_apart(index, key, where, raw)
+    codec, where = index.family.codecs["member"], index.parse(key) or {}
+    members = []
+    for data in raw:
+        try:
+            member = codec.decode(data, key, index.ring)
+            members.append((data, member, sources(index, where, member)))
+        except (Unreadable, BadKey) as error:
+            # It names nothing that is alive.
+            log_unreadable(index.store, error if isinstance(error, Unreadable) else Unreadable("names no key", key))
     alive: list[Any] = []
     for at in range(0, len(members), _AT_ONCE):
         page = members[at : at + _AT_ONCE]
@@ -130,28 +137,6 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
         moved = await _moved(index, key, where, [(data, keys) for data, _, keys in there])
         alive += [member for data, member, _ in there if data not in moved]
     return alive
-
-
-def _told_apart(
-    index: Bound[Any], key: str, where: dict[str, Any], raw: Iterable[bytes]
-) -> tuple[list[tuple[bytes, Any, list[str]]], list[bytes]]:
-    """The members, each as it is stored and with the keys that it names; and what is none, or names nothing."""
-    members, unreadable = [], []
-    for data in raw:
-        try:
-            member = index.family.codecs["member"].decode(data, key, index.ring)
-            members.append((data, member, sources(index, where, member)))
-        except (Unreadable, BadKey) as error:
-            log_unreadable(index.store, error if isinstance(error, Unreadable) else Unreadable("names no key", key))
-            unreadable.append(data)
-    return members, unreadable
-
-
-async def remove_unreadable(index: Bound[Any], key: str) -> int:
-    """Take the members out of a set that cannot be read, or that name no key where it is an index; how many."""
-    [raw] = await index.store.run([("SMEMBERS", key)])
-    _members, unreadable = _told_apart(index, key, index.parse(key) or {}, raw)
-    return int((await index.store.run([("SREM", key, *unreadable)]))[0]) if unreadable else 0
 
 
 async def _moved(

@@ -12,7 +12,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, Unreadable, is_refusing
+from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, StoreUnavailable, Unreadable, is_refusing
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Call, Outcome, Reply, Required, Store
 
@@ -111,13 +111,6 @@ class Operation(Generic[R]):
         `run`. Raises BadCall for a write: what it would write over must not be lost unseen.
         """
         return IfReadable(self)
-
-    def or_unreadable(self) -> Operation[R | Unreadable]:
-        """The same read, whose result is the error where what is there cannot be read. One line in the log says so.
-
-        As `if_readable`, for whoever has to tell what cannot be read from what is not there.
-        """
-        return OrUnreadable(self)
 
     def required(self) -> Operation[R]:
         """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
@@ -310,28 +303,6 @@ class IfReadable(Compound[R]):
         return self._inner_finish([_nothing(step) for step in self.steps])
 
 
-class OrUnreadable(IfReadable[Any]):
-    """A read whose result is the error where what is there cannot be read."""
-
-    __slots__ = ()
-
-    def __init__(self, inner: Operation[Any]) -> None:
-        super().__init__(inner)
-        self.finish = partial(_finish_or_error, inner.store, inner.finish)
-
-    def without(self, error: Unreadable) -> Unreadable:
-        log_unreadable(self.store, error)
-        return error
-
-
-def _finish_or_error(store: Store, finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R | Unreadable:
-    try:
-        return finish(replies)
-    except Unreadable as error:
-        log_unreadable(store, error)
-        return error
-
-
 def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:
     """The result of what can be read among these replies."""
     try:
@@ -444,16 +415,26 @@ async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None
     try:
         replies = await store.run(steps)
     except StoreError as error:
-        return _checked(_each(operations, error.replies or [error] * len(steps)))
+        return _checked(operations, _each(operations, error.replies or [error] * len(steps)))
     if len(steps) != len(operations):
-        return _checked(_each(operations, replies))
+        return _checked(operations, _each(operations, replies))
     results = []
     try:
         for one, reply in zip(operations, replies):  # noqa: B905 - a store gives a reply a step, and strict is slow
             results.append(one.finish([reply]))
     except Exception:
-        return _checked(_each(operations, replies))
+        return _checked(operations, _each(operations, replies))
     return tuple(results)
+
+
+async def run_each(operations: Sequence[Operation[Any]]) -> list[Any]:
+    """As `run`, with the error in the place of each that failed. Raises StoreUnavailable."""
+    use_all(operations)
+    results = [one.error if type(one) is _Failed else one for one in await _in_groups(operations)]
+    for one in results:
+        if isinstance(one, StoreUnavailable):
+            raise one
+    return results
 
 
 def use_all(operations: Sequence[Operation[Any]]) -> None:
@@ -475,11 +456,14 @@ def _no_operation(one: Any) -> BadArgument:
     )
 
 
-def _checked(results: list[Any]) -> tuple[Any, ...]:
-    """The results, where none failed; raises the first error otherwise."""
-    for result in results:
-        if type(result) is _Failed:
-            raise _first_error(results)
+def _checked(operations: Sequence[Operation[Any]], results: list[Any]) -> tuple[Any, ...]:
+    """The results, where none failed; raises the first error otherwise, and logs what cannot be read."""
+    failed = [(one, result.error) for one, result in zip(operations, results, strict=True) if type(result) is _Failed]
+    for one, error in failed:
+        if isinstance(error, Unreadable):
+            log_unreadable(one.store, error)
+    if failed:
+        raise _first_error(results)
     return tuple(results)
 
 
@@ -521,6 +505,10 @@ def _run_apart(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tupl
 
 
 async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
+    return _checked(operations, await _in_groups(operations))
+
+
+async def _in_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
     """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
     together: dict[int, list[int]] = {}
     for place, one in enumerate(operations):
@@ -532,7 +520,7 @@ async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
     for places, answer in zip(together.values(), answers, strict=True):
         for place, result in zip(places, answer, strict=True):
             results[place] = result
-    return _checked(results)
+    return results
 
 
 async def _run_alone(operation: Operation[Any]) -> list[Any]:
@@ -545,16 +533,11 @@ async def _run_alone(operation: Operation[Any]) -> list[Any]:
 def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
     for reply in replies:
         if isinstance(reply, StoreError):
-            if isinstance(reply, Unreadable):
-                if isinstance(operation, IfReadable):
-                    return operation.without(reply)
-                log_unreadable(operation.store, reply)
+            if isinstance(reply, Unreadable) and isinstance(operation, IfReadable):
+                return operation.without(reply)
             return _Failed(reply)
     try:
         return operation.finish(replies)
-    except Unreadable as error:
-        log_unreadable(operation.store, error)
-        return _Failed(error)
     except Exception as error:
         return _Failed(error)
 

@@ -301,5 +301,3 @@ class _TracedOperation:
 
     def if_readable(self) -> _TracedOperation:
         return self
-
-    or_unreadable = if_readable

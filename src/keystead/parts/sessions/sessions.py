@@ -40,6 +40,7 @@ _AT_ONCE = 200
 _EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
 _KEPT = frozenset({"created_at", "last_seen_at"})
 _UNLISTED = "a record that its user's list does not name counts for nothing, and dies by its TTL"
+_NOTED_LATER = "what has ended is noted after that, or not at all"
 
 # What is to be done once a session has ended, by its id and its record.
 Farewell: TypeAlias = Callable[[str, Any], Awaitable[Sequence[Operation[Any]]]]
@@ -314,7 +315,8 @@ class Sessions(Generic[S]):
 
     async def list_for(self, user: str) -> list[Live[S]]:
         """The sessions of a user that are alive, the latest login first; what has ended is taken off the list."""
-        found = await self._sorted_out(user, await self._members(self._index(user)))
+        listed = self._index(user)
+        found = await self._sorted_out(user, self._ids(listed, await listed.see()))
         await self._end(user, found.dead)
         return sorted(found.alive, key=lambda live: (-_ms(live.session.created_at), live.id))
 
@@ -411,9 +413,9 @@ class Sessions(Generic[S]):
         listed, record = self._index(live.user), self._family(live.id)
         return Steps(
             listed.has(live.id).otherwise("ended"),
+            listed.touch(),
             record.holds(Seen(live.session, raw)),
             self._lasting(live.id, session).replace(session),
-            listed.touch(),
         )
 
     @procedure(ordered=_UNLISTED)
@@ -452,19 +454,18 @@ class Sessions(Generic[S]):
 
     # --- the list of a user --------------------------------------------------------------------------------
 
-    async def _members(self, listed: SetKey[str]) -> list[str]:
-        return self._ids(listed, await listed.members().if_readable())
-
-    def _ids(self, listed: SetKey[str], members: Iterable[str]) -> list[str]:
+    def _ids(self, listed: SetKey[str], entries: Sequence[Seen[str | None]]) -> list[str]:
         """The ids on a list. Other entries name nothing."""
-        ids = []
-        for sid in members:
-            try:
-                self._family(sid)
-                ids.append(sid)
-            except BadKey:
-                log_unreadable(self._index.store, Unreadable("an entry is no id of a session", listed.key))
+        ids = [one.value for one in entries if one.value is not None and self._is_id(one.value)]
+        if len(ids) < len(entries):
+            log_unreadable(self._index.store, Unreadable("an entry is no id of a session", listed.key))
         return ids
+
+    def _is_id(self, text: str) -> bool:
+        try:
+            return bool(self._family(text))
+        except BadKey:
+            return False
 
     async def _in_the_way(self, user: str) -> tuple[list[str], list[str]]:
         """What must leave the list so that one more may be on it: what has ended anyway, and the oldest beyond the cap.
@@ -476,10 +477,10 @@ class Sessions(Generic[S]):
         if cap is None:
             return [], []
         listed = self._index(user)
-        members, count = await self._run(listed.members().if_readable(), listed.count())
-        ids = self._ids(listed, members)
-        if len(ids) < count:
-            await listed.remove_unreadable()
+        entries = await listed.see()
+        ids = self._ids(listed, entries)
+        if len(ids) < len(entries):
+            await listed.remove(*(one for one in entries if one.value not in ids))
         if len(ids) < cap:
             return [], []
         alive, dead, unreadable = await self._sorted_out(user, ids)
@@ -505,8 +506,13 @@ class Sessions(Generic[S]):
         found: list[tuple[str, Any]] = []
         for at in range(0, len(ids), _AT_ONCE):
             page = ids[at : at + _AT_ONCE]
-            records = await self._run(*(self._family(sid).get().or_unreadable() for sid in page))
-            found += zip(page, records, strict=True)
+            records = await self._family.keyspace.run_each(*(self._family(sid).get() for sid in page))
+            for sid, record in zip(page, records, strict=True):
+                if isinstance(record, Unreadable):
+                    log_unreadable(self._family.store, record)
+                elif isinstance(record, KeysteadError):
+                    raise record
+                found.append((sid, record))
         return found
 
     @procedure(ordered=_UNLISTED)
@@ -546,20 +552,21 @@ class Sessions(Generic[S]):
         await self._discard(ended, "revoked", greeted=known)
         return len(ended)
 
-    @procedure(ordered="what ended is noted later than it ended, or not at all")
-    def _empty(self, listed: SetKey[str], more: Sequence[Operation[Any]]) -> Steps[set[str]]:
-        members = listed.members().if_readable()
+    @procedure(ordered=_NOTED_LATER)
+    def _empty(self, listed: SetKey[str], more: Sequence[Operation[Any]]) -> Steps[list[Seen[str | None]]]:
+        entries = listed.see()
         was_there = [listed.exists().otherwise("nobody was there")] if more else []  # what ends nothing is not noted
-        return Steps(*was_there, members, listed.alone.delete(), *more).giving(members)
+        return Steps(*was_there, entries, listed.alone.delete(), *more).giving(entries)
 
-    @procedure(ordered="what ended is noted later than it ended, or not at all")
-    def _keep_only(self, listed: SetKey[str], sid: str, more: Sequence[Operation[Any]]) -> Steps[set[str]]:
-        members = listed.members().if_readable()
-        return Steps(listed.has(sid).otherwise("ended"), members, listed.alone.delete(), listed.add(sid), *more).giving(
-            members
-        )
+    @procedure(ordered=_NOTED_LATER)
+    def _keep_only(
+        self, listed: SetKey[str], sid: str, more: Sequence[Operation[Any]]
+    ) -> Steps[list[Seen[str | None]]]:
+        entries = listed.see()
+        steps = listed.has(sid).otherwise("ended"), entries, listed.alone.delete(), listed.add(sid)
+        return Steps(*steps, *more).giving(entries)
 
-    @procedure(ordered="what ended is noted later than it ended, or not at all")
+    @procedure(ordered=_NOTED_LATER)
     def _take_off(self, user: str, sid: str, more: Sequence[Operation[Any]]) -> Steps[None]:
         return Steps(self._index(user).remove(sid).otherwise("it was not on the list"), *more)
 
@@ -620,7 +627,7 @@ class Sessions(Generic[S]):
 
     async def _to_greet(self, listed: SetKey[str]) -> list[str]:
         """The ids on a list whose sessions are about to end; none where nothing is to be done for them."""
-        return [] if self._farewell is None else await self._members(listed)
+        return [] if self._farewell is None else self._ids(listed, await listed.see())
 
     async def _farewells(self, ids: Sequence[str]) -> list[Operation[Any]]:
         """What is to be done once these have ended. Those whose record is gone, or cannot be read, have nothing."""
