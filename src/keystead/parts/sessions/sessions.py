@@ -89,13 +89,13 @@ class Sessions(Generic[S]):
         relation = _index_relation(family)
         index = family.related(relation.target)
         self.policy = policy or _usual_policy(family, index)
+        self._user_field = _user_field(family, relation)
         _refuse_unfit(self.policy, family, index, successors, ends)
         self._idle_ms, self._absolute_ms = self.policy.idle_ms, self.policy.absolute_ms
         self._touch_every_ms = self.policy.touch_every_ms
         self._family = family
         # A list lives as long as a session that is used now: none of the others can live longer.
         self._index: Bound[SetKey[str]] = index.lasting(self._idle_ms)
-        self._user_field = _user_field(family, relation)
         self._successors = successors
         self._ends = ends
         self._audit = audit
