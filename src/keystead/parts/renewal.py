@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
 from keystead.schema import Bound, attempts
+from keystead.schema.fit import has_atomic_steps
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
 
@@ -286,5 +287,5 @@ def _check(claims: Any, within_ms: int) -> None:
             f"{place}: it lives longer than the provider may take ({in_words(within_ms)}), so that no two ask at once; "
             'write lifetime=after("20s")'
         )
-    if claims.store.guarantees.atomic == "nothing" or claims.store.guarantees.consistency == "eventual":
+    if not has_atomic_steps(claims.store.guarantees):
         raise DoesNotFit(f"{place} does not fit {claims.store.url}: two processes would spend one refresh token")

@@ -351,6 +351,46 @@ class Deleting(Compound[R]):
     __slots__ = ()
 
 
+def joined(
+    verb: str,
+    operations: Sequence[Operation[Any]],
+    make: Callable[..., R],
+    *,
+    atomic: bool = True,
+    stopped: Any = _NOT_STOPPED,
+) -> Operation[R]:
+    """Several operations of one store as one, whose result is what `make` makes of theirs.
+
+    For a part that gives its caller one operation to await, or to put into a batch. All of them take effect, or none
+    does, and `stopped` is the result where a guard among them stops it; reads need not be `atomic`.
+    """
+    steps: list[Any] = []
+    parts: list[tuple[Operation[Any], int, int]] = []
+    use_all(operations)
+    for one in operations:
+        begin = len(steps)
+        steps += one.in_batch()
+        parts.append((one, begin, len(steps)))
+
+    def finish(replies: list[Reply]) -> R:
+        return make(*[one.finish(replies[begin:end]) for one, begin, end in parts])
+
+    async def follow(replies: list[Reply]) -> None:
+        for one, begin, end in parts:
+            await one.upkeep(replies[begin:end])
+
+    bound = operations[0].bound
+    if not atomic:
+        return Operation(bound, verb, steps, finish)
+    follows = any(one.follow is not None for one in operations)
+    return Compound(bound, verb, steps, finish, atomic=True, stopped=stopped, follow=follow if follows else None)
+
+
+def settled(bound: Bound[Any], verb: str, result: R) -> Operation[R]:
+    """An operation that sends nothing, because its result is known. For a part that gives its caller an operation."""
+    return Operation(bound, verb, [], lambda replies: result)
+
+
 def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
     """For an operation that takes something out: what cannot be read is carried along by the error."""
 

@@ -16,6 +16,7 @@ from keystead.schema import Bound, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
 from keystead.schema.relation import taken
+from keystead.schema.slots import spans_keys
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.refresh")
@@ -304,7 +305,7 @@ def _lifetime_ms(family: Any) -> int:
     if len(family.family.pattern.names) != 1:
         raise BadDeclaration(f'{place}: the key holds the digest of the token alone, as in "refresh:{{token:token}}"')
     store = family.store
-    if store.guarantees.atomic not in ("any keys", "one slot"):
+    if not spans_keys(store):
         raise DoesNotFit(f"{place} does not fit {store.url}: a refresh token is used once, in one atomic step")
     if store.guarantees.consistency == "eventual":
         raise DoesNotFit(f"{place} does not fit {store.url}: a read may miss a logout that was acknowledged")
