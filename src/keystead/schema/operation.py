@@ -338,7 +338,8 @@ def _command_name(step: Any) -> str | None:
     """The name of a command; None: the step is a guard."""
     if isinstance(step, Call):
         return step.spec.name
-    return str(step[0]) if isinstance(step, Sequence) else None
+    # Most are tuples, and to ask whether something is a Sequence takes ten times as long.
+    return str(step[0]) if type(step) is tuple or isinstance(step, Sequence) else None
 
 
 def _is_undecided(name: str, steps: list[Any]) -> bool:
