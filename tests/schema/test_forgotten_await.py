@@ -81,7 +81,8 @@ VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     | {"score_is": (1, 2), "see_lowest": (1,)},
     "hits": OF_ANY_KEY | {"get": (), "at_most": (1,), "holds": (1,), "increment": (), "decrement": (), "set": (1,)}
     | {"at_least": (1,), "start_at": (1,), "consume": ()},
-    "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)},
+    "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)}
+    | {"see": ()},
     "queue": OF_ANY_KEY | {"trim": (1,), "prepend": ("a",), "append": ("a",), "items": (), "get": (0,), "count": ()}
     | {"replace": (0, "a"), "remove": ("a",), "pop_first": (), "pop_last": (), "see": ()},
     "events": OF_ANY_KEY | {"append": ("a",), "append_all": ({"1-0": "a"},), "entries": (), "latest": (1,)}

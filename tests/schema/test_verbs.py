@@ -772,3 +772,15 @@ async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys,
         some.other("a").copy({}, ends_at=ends_at)
     with pytest.raises(BadCall, match="no fields, or sealed ones"):
         some.sealed("a").copy(seen)
+
+
+@everywhere
+async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_out(keys: Keys, store: Store) -> None:
+    tags = keys.tags("1")
+    await tags.add("a", "b")
+    await store.run([("SADD", tags.key, b"\xff")])
+    seen = await tags.see()
+    assert {one.value for one in seen} == {"a", "b", None}
+    assert await tags.remove(*(one for one in seen if one.value in ("a", None))) == 2
+    assert await tags.members() == {"b"}
+    assert await keys.tags("2").see() == []

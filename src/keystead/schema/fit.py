@@ -45,6 +45,11 @@ def require_atomic_steps(store: Store, what: str, why: str) -> None:
         raise DoesNotFit(f"{what} does not fit {store.url}: {why}, which this store cannot make")
 
 
+def has_atomic_steps(guarantees: Guarantees) -> bool:
+    """Whether the store has atomic steps, on one key at least, and every later read sees what they did."""
+    return guarantees.consistency != "eventual" and guarantees.atomic != "nothing"
+
+
 def _shortest_ms(lifetime: Lifetime) -> int | None:
     """How long a key lives at least, where its lifetime says so."""
     match lifetime:

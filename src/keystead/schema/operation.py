@@ -368,7 +368,8 @@ def _command_name(step: Any) -> str | None:
     """The name of a command; None: the step is a guard."""
     if isinstance(step, Call):
         return step.spec.name
-    return str(step[0]) if isinstance(step, Sequence) else None
+    # Most are tuples, and to ask whether something is a Sequence takes ten times as long.
+    return str(step[0]) if type(step) is tuple or isinstance(step, Sequence) else None
 
 
 def _is_undecided(name: str, steps: list[Any]) -> bool:
@@ -379,6 +380,46 @@ class Deleting(Compound[R]):
     """An operation whose first step deletes, so that its reply says whether there was something."""
 
     __slots__ = ()
+
+
+def joined(
+    verb: str,
+    operations: Sequence[Operation[Any]],
+    make: Callable[..., R],
+    *,
+    atomic: bool = True,
+    stopped: Any = _NOT_STOPPED,
+) -> Operation[R]:
+    """Several operations of one store as one, whose result is what `make` makes of theirs.
+
+    For a part that gives its caller one operation to await, or to put into a batch. All of them take effect, or none
+    does, and `stopped` is the result where a guard among them stops it; reads need not be `atomic`.
+    """
+    steps: list[Any] = []
+    parts: list[tuple[Operation[Any], int, int]] = []
+    use_all(operations)
+    for one in operations:
+        begin = len(steps)
+        steps += one.in_batch()
+        parts.append((one, begin, len(steps)))
+
+    def finish(replies: list[Reply]) -> R:
+        return make(*[one.finish(replies[begin:end]) for one, begin, end in parts])
+
+    async def follow(replies: list[Reply]) -> None:
+        for one, begin, end in parts:
+            await one.upkeep(replies[begin:end])
+
+    bound = operations[0].bound
+    if not atomic:
+        return Operation(bound, verb, steps, finish)
+    follows = any(one.follow is not None for one in operations)
+    return Compound(bound, verb, steps, finish, atomic=True, stopped=stopped, follow=follow if follows else None)
+
+
+def settled(bound: Bound[Any], verb: str, result: R) -> Operation[R]:
+    """An operation that sends nothing, because its result is known. For a part that gives its caller an operation."""
+    return Operation(bound, verb, [], lambda replies: result)
 
 
 def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
@@ -544,7 +585,8 @@ async def _in_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
     groups = [[operations[place] for place in places] for places in together.values()]
-    answers = await asyncio.gather(*(_run_alone(g[0]) if g[0].atomic else _run_together(g) for g in groups))
+    work = [_run_alone(group[0]) if group[0].atomic else _run_together(group) for group in groups]
+    answers = [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
     results: list[Any] = [None] * len(operations)
     for places, answer in zip(together.values(), answers, strict=True):
         for place, result in zip(places, answer, strict=True):

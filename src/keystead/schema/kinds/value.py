@@ -141,6 +141,14 @@ class ValueKey(Key, Generic[T]):
         steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
         return self._guarded("replace_seen", steps, value, now_ms, at_ms)
 
+    async def delete_seen(self, seen: Seen[T]) -> bool:
+        """Delete it, with all that `delete` takes with it, only if it still holds exactly what was seen.
+
+        Of several callers one gets True. As many round trips as `delete`.
+        """
+        guard = self.bound.store, holds(self.key, seen.stored)
+        return await deletion.delete_if(self.bound, self.key, "what you asked for", [guard])
+
     @property
     def _codec(self) -> Codec[T]:
         codec: Codec[T] = self.bound.family.codec
