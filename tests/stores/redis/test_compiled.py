@@ -315,3 +315,44 @@ def test_compiled_or_not_they_do_the_same(
     planned = asyncio.run(done("planned"))
     assert asyncio.run(done("compiled")) == planned
     assert asyncio.run(done("prepared")) == planned
+
+
+def admitting(record: bytes, members: bytes, name: str, most: int) -> list[Step]:
+    """A record first, and guards of another key behind it."""
+    return [
+        required(("SET", record, "x", "NX")),
+        at_most(("SCARD", members), most - 1),
+        required(("EXISTS", members)),
+        absent(record + b":over"),
+        ("SADD", members, name),
+        ("SCARD", members),
+    ]
+
+
+async def test_guards_behind_a_write_are_looked_at_first_where_that_is_the_same(engine: Server, store: Store) -> None:
+    await store.run([("SADD", "members", "first")])
+    for number in range(3):
+        assert await store.atomically(admitting(b"r%d" % number, b"members", f"m{number}", 9))
+    engine.ask("SCRIPT", "FLUSH")
+    done = await store.atomically(admitting(b"r3", b"members", "m3", 9))
+    assert done.replies == [b"OK", 1, 1, 1, 1, 5]
+    assert engine.ask("SCRIPT", "EXISTS", DIGEST) == [0]  # a script of its own did it
+    taken = await store.atomically(admitting(b"r3", b"members", "m4", 1))
+    assert (taken.stopped_at, taken.replies) == (0, [None])  # the first that stops is told, as without it
+    full = await store.atomically(admitting(b"r4", b"members", "m4", 5))
+    assert (full.stopped_at, full.replies) == (1, [b"OK", 0])
+    await store.run([("SET", "r5:over", "1")])
+    over = await store.atomically(admitting(b"r5", b"members", "m4", 9))
+    assert (over.stopped_at, over.replies) == (3, [b"OK", 1, 1, 0])
+    none = await store.atomically(admitting(b"r6", b"nobody", "m4", 9))
+    assert (none.stopped_at, none.replies) == (2, [b"OK", 1, 0])
+    assert await store.run([("EXISTS", "r4", "r5", "r6", "nobody"), ("SCARD", "members")]) == [0, 5]
+
+
+async def test_a_guard_of_what_a_step_before_it_writes_is_not_looked_at_first(store: Store) -> None:
+    def steps(key: bytes) -> list[Step]:
+        return [("INCRBY", key, 1), at_most(("GET", key), 2), ("SET", key + b":seen", "1")]
+
+    outcomes = [await store.atomically(steps(b"n")) for _ in range(4)]
+    assert [one.stopped_at for one in outcomes] == [None, None, 1, 1]
+    assert await store.run([("GET", "n")]) == [b"2"]

@@ -48,19 +48,39 @@ def straight(steps: Sequence[Planned], keys: Sequence[bytes]) -> Straight | None
     """The script for these steps; None where they may have to be undone, or need what only `atomic.lua` can do."""
     first = next((at for at, step in enumerate(steps) if step.call.spec.writes), len(steps))
     may_have_written = first < len(steps) and steps[first].required and _is_silent(steps[first].call)
-    if last_that_may_stop(steps) > first + 1 or may_have_written or len(steps) > STEPS_MOST:
+    early = _early(steps, first)
+    others = [step for place, step in enumerate(steps) if place not in early]
+    if last_that_may_stop(others) > first + 1 or may_have_written or len(steps) > STEPS_MOST:
         return None
     if any(step.still is not None or step.call.spec.name == "PUBLISH" for step in steps):
         return None
     if any(step.call.spec.name in COUNTERS and not _is_small(step.call.args[-1]) for step in steps[first + 1 :]):
         return None
-    return _Writer(steps, keys, first).written()
+    return _Writer(steps, keys, first, early).written()
+
+
+def _early(steps: Sequence[Planned], first: int) -> frozenset[int]:
+    """The places of reads that may stop the whole, come behind a write, and find there what they would find before it.
+
+    They are looked at first. Where all of them go on, so does the script; else it leaves the whole to `atomic.lua`,
+    which says what stopped it.
+    """
+    written: set[bytes] = set()
+    early: set[int] = set()
+    for place, step in enumerate(steps):
+        reads = step.guard or (step.required and not step.call.spec.writes)
+        if place > first and reads and written.isdisjoint(step.call.keys):
+            early.add(place)
+        if step.call.spec.writes:
+            written.update(step.call.keys)
+    return frozenset(early)
 
 
 class _Writer:
-    def __init__(self, steps: Sequence[Planned], keys: Sequence[bytes], first: int) -> None:
+    def __init__(self, steps: Sequence[Planned], keys: Sequence[bytes], first: int, early: frozenset[int]) -> None:
         self._steps = steps
         self._first = first  # the place of the first step that writes
+        self._early = early
         self._keys = {key: f"KEYS[{place}]" for place, key in enumerate(keys, 1)}
         self._arguments: dict[bytes, str] = {}
         self._known: dict[tuple[str, ...], str] = {}  # what was read already, by how it is asked for
@@ -75,8 +95,12 @@ class _Writer:
             self._line("local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000")
         for place, step in enumerate(steps):
             if place == first:
-                self._make_sure_of(steps[first + 1 :])
-            if step.guard:
+                for early in sorted(self._early):
+                    self._look_at(early, steps[early])
+                self._make_sure_of([later for at, later in enumerate(steps) if at > first and at not in self._early])
+            if place in self._early:
+                self._replies.append("1" if step.guard else f"r{place + 1}")
+            elif step.guard:
                 self._guard(place, step)
             elif place <= first:
                 self._may_still_fail(place, step)
@@ -97,19 +121,26 @@ class _Writer:
             self._line(f"if {reply} == false or {reply} == 0 then {self._stopped(place, reply)} end")
         self._replies.append(reply)
 
-    def _guard(self, place: int, step: Planned) -> None:
+    def _look_at(self, place: int, step: Planned) -> None:
+        """Where it would stop the whole, nothing is done here."""
         reply = self._asked(step, place)
-        if step.at_most is not None:
-            holds = self._is_at_most(step, reply, place)
-            holds = f"not ({holds})" if isinstance(step.at_most, MoreThan) else holds
-        elif isinstance(step.expected, bytes):
-            holds = f"{reply} == {self._argument(step.expected)}"
-        elif step.expected is None:
-            holds = f"not {reply}"
+        if step.guard:
+            self._line(f"if not ({self._holds(place, step, reply)}) then return false end")
         else:
-            holds = f"{reply} == 0"
+            self._line(f"if {reply} == false or {reply} == 0 then return false end")
+
+    def _guard(self, place: int, step: Planned) -> None:
+        holds = self._holds(place, step, self._asked(step, place))
         self._line(f"if not ({holds}) then {self._stopped(place, '0')} end")
         self._replies.append("1")
+
+    def _holds(self, place: int, step: Planned, reply: str) -> str:
+        if step.at_most is not None:
+            within = self._is_at_most(step, reply, place)
+            return f"not ({within})" if isinstance(step.at_most, MoreThan) else within
+        if isinstance(step.expected, bytes):
+            return f"{reply} == {self._argument(step.expected)}"
+        return f"not {reply}" if step.expected is None else f"{reply} == 0"
 
     def _is_at_most(self, step: Planned, reply: str, place: int) -> str:
         name, moment = step.call.spec.name, _moment(step)
