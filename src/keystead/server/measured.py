@@ -12,7 +12,7 @@ from keystead.errors import StoreError, StoreUnavailable
 from keystead.schema.belonging import Belonging, name_of
 from keystead.schema.family import Bound
 from keystead.server.logs import log_slow_call
-from keystead.stores import Call, Message, Outcome, Reply, Store
+from keystead.stores import Call, Command, Message, Outcome, Reply, Store
 from keystead.stores.base import PROCEDURE, Ask, Planned, Step, keys_of
 from keystead.stores.commands import TABLE
 
@@ -44,22 +44,18 @@ class Measured(Store):
     async def close(self) -> None:
         await self._store.close()
 
-    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+    async def run(self, commands: Sequence[Command]) -> list[Reply]:
         began = time.perf_counter()
-        answer = self._store._replies(calls)
-        if isinstance(answer, list):
-            self._note(calls, answer, began)
-            return answer
-        return self._awaited(calls, answer, began)
-
-    async def _awaited(self, calls: list[Call], answer: Awaitable[list[Reply]], began: float) -> list[Reply]:
         try:
-            replies = await answer
+            replies = await self._store.run(commands)
         except StoreError as error:
-            self._note(calls, [error], began)
+            self._say(_first_key_in(commands), _outcome_of(error.replies or [error]), began)
             raise
-        self._note(calls, replies, began)
+        self._say(_first_key_in(commands), "ok", began)
         return replies
+
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+        return self._store._replies(calls)
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         began = time.perf_counter()
@@ -117,9 +113,6 @@ class Measured(Store):
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         return self._store._subscribe(channels)
 
-    def _note(self, calls: Sequence[Call], replies: Sequence[Reply], began: float) -> None:
-        self._say(_first_key(calls), _outcome_of(replies), began)
-
     def _say(self, key: bytes | None, outcome: str, began: float) -> None:
         took_s = time.perf_counter() - began
         member = None if key is None or self._families is None else self._families.of(key)
@@ -137,11 +130,6 @@ def _outcome_of(replies: Sequence[Reply]) -> str:
         if isinstance(reply, StoreError):
             outcome = "error"
     return outcome
-
-
-def _first_key(calls: Sequence[Call]) -> bytes | None:
-    """Of the first call that names one: TIME does not."""
-    return next((call.keys[0] for call in calls if call.keys), None)
 
 
 def _first_key_in(steps: Sequence[Step]) -> bytes | None:

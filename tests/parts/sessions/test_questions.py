@@ -1,12 +1,19 @@
 """What is asked for a token, and what of it stays in memory."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
 from keystead.errors import BadKey
 from keystead.parts.sessions.question import KEPT_MAX, Questions
 from keystead.parts.sessions.token import id_of, new_token
 
 
 def questions() -> Questions:
-    return Questions(lambda sid: f"sess:{sid}", lambda user: f"user:{user}:sessions")
+    return Questions(lambda user, sid: partial(nothing, f"sess:{sid}", f"user:{user}:sessions"))
+
+
+async def nothing(key: str, listed_in: str) -> None: ...
 
 
 def token_of(number: int, user: str = "ann") -> str:
@@ -17,10 +24,14 @@ def test_a_question_names_the_session_and_the_list_of_its_user_each_time_anew() 
     asked = questions()
     token = token_of(1)
     sid = id_of(token)
-    expected = "ann", sid, f"sess:{sid}", (f"sess:{sid}".encode(), b"user:ann:sessions", sid.encode())
-    assert asked.of(token) == expected
-    assert asked.of(token_of(2)) != expected
-    assert asked.of(token) == expected
+    question = asked.of(token)
+    assert question is not None
+    user, named, ask = question
+    assert (user, named) == ("ann", sid)
+    assert isinstance(ask, partial)
+    assert ask.args == (f"sess:{sid}", "user:ann:sessions")
+    assert asked.of(token_of(2)) != question
+    assert asked.of(token) is question
 
 
 def test_what_is_no_token_has_no_question_however_often_it_comes() -> None:
@@ -31,10 +42,10 @@ def test_what_is_no_token_has_no_question_however_often_it_comes() -> None:
 
 
 def test_a_user_whom_no_key_can_name_has_no_question() -> None:
-    def refuse(user: str) -> str:
+    def refuse(user: str, sid: str) -> Callable[[], Awaitable[Any]]:
         raise BadKey(user)
 
-    assert Questions(lambda sid: sid, refuse).of(token_of(1)) is None
+    assert Questions(refuse).of(token_of(1)) is None
 
 
 def test_however_many_tokens_come_few_questions_are_kept() -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from keystead.errors import BadKey
 from keystead.parts.sessions.token import TOKEN_MAX_LENGTH, named_by
 
 KEPT_MAX = 4096
 
-# The user, the id of the session and its key; and as the store takes them: this key, that of the user's list, the id.
-Question: TypeAlias = tuple[str, str, str, tuple[bytes, bytes, bytes]]
+# The user, the id of the session, and what asks for its record and whether the user's list names it.
+Question: TypeAlias = tuple[str, str, Callable[[], Awaitable[Any]]]
 
 
 class Questions:
@@ -22,9 +22,8 @@ class Questions:
     whether it is alive, the store is asked each time.
     """
 
-    def __init__(self, key_of: Callable[[str], str], list_of: Callable[[str], str]) -> None:
-        self._key_of = key_of
-        self._list_of = list_of
+    def __init__(self, asking: Callable[[str, str], Callable[[], Awaitable[Any]]]) -> None:
+        self._asking = asking  # for the session of a user
         self._kept: dict[bytes, Question] = {}
 
     def of(self, token: str) -> Question | None:
@@ -53,5 +52,4 @@ class Questions:
 
     def named(self, user: str, sid: str) -> Question:
         """The question for a session by its id. Raises BadKey where no key can name it."""
-        key, listed_in = self._key_of(sid), self._list_of(user)
-        return user, sid, key, (key.encode(), listed_in.encode(), sid.encode())
+        return user, sid, self._asking(user, sid)

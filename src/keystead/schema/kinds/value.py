@@ -23,7 +23,7 @@ _GET = TABLE["GET"]
 _SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Seen(Generic[T]):
     """A value, and the bytes that it was read from: sealed and versioned values have several stored forms."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from _thread import get_ident
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from keystead.errors import (
+    CommandError,
     StoreClosed,
     StoreError,
     StoreReadOnly,
@@ -27,7 +29,7 @@ from keystead.stores.base import (
     filled,
     without_errors,
 )
-from keystead.stores.commands import TABLE, Call, Reply, read
+from keystead.stores.commands import TABLE, Call, Command, Reply, read
 from keystead.stores.redis import whole
 from keystead.stores.redis.atomic import Script
 from keystead.stores.redis.compiled import CompiledCache, CompiledScript, CompiledSteps, prepared, shape_of
@@ -109,25 +111,38 @@ class RedisStore(Store):
 
     # --- the four verbs ------------------------------------------------------------------------------------
 
-    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
-        return self._exchange(calls, pack(calls))
-
-    async def _exchange(self, calls: list[Call], payload: bytes) -> list[Reply]:
+    async def run(self, commands: Sequence[Command]) -> list[Reply]:
         link = self._link
-        if link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-        now = self._loop.time()
-        connection = link.connection
-        if connection is None or connection.lost is not None or connection.congested is not None:
-            return await self._exchange_until(now + self._settings.timeout, link, calls, payload)
+        connection = None if link is None else link.connection
+        if link is None or connection is None or connection.lost is not None or connection.congested is not None:
+            return await super().run(commands)
+        # The way of most calls, without passing it on: a coroutine more is a good part of what a read costs.
+        if get_ident() != self._opened_thread or not self._loop_runs():
+            self._check_loop()
+        try:
+            # A typed read comes as a Call: what `read` would say of it, without calling that.
+            given: Sequence[Any] = commands
+            calls = [command if type(command) is Call else read(command) for command in given]
+        except CommandError:
+            return await super().run(commands)
+        if not calls:
+            return []
+        now, payload = self._loop.time(), pack(calls)
         try:
             replies = await connection.send(payload, len(calls), now)
         except ConnectionLost as lost:
-            return await self._exchange_until(now + self._settings.timeout, link, calls, payload, lost)
-        for call_, reply in zip(calls, replies, strict=True):
+            deadline = now + self._settings.timeout
+            return without_errors(await self._exchange_until(deadline, link, calls, payload, lost))
+        for call_, reply in zip(calls, replies):  # noqa: B905 - a reply for each, and strict is slow
             if type(reply) is ReplyError or call_.spec.name in SHAPES:
-                return await self._mend(now + self._settings.timeout, link, connection, calls, replies)
+                deadline = now + self._settings.timeout
+                return without_errors(await self._mend(deadline, link, connection, calls, replies))
         return replies
+
+    async def _replies(self, calls: list[Call]) -> list[Reply]:
+        if self._link is None:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        return await self._exchange_until(self._loop.time() + self._settings.timeout, self._link, calls, pack(calls))
 
     def prepared(self, *forms: tuple[str, int]) -> Ask:
         if any(name in SHAPES or name not in TABLE for name, _ in forms):
