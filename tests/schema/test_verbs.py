@@ -35,6 +35,7 @@ from keystead import (
     until,
 )
 from keystead.errors import BadCall
+from keystead.schema.kinds.value import Seen
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -609,3 +610,47 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
     now, count = await some.run(some.count("a").clock(), some.count("a").get())
     assert abs(now - time.time_ns() // 1_000_000) < 300_000
     assert count == 7
+
+
+@everywhere
+async def test_items_that_were_seen_are_taken_out_as_they_are_stored(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        items = List("items:{id}", Profile, lifetime=after("1d"), doc="items")
+
+    items = Some(store).items("a")
+    await store.run([("RPUSH", items.key, "junk", '{"name": "Ann"}')])
+    junk, ann = await items.see()
+    assert (junk.value, junk.stored) == (None, b"junk")
+    assert ann.value == Profile(name="Ann")
+    assert await items.remove(ann, 1) == 1
+    assert await items.remove(ann) == 0
+    assert await items.count() == 1
+
+
+@everywhere
+async def test_members_of_another_form_are_read_as_they_are_stored(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        scores = SortedSet("scores:{id}", int, lifetime=after("1d"), doc="scores")
+
+    scores = Some(store).scores("a")
+    await store.run([("ZADD", scores.key, 1, "7", 2, "seven")])
+    assert await scores.see() == [(Seen(7, b"7"), 1), (Seen(None, b"seven"), 2)]
+
+
+@everywhere
+async def test_a_walk_through_a_sorted_set_misses_nobody_when_members_are_taken_out(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        scores = SortedSet("scores:{id}", int, lifetime=after("1d"), doc="scores")
+
+    scores = Some(store).scores("a")
+    await scores.put({number: number // 3 for number in range(20)})
+    await store.run([("ZADD", scores.key, 1, b"\xff")])
+    for gone in ({0}, {1, 3}, {2}, {0, 1, 2, 3}):  # of each four
+        met = []
+        async for page in scores.pages(5, page=4):
+            met += page
+            await scores.remove(*(number for number in page if number % 4 in gone), 99)
+        assert sorted(met) == list(range(18))
+        await scores.put({number: number // 3 for number in range(20)})
+    await store.run([("DEL", scores.key), ("SET", scores.key, "x")])
+    assert [page async for page in scores.pages()] == []

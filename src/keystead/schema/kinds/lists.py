@@ -10,6 +10,7 @@ from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number
 from keystead.schema.kinds.grown import GrownKey, refuse_wrong_keep
+from keystead.schema.kinds.value import Seen, seen_or_none
 from keystead.schema.operation import Operation, taking
 from keystead.stores import Command, Reply
 
@@ -54,8 +55,11 @@ class ListKey(GrownKey, Generic[T]):
             raise BadValue(f"{self.key}: keep is a whole number from 1 on")
         return self._read("trim", ("LTRIM", self.key, 0, keep - 1), nothing)
 
-    def remove(self, item: T, count: int = 0) -> Operation[int]:
-        """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic."""
+    def remove(self, item: T | Seen[T | None], count: int = 0) -> Operation[int]:
+        """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic.
+
+        What was seen is taken out as it is stored, also where it cannot be read.
+        """
         return self._read("remove", ("LREM", self.key, count, self._encoded(item)), number)
 
     def pop_first(self) -> Operation[T | None]:
@@ -65,6 +69,10 @@ class ListKey(GrownKey, Generic[T]):
     def pop_last(self) -> Operation[T | None]:
         """Take out the last item and get it: of several callers each gets another. None: there is none. Atomic."""
         return self._read("pop_last", ("RPOP", self.key), taking(self._item))
+
+    def see(self, start: int = 0, stop: int = -1) -> Operation[list[Seen[T | None]]]:
+        """As `items`, each for a later `remove`. The value of one that cannot be read is None."""
+        return self._read("see", ("LRANGE", self.key, start, stop), self._seen)
 
     def _push(
         self,
@@ -85,13 +93,19 @@ class ListKey(GrownKey, Generic[T]):
             commands += [trim(most), ("LLEN", self.key)]
         return self._write(verb, commands, _length_of_three if most is not None else number, until)
 
-    def _encoded(self, item: T) -> bytes:
+    def _encoded(self, item: T | Seen[T | None]) -> bytes:
+        if isinstance(item, Seen):
+            return item.stored
         data: bytes = self.bound.family.item.encode(item, self.key, self.bound.ring)
         return data
 
     def _items(self, replies: list[Reply]) -> list[T]:
         decode = self.bound.family.item.decode
         return [decode(data, self.key, self.bound.ring) for data in replies[0]]
+
+    def _seen(self, replies: list[Reply]) -> list[Seen[T | None]]:
+        codec, key, ring = self.bound.family.item, self.key, self.bound.ring
+        return [seen_or_none(codec, raw, key, ring) for raw in replies[0]]
 
     def _item(self, replies: list[Reply]) -> T | None:
         raw = replies[0]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from math import inf
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, Unreadable
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
+from keystead.schema.kinds.value import Seen, seen_or_none
 from keystead.schema.operation import Operation, taking
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import TABLE, Call, Reply
 
 M = TypeVar("M")
@@ -127,6 +130,34 @@ class SortedSetKey(GrownKey, Generic[M]):
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
         return await listing.live(self.bound, self.key)
 
+    def see(self) -> Operation[list[tuple[Seen[M | None], float]]]:
+        """All members with their scores from the lowest score on. The value of one that cannot be read is None."""
+        return self._read("see", ("ZRANGE", self.key, 0, -1, "WITHSCORES"), self._seen_pairs)
+
+    async def pages(self, high: float = inf, *, page: int = 500) -> AsyncIterator[list[M]]:
+        """The readable members with a score of at most `high`, some at a time, from the lowest on.
+
+        For a walk that takes members out. What is taken out moves the others up, so a page begins behind those of the
+        last one that are still in. One that comes or moves meanwhile may or may not be among them. Two round trips a
+        page, or three.
+        """
+        store, key, skip = self.bound.store, self.key, 0
+        while True:
+            try:
+                [found] = await store.run([("ZRANGE", key, -inf, high, "BYSCORE", "LIMIT", skip, page)])
+            except Unreadable as error:
+                log_unreadable(store, error)
+                return
+            if not found:
+                return
+            yield [member for data in found if (member := self._seen(data).value) is not None]
+            [last] = await store.run([("ZRANK", key, found[-1])])
+            if last is not None:
+                skip = last + 1
+                continue
+            there = await store.run([("ZSCORE", key, data) for data in found])
+            skip += sum(score is not None for score in there)
+
     def _zadd(
         self,
         verb: str,
@@ -154,6 +185,12 @@ class SortedSetKey(GrownKey, Generic[M]):
     def _encoded(self, member: M) -> bytes:
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
         return data
+
+    def _seen(self, data: bytes) -> Seen[M | None]:
+        return seen_or_none(self.bound.family.member, data, self.key, self.bound.ring)
+
+    def _seen_pairs(self, replies: list[Reply]) -> list[tuple[Seen[M | None], float]]:
+        return [(self._seen(data), score) for data, score in replies[0]]
 
     def _pairs(self, replies: list[Reply]) -> list[tuple[M, float]]:
         decode = self.bound.family.member.decode

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadCall
+from keystead.errors import BadCall, Unreadable
 from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.contention import attempts
@@ -30,6 +30,14 @@ class Seen(Generic[T]):
 
     value: T
     stored: bytes
+
+
+def seen_or_none(codec: Codec[T], raw: bytes, key: str, ring: KeyRing | None) -> Seen[T | None]:
+    """What was read from these bytes; None where they cannot be read."""
+    try:
+        return Seen(codec.decode(raw, key, ring), raw)
+    except Unreadable:
+        return Seen(None, raw)
 
 
 class ValueKey(Key, Generic[T]):
