@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from keystead.kits.widgets.models import CounterRecord
@@ -35,6 +36,7 @@ class Counters(Service[CounterRecord]):
     def __init__(self, given: Surroundings) -> None:
         super().__init__(given)
         self._days: OrderedDict[str, _Known] = OrderedDict()
+        self._numbers_of = lru_cache(KEPT)(self._keys_of)  # most visits are of today, to pages that are visited often
 
     async def create(
         self, url: Any, token: Any, *, visitor: Visitor, id: Any = None, webhook_url: Any = None
@@ -91,8 +93,8 @@ class Counters(Service[CounterRecord]):
     ) -> Steps[tuple[Any, ...]]:
         """Count a visit, unless this visitor was counted today: then the numbers stand before the mark."""
         keys, id, at = self.keys, record.id, moment(now_ms)
-        total, today, last = self._numbers_of(id, day)
-        mark = keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date)))
+        total, today, last = self._numbers_of(id, day.date)
+        user_hash, ends_ms = self._visitor_hash(id, visitor, str(day.date)), day.mark_ends_ms(now_ms)
         told: list[Operation[Any]] = []
         if before is not None and before < LARGEST:
             counts = {"previousCount": before, "newCount": before + 1, "incrementBy": 1}
@@ -104,16 +106,17 @@ class Counters(Service[CounterRecord]):
             total.get(),
             today.get(),
             last.get(),
-            mark.add(at, end_of_day=day.mark_ends_ms(now_ms)),
+            keys.counter_visit(id, user_hash).alone.add(at, end_of_day=ends_ms).required(),
+            keys.counter_visitors(id).add(user_hash, end_of_day=ends_ms),
             counted,
             counted_today,
             last.set(at),
             *told,
         ).giving(counted, counted_today, *told)
 
-    def _numbers_of(self, id: str, day: Day) -> tuple[CounterKey, CounterKey, ValueKey[datetime]]:
+    def _keys_of(self, id: str, date: dt.date) -> tuple[CounterKey, CounterKey, ValueKey[datetime]]:
         keys = self.keys
-        return keys.counter_total(id), keys.counter_daily(id, day.date), keys.counter_last(id)
+        return keys.counter_total(id), keys.counter_daily(id, date), keys.counter_last(id)
 
     async def get(self, id: Any, visitor: Visitor | None = None) -> CounterData:
         """The numbers of a counter. One round trip."""
@@ -121,7 +124,7 @@ class Counters(Service[CounterRecord]):
         now_ms = self.site.now_ms()
         day = self._calendar.day(now_ms)
         (record, now), past = await asyncio.gather(
-            self._read(id, visitor, lambda: [one.get() for one in self._numbers_of(id, day)]), self._past(id, day)
+            self._read(id, visitor, lambda: [one.get() for one in self._numbers_of(id, day.date)]), self._past(id, day)
         )
         past = await self._past_of(record, past)
         self._remember(record, past, now_ms)

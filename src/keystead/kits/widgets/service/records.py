@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -196,7 +195,7 @@ class Records(Generic[R]):
     def _visitor_hash(self, id: str, visitor: Visitor, day: str = "") -> str:
         """Who a visitor is to one widget: 16 digits that tell nobody their address, nor who they are elsewhere."""
         said = "\n".join((self.name, id, client_of(visitor.address), visitor.agent, day))
-        return hmac.new(self._secret, said.encode("utf-8", "replace"), sha256).hexdigest()[:16]
+        return hmac.digest(self._secret, said.encode("utf-8", "replace"), "sha256").hex()[:16]
 
     @staticmethod
     def _is(total: CounterKey, number: int) -> Operation[bool]:
