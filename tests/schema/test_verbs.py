@@ -599,6 +599,7 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
     assert await some.count("a").start_at(7)
     assert not await some.count("a").start_at(9)
     assert await some.count.get_all("a", "b") == [7, None]
+    assert await some.count.get_all(some.count("a"), keys.code("none"), some.count("b")) == [7, None, None]
     assert not await some.scores("a").move("m", 1)
     await some.scores("a").put({"m": 1})
     assert await some.scores("a").move("m", 5)

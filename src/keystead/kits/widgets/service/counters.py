@@ -26,6 +26,7 @@ COUNTER_TYPES: Final = ("total", "today", "yesterday", "week", "month")
 _WEEK: Final = 7
 _MONTH: Final = 30  # days, today among them
 
+_PRUNED_AT: Final = 16  # visits of a day, when the visitors of the days before are taken out, if there are any
 _SETTLING_MS: Final = 60_000  # after midnight
 
 
@@ -82,8 +83,10 @@ class Counters(Service[CounterRecord]):
             if done or done.stopped == "counter_visit":
                 past = await self._past_of(seen.value, past)
                 self._remember(seen.value, past, now_ms)
-                now = Now(done.value[0], done.value[1], moment(now_ms)) if done else Now(*done.before[-3:])
+                now = _now([*done.value[:2], moment(now_ms)] if done else done.before[-1])
                 self.site.count("widgets", "visit", "counted" if done else "known")
+                if done and now.today == _PRUNED_AT:
+                    await self.keys.counter_visitors(id).live()
                 return _data(seen.value, now, past, duplicate=not done)
         raise AssertionError  # pragma: no cover - the last of the tries raises
 
@@ -103,9 +106,7 @@ class Counters(Service[CounterRecord]):
         return Steps(
             *guards,
             self._is(total, before) if told and before is not None else total.at_most(LARGEST - 1),
-            total.get(),
-            today.get(),
-            last.get(),
+            self._now(id, day),
             keys.counter_visit(id, user_hash).alone.add(at, end_of_day=ends_ms).required(),
             keys.counter_visitors(id).add(user_hash, end_of_day=ends_ms),
             counted,
@@ -118,17 +119,20 @@ class Counters(Service[CounterRecord]):
         keys = self.keys
         return keys.counter_total(id), keys.counter_daily(id, date), keys.counter_last(id)
 
+    def _now(self, id: str, day: Day) -> Operation[list[Any]]:
+        return self.keys.counter_total.get_all(*self._numbers_of(id, day.date))
+
     async def get(self, id: Any, visitor: Visitor | None = None) -> CounterData:
         """The numbers of a counter. One round trip."""
         checked_id(id)
         now_ms = self.site.now_ms()
         day = self._calendar.day(now_ms)
-        (record, now), past = await asyncio.gather(
-            self._read(id, visitor, lambda: [one.get() for one in self._numbers_of(id, day.date)]), self._past(id, day)
+        (record, [now]), past = await asyncio.gather(
+            self._read(id, visitor, lambda: [self._now(id, day)]), self._past(id, day)
         )
         past = await self._past_of(record, past)
         self._remember(record, past, now_ms)
-        return _data(record, Now(*now), past)
+        return _data(record, _now(now), past)
 
     async def shown(self, id: Any, type: str = "total", visitor: Visitor | None = None) -> int:
         """One of the numbers; 0: there is no such counter."""
@@ -253,6 +257,11 @@ class _Known(NamedTuple):
 
     def is_of(self, record: CounterRecord, day: Day) -> bool:
         return self.past.day == day and self.record.created == record.created
+
+
+def _now(found: Sequence[Any]) -> Now:
+    total, today, last = found
+    return Now(total or 0, today or 0, last)
 
 
 def _data(record: CounterRecord, now: Now, past: Past, *, duplicate: bool | None = None) -> CounterData:
