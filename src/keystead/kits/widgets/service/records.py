@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
@@ -136,11 +136,9 @@ class Records(Generic[R]):
         if counting is None:
             done = await step([still])
         else:
-            counted = started(counting.count)
-            try:
-                done = await step([counting.within, still])
-            finally:
-                await counted
+            # Both leave in one turn, so it is one round trip; and as neighbours, the count first: of many that come at
+            # once, each is measured by those before it and not by all of them.
+            _, done = await asyncio.gather(counting.count, step([counting.within, still]))
             if done.stopped == "requests":
                 raise counting.reached
         if done.stopped == self.name:
@@ -166,11 +164,7 @@ class Records(Generic[R]):
             if counting is None:
                 results = await read
             else:
-                counted = started(counting.count)
-                try:
-                    results = await read
-                finally:
-                    count = await counted
+                count, results = await asyncio.gather(counting.count, read)
                 if count > counting.limit:
                     raise counting.reached
         except Unreadable:
@@ -218,28 +212,6 @@ class Records(Generic[R]):
             lock = self._turns[name] = asyncio.Lock()
         async with lock:
             yield
-
-
-class started(Generic[D]):  # noqa: N801 - it is used as a function is
-    """Work that has begun: it runs at once up to where it first waits, in no task of its own.
-
-    What it sends leaves in one turn with what is sent next, and before it: one round trip. Await it afterwards.
-    """
-
-    def __init__(self, work: Awaitable[D]) -> None:
-        self._rest = work.__await__()
-        self._ended: list[D] = []
-        try:
-            self._waits_for: Any = next(self._rest)
-        except StopIteration as ended:
-            self._ended.append(ended.value)
-
-    def __await__(self) -> Generator[Any, None, D]:
-        if self._ended:
-            return self._ended[0]
-        if not (asyncio.isfuture(self._waits_for) and self._waits_for.done()):
-            yield self._waits_for
-        return (yield from self._rest)
 
 
 class tries(attempts):  # noqa: N801 - it is used as a function is
