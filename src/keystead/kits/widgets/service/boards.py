@@ -21,7 +21,7 @@ from keystead.kits.widgets.service.outcomes import (
     Posted,
     Visitor,
 )
-from keystead.kits.widgets.service.records import ORDERED, Guards, tries
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
 from keystead.kits.widgets.service.services import UNSET, Service, Use
 from keystead.parts.digest import digest, same
@@ -133,7 +133,7 @@ class Boards(Service[BbsRecord]):
         self.site.count("widgets", "post", "ok")
         return Posted(await self.get(id), new.id, edit_token)
 
-    @procedure(ordered=ORDERED)
+    @procedure
     def _post(self, guards: Guards, board: BbsRecord, new: BbsMessage, at: int) -> Steps[tuple[Any, ...]]:
         """A message on top of those that were read at this version."""
         keys, version = self.keys, self.keys.bbs_version(board.id)

@@ -14,7 +14,7 @@ from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
-from keystead.kits.widgets.service.records import KEPT, ORDERED, Guards, Surroundings, tries
+from keystead.kits.widgets.service.records import KEPT, Guards, Surroundings, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.services import UNSET, Service, Use, days_since, last_use
 from keystead.schema import Bound, Operation, Steps, procedure
@@ -90,7 +90,7 @@ class Counters(Service[CounterRecord]):
                 return _data(seen.value, now, past, duplicate=not done)
         raise AssertionError  # pragma: no cover - the last of the tries raises
 
-    @procedure(ordered=ORDERED)
+    @procedure
     def _visit(
         self, guards: Guards, record: CounterRecord, visitor: Visitor, now_ms: int, day: Day, before: int | None
     ) -> Steps[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from keystead.kits.widgets.models import Icon, LikeRecord
 from keystead.kits.widgets.service.checks import LARGEST, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, LikeData, Owner, Visitor
-from keystead.kits.widgets.service.records import ORDERED, Guards, tries
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.services import UNSET, Service, Use, last_use
 from keystead.schema import Bound, Operation, Steps, procedure
@@ -65,7 +65,7 @@ class Likes(Service[LikeRecord]):
                     break
         return await self.get(id, visitor, counted=True)
 
-    @procedure(ordered=ORDERED)
+    @procedure
     def _toggle(
         self, guards: Guards, record: LikeRecord, mark: ValueKey[bool], state: Seen[bool] | None, before: int, day: Day
     ) -> Steps[tuple[Any, ...]]:

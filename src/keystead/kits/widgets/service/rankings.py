@@ -19,7 +19,7 @@ from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, 
 from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
-from keystead.kits.widgets.service.records import ORDERED, Guards, tries
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
 from keystead.kits.widgets.service.services import UNSET, Service, Use, last_use
 from keystead.schema import Bound, Operation, Steps, procedure
@@ -108,7 +108,7 @@ class Rankings(Service[RankingRecord]):
         rank = None if stands is None else await self._rank(seen.value, sent.member, stands, improved)
         return data.model_copy(update={"improved": improved, "rank": rank})
 
-    @procedure(ordered=ORDERED)
+    @procedure
     def _submit(
         self, guards: Guards, visitor: Visitor, sent: _Sent, standing: _Standing, cut: Sequence[RankingEntry]
     ) -> Steps[tuple[Any, ...]]:

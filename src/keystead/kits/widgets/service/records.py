@@ -30,13 +30,13 @@ from keystead.kits.widgets.service.settings import WidgetSettings
 from keystead.parts.limit import NamedLimits, client_of
 from keystead.schema import Bound, Done, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
+from keystead.schema.slots import one_step
 
 R = TypeVar("R", bound=WidgetRecord)
 D = TypeVar("D")
 Guards: TypeAlias = Sequence[Operation[Any]]
 
 KEPT: Final = 10_000  # records that a process remembers, of each service
-ORDERED: Final = "a request that was counted and did nothing is a request all the same"  # the limit is in another slot
 
 
 @dataclass(frozen=True)
@@ -126,19 +126,25 @@ class Records(Generic[R]):
     ) -> Done[D]:
         """What a procedure does behind the guards that it is given: that this is still the record, and the limit.
 
-        The request is counted in the same round trip; no limit: it was counted before. Where `stopped` is the name of
-        the service, the record is another by now, and is read anew the next time. Raises LimitReached.
+        The request is counted in the same round trip, and in a cluster in one before; no limit: it was counted already.
+        Where `stopped` is the name of the service, the record is another by now, and is read anew the next time.
+        Raises LimitReached.
         """
         counting = None if limit is None else self._limit.counting(limit, visitor.address)
         if seen.value.webhook is not None:
             await self._hooks.announce(self.name, seen.value)
-        still = self._records(seen.value.id).holds(seen)
+        record = self._records(seen.value.id)
         if counting is None:
-            done = await step([still])
+            done = await step([record.holds(seen)])
+        elif not one_step(self._records.store, record.key, counting.counter.key):
+            # Two slots of a cluster have no common order, so this one is counted before.
+            if await counting.count > counting.limit:
+                raise counting.reached
+            done = await step([record.holds(seen)])
         else:
             # Both leave in one turn, so it is one round trip; and as neighbours, the count first: of many that come at
             # once, each is measured by those before it and not by all of them.
-            _, done = await asyncio.gather(counting.count, step([counting.within, still]))
+            _, done = await asyncio.gather(counting.count, step([counting.within, record.holds(seen)]))
             if done.stopped == "requests":
                 raise counting.reached
         if done.stopped == self.name:
