@@ -36,6 +36,7 @@ class Subject(StrEnum):
     membership = "membership"
     sessiondata = "sessiondata"
     notices = "notices"
+    procedures = "procedures"
     all = "all"
 
 
@@ -43,6 +44,12 @@ async def _notices(folder: Path, progress: Progress, quick: bool, keys: int | No
     from bench import on_notices
 
     return await on_notices.run(folder, progress, quick=quick)
+
+
+async def _procedures(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_procedures
+
+    return await on_procedures.run(folder, QUICK if quick else FULL, progress)
 
 
 async def _redis(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
@@ -146,6 +153,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.membership: _membership,
     Subject.sessiondata: _sessiondata,
     Subject.notices: _notices,
+    Subject.procedures: _procedures,
 }
 
 
@@ -186,6 +194,7 @@ def main(
     limits: hits of each kind of limit beside the limits library, and their round trips.
     cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
     membership: validate of the membership kit beside the same by hand, and its round trips.
+    procedures: two commands and a guard, beside a script that redis-py calls and a transaction by hand.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.

@@ -19,6 +19,7 @@ from keystead.stores.backup.file import BLOCK_BYTES
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.cli.filled import MANY, fill, held, other, restores
+from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import SEALED, Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.serving import environment, keystead_command, wait_until
@@ -287,16 +288,20 @@ def test_a_backup_that_was_killed_goes_on_and_is_whole(
     program: Program, server: Server, signum: signal.Signals, code: int
 ) -> None:
     expected = fill(server.url, MANY)
-    with started(program, "backup", "keys.backup", "--store", server.url) as process:
-        saves(program, process)
-        process.send_signal(signum)
-        out, error = process.communicate(timeout=300)
-    assert (process.returncode, out) == (code, "")
-    if signum != signal.SIGKILL:
-        assert error == "keystead: stopped; what was saved is in keys.backup.part, and --resume goes on with it\n"
-    assert not (program.folder / "keys.backup").exists()
-    assert_one_sentence(program.keystead("backup", "keys.backup", "--store", server.url), 1, "--resume", "--overwrite")
-    saved = output(program.keystead("backup", "keys.backup", "--store", server.url, "--resume", "--json"))
+    with held_back(server) as proxy:
+        proxy.after_replies(4 * BLOCK_BYTES)
+        again = ("backup", "keys.backup", "--store", proxy.url + PATIENT)
+        with started(program, *again) as process:
+            saves(program, process)
+            process.send_signal(signum)
+            out, error = process.communicate(timeout=300)
+        proxy.resume()
+        assert (process.returncode, out) == (code, "")
+        if signum != signal.SIGKILL:
+            assert error == "keystead: stopped; what was saved is in keys.backup.part, and --resume goes on with it\n"
+        assert not (program.folder / "keys.backup").exists()
+        assert_one_sentence(program.keystead(*again), 1, "--resume", "--overwrite")
+        saved = output(program.keystead(*again, "--resume", "--json"))
     assert saved["keys"] == len(expected)
     assert 0 < saved["kept"] < len(expected)
     assert not part_has(program, -1)
@@ -314,18 +319,21 @@ def test_a_restore_that_was_killed_goes_on_and_is_whole(
 ) -> None:
     expected = fill(program.url, MANY)
     save(program)
-    target = other(program) if to == "sqlite" else server.url
-    again = ("restore", "keys.backup", "--store", target, "--yes")
-    with started(program, *again) as process:
-        restores(target, process, noted=True)
-        process.send_signal(signum)
-        out, error = process.communicate(timeout=300)
-    assert (process.returncode, out) == (code, "")
-    if signum == signal.SIGINT:
-        assert error == "keystead: stopped; what was restored stays, and --resume goes on with it\n"
-    assert 0 < len(held(target)) < len(expected)
-    assert_one_sentence(program.keystead(*again), 1, "was interrupted", "--resume")
-    done = output(program.keystead(*again, "--resume", "--json"))
+    with held_back(server) as proxy:
+        target = other(program) if to == "sqlite" else server.url
+        proxy.slowly()
+        again = ("restore", "keys.backup", "--store", target if to == "sqlite" else proxy.url + PATIENT, "--yes")
+        with started(program, *again) as process:
+            restores(target, process, noted=True)
+            process.send_signal(signum)
+            out, error = process.communicate(timeout=300)
+        proxy.resume()
+        assert (process.returncode, out) == (code, "")
+        if signum == signal.SIGINT:
+            assert error == "keystead: stopped; what was restored stays, and --resume goes on with it\n"
+        assert 0 < len(held(target)) < len(expected)
+        assert_one_sentence(program.keystead(*again), 1, "was interrupted", "--resume")
+        done = output(program.keystead(*again, "--resume", "--json"))
     assert done["restored"] == done["keys"] == len(expected)
     assert 0 < done["resumed_at"] < len(expected)
     assert held(target) == expected
@@ -335,16 +343,14 @@ def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later
     program: Program, server: Server
 ) -> None:
     expected = fill(server.url, MANY)
-    url = f"{server.url}?timeout=1s&connect_timeout=500ms"
-    with started(program, "backup", "keys.backup", "--store", url) as process:
-        saves(program, process)
-        server.pause()
-        out, error = process.communicate(timeout=300)
-        server.resume()
-    ended = subprocess.CompletedProcess([], process.returncode, out, error)
-    assert_one_sentence(ended, 1, "--resume goes on with it")
-    assert "did not answer" in error or "no connection to" in error
-    saved = output(program.keystead("backup", "keys.backup", "--store", url, "--resume", "--json"))
+    with held_back(server) as proxy:
+        proxy.after_replies(4 * BLOCK_BYTES)
+        again = ("backup", "keys.backup", "--store", proxy.url + IMPATIENT)
+        ended = program.keystead(*again)
+        assert_one_sentence(ended, 1, "--resume goes on with it")
+        assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
+        proxy.resume()
+        saved = output(program.keystead(*again, "--resume", "--json"))
     assert saved["keys"] == len(expected)
     assert saved["kept"] > 0
 
@@ -354,16 +360,15 @@ def test_a_store_that_goes_away_in_a_restore_is_one_sentence_and_it_goes_on_late
 ) -> None:
     expected = fill(program.url, MANY)
     save(program)
-    url = f"{server.url}?timeout=1s&connect_timeout=500ms"
-    with started(program, "restore", "keys.backup", "--store", url, "--yes") as process:
-        restores(server.url, process)
-        server.pause()
-        out, error = process.communicate(timeout=300)
-        server.resume()
-    ended = subprocess.CompletedProcess([], process.returncode, out, error)
-    assert_one_sentence(ended, 1, "--resume goes on with it")
-    assert "did not answer" in error or "no connection to" in error
-    assert program.keystead("restore", "keys.backup", "--store", url, "--yes", "--resume").returncode == 0
+    with held_back(server) as proxy:
+        proxy.after_requests(3_000_000)
+        again = ("restore", "keys.backup", "--store", proxy.url + IMPATIENT, "--yes")
+        ended = program.keystead(*again)
+        assert_one_sentence(ended, 1, "--resume goes on with it")
+        assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
+        assert 0 < len(held(server.url)) < len(expected)
+        proxy.resume()
+        assert program.keystead(*again, "--resume").returncode == 0
     assert held(server.url) == expected
 
 

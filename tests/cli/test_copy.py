@@ -16,6 +16,7 @@ from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests import forking
 from tests.cli.filled import fill, held, other, restores
+from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.serving import environment, wait_until
@@ -202,16 +203,20 @@ def test_a_copy_that_was_killed_goes_on_with_the_same_command(
     program: Program, server: Server, to: str, signum: signal.Signals, code: int
 ) -> None:
     expected = fill(program.url, MANY, 100)
-    target = other(program) if to == "sqlite" else server.url
-    running = Running(program, "copy", program.url, target, "--yes")
-    restores(target, running)
-    ended = running.ends(signum)
-    assert (ended.returncode, ended.stdout) == (code, "")
-    if signum == signal.SIGTERM:
-        assert ended.stderr == "keystead: stopped; what was copied stays; run the same command again to go on\n"
-    arrived = len(copied_to(target))
-    assert 0 < arrived < len(expected)
-    copied = output(program.keystead("copy", program.url, target, "--yes", "--json"))
+    with held_back(server) as proxy:
+        target = other(program) if to == "sqlite" else server.url
+        proxy.after_requests(400_000)
+        again = ("copy", program.url, target if to == "sqlite" else proxy.url + PATIENT, "--yes")
+        running = Running(program, *again)
+        restores(target, running)
+        ended = running.ends(signum)
+        proxy.resume()
+        assert (ended.returncode, ended.stdout) == (code, "")
+        if signum == signal.SIGTERM:
+            assert ended.stderr == "keystead: stopped; what was copied stays; run the same command again to go on\n"
+        arrived = len(copied_to(target))
+        assert 0 < arrived < len(expected)
+        copied = output(program.keystead(*again, "--json"))
     assert (copied["resumed"], copied["written"]) == (True, len(expected) - arrived)  # nothing is written twice
     assert copied_to(target) == expected
 
@@ -220,17 +225,16 @@ def test_a_copy_that_was_killed_goes_on_with_the_same_command(
 def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
     program: Program, server: Server, side: str
 ) -> None:
-    url = f"{server.url}?timeout=1s&connect_timeout=500ms"
-    source, target = (url, other(program)) if side == "from" else (program.url, url)
-    expected = fill(source, MANY, 100)
-    running = Running(program, "copy", source, target, "--yes")
-    restores(target if side == "from" else server.url, running)
-    server.pause()
-    ended = running.ends()
-    server.resume()
-    assert_one_sentence(ended, 1, "what was copied stays; run the same command again to go on")
-    assert program.keystead("copy", source, target, "--yes").returncode == 0
-    assert copied_to(target) == expected
+    with held_back(server) as proxy:
+        url = proxy.url + IMPATIENT
+        source, target = (url, other(program)) if side == "from" else (program.url, url)
+        expected = fill(server.url if side == "from" else source, MANY, 100)
+        (proxy.after_replies if side == "from" else proxy.after_requests)(400_000)
+        ended = program.keystead("copy", source, target, "--yes")
+        assert_one_sentence(ended, 1, "what was copied stays; run the same command again to go on")
+        proxy.resume()
+        assert program.keystead("copy", source, target, "--yes").returncode == 0
+        assert copied_to(target if side == "from" else server.url) == expected
 
 
 # --- again ---------------------------------------------------------------------------------------------------
@@ -298,12 +302,15 @@ def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_
 
 def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server: Server) -> None:
     expected = fill(program.url, MANY, 100)
-    running = Running(program, "copy", program.url, server.url, "--follow", "--yes")
-    restores(server.url, running)
-    ended = running.ends(signal.SIGINT)
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert "run the same command again to go on" in ended.stderr
-    assert program.keystead("copy", program.url, server.url, "--yes").returncode == 0
+    with held_back(server) as proxy:
+        proxy.after_requests(400_000)
+        running = Running(program, "copy", program.url, proxy.url + PATIENT, "--follow", "--yes")
+        restores(server.url, running)
+        ended = running.ends(signal.SIGINT)
+        proxy.resume()
+        assert (ended.returncode, ended.stdout) == (130, "")
+        assert "run the same command again to go on" in ended.stderr
+        assert program.keystead("copy", program.url, proxy.url + PATIENT, "--yes").returncode == 0
     assert copied_to(server.url) == expected
 
 

@@ -20,16 +20,19 @@ from keystead.schema import (
     Lifetime,
     Set,
     SortedSet,
+    Steps,
     Value,
     Versions,
     after,
     end_of_day,
     never,
     placeholder,
+    procedure,
     sliding,
     until,
 )
 from keystead.schema.check import check
+from keystead.schema.docs import markdown
 from keystead.schema.finding import CODES, Finding
 from keystead.schema.keyspace import with_parts
 
@@ -445,3 +448,38 @@ def test_no_two_families_that_pass_the_check_render_one_key(data: st.DataObject,
     for family, stranger in ((one, other), (other, one)):
         values = {name: data.draw(VALUES[kind.name], label=name) for name, kind in family.pattern.types.items()}
         assert stranger.pattern.parse(family.pattern.render(values)) is None
+
+
+class Shop(Keyspace):
+    stock = Counter("stock:{sku}", lifetime=never("inventory"), doc="pieces left")
+    orders = Set("customer:{who}:orders", str, lifetime=never("deleted by hand"), doc="orders of a customer")
+
+    @procedure
+    def both(self, who: str, sku: str) -> Steps[None]:
+        return Steps(self.orders(who).add("x"), self.stock(sku).increment())
+
+    @procedure(ordered="the nightly count")
+    def in_order(self, who: str, sku: str) -> Steps[None]:
+        return Steps(self.orders(who).add("x"), self.stock(sku).increment())
+
+    @procedure
+    def one(self, sku: str) -> Steps[None]:
+        return Steps(self.stock(sku).at_least(1), self.stock(sku).increment())
+
+
+def test_a_procedure_that_a_cluster_refuses_is_found() -> None:
+    assert [(one.code, one.where) for one in check([Shop], cluster=True)] == [("procedure-cross-slot", "Shop.both")]
+    assert check([Shop]) == []
+
+
+def test_a_procedure_that_cannot_be_followed_is_found() -> None:
+    class Odd(Keyspace):
+        n = Counter("n:{id}", lifetime=never("test"), doc="a number")
+
+        @procedure
+        def odd(self, id: str) -> Steps[None]:
+            """Something."""
+            return Steps(*(self.n(str(one)).increment() for one in range(int(id))))
+
+    assert [(one.code, one.where) for one in check([Odd])] == [("procedure-unknown", "Odd.odd")]
+    assert "The steps of `odd` are not known ahead" in markdown(Odd)

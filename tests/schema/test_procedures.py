@@ -26,6 +26,8 @@ from keystead import (
     procedure,
 )
 from keystead.errors import BadCall
+from keystead.schema.docs import document, html, markdown
+from keystead.schema.export import json_schema, typescript
 from keystead.schema.traced import traced
 from tests.schema.conftest import STORES
 
@@ -67,6 +69,16 @@ class Shop(Keyspace):
             .giving(left, listed)
             .undone_by(self.order(sku, id).delete(), self.stock(sku).increment())
         )
+
+    @procedure(ordered="a count that is too high is put right by the nightly count")
+    def count_three(self, first: str, second: str, third: str, most: int) -> Steps[None]:
+        """Count three things in three slots, none of which has more than so many."""
+        counted = [self.stock(sku).increment() for sku in (first, second, third)]
+        guards = [self.stock(sku).at_most(most - 1).otherwise(sku) for sku in (first, second, third)]
+        steps = Steps(*(one for pair in zip(guards, counted, strict=True) for one in pair))
+        for sku, one in zip((first, second, third), counted, strict=True):
+            steps.undone_by(self.stock(sku).decrement(), of=one)
+        return steps
 
     @procedure
     def both(self, who: str, sku: str) -> Steps[None]:
@@ -138,6 +150,20 @@ async def test_an_ordered_procedure_runs_in_order_and_undoes_what_a_guard_stops(
     assert not await shop.customer_orders("bob").exists()
 
 
+@every_store
+async def test_what_undoes_a_step_is_done_only_where_that_step_took_effect(shop: Shop) -> None:
+    for full in ("a", "b", "c"):
+        await shop.run(*(shop.stock(sku).set(5 if sku == full else 1) for sku in ("a", "b", "c")))
+        done = await shop.count_three("a", "b", "c", 5)
+        assert done.stopped == full
+        assert await shop.run(*(shop.stock(sku).get() for sku in ("a", "b", "c"))) == tuple(
+            5 if sku == full else 1 for sku in ("a", "b", "c")
+        )
+    await shop.stock("c").set(1)
+    assert await shop.count_three("a", "b", "c", 5)
+    assert await shop.stock("c").get() == 2
+
+
 @pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
 async def test_across_slots_a_procedure_that_is_not_ordered_is_refused(shop: Shop) -> None:
     with pytest.raises(CrossSlot, match=r"Shop\.both is one atomic step over customer_orders and stock") as caught:
@@ -202,6 +228,10 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
             return Steps(self.n(1).get()).giving(self.n(1).get())
 
         @procedure
+        def undoes_another(self) -> Steps[None]:
+            return Steps(self.n(1).get()).undone_by(self.n(1).delete(), of=self.n(1).get())
+
+        @procedure
         def two_stores(self) -> Steps[None]:
             return Steps(self.n(1).get(), self.other(1).get())
 
@@ -211,6 +241,8 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
         await keys.no_steps()
     with pytest.raises(BadArgument, match="put the operation in both"):
         await keys.gives_another()
+    with pytest.raises(BadArgument, match="put the operation in both"):
+        await keys.undoes_another()
     with pytest.raises(BadArgument, match="bind its keyspace first"):
         Wrong.nothing()
     with pytest.raises(BadArgument, match="otherwise takes what the caller is told"):
@@ -290,3 +322,29 @@ def test_both_branches_of_a_condition_are_known() -> None:
         ("stock", "exists", False),
         ("stock", "increment", True),
     }
+
+
+def test_the_key_document_lists_each_procedure() -> None:
+    page, entries = markdown(Shop), {one.name: one for one in document(Shop).procedures}
+    assert "## Procedures" in page
+    assert (
+        "| `reserve(sku, id, order)`<br>Take a piece from the stock for a new order. "
+        "| `stock:{sku}`, `order:{sku}:{id}` | - "
+        "| `stock.at_least`: sold out<br>`order.add`: there is such an order | one step |"
+    ) in page
+    assert entries["buy"].in_cluster == "in order, 2 round trips"
+    assert "Interrupted: an order that no customer lists" in page
+    assert entries["both"].in_cluster.startswith("refused")
+    assert entries["buy"].stops == ("sold out", "there is such an order", "too many orders", "listed already")
+    assert "Procedures" in html(Shop)
+    assert document(Shop).as_json()["procedures"][0]["name"] == "reserve"
+
+
+def test_procedures_are_exported() -> None:
+    described = json_schema([Shop])["keyspaces"]["Shop"]["procedures"]["reserve"]
+    assert described["arguments"] == ["sku", "id", "order"]
+    assert (described["changes"], described["reads"]) == (["stock", "order"], [])
+    assert described["stops"] == ["sold out", "there is such an order"]
+    module = typescript([Shop])
+    assert "export interface KeyProcedures {" in module
+    assert '      stopped: "sold out" | "there is such an order";' in module

@@ -11,15 +11,18 @@ from keystead import (
     Counter,
     KeyRing,
     Keyspace,
+    Operation,
     Sealed,
     Store,
     Unreadable,
     Value,
     WrongKind,
     after,
+    connect,
     never,
 )
 from keystead.schema.kinds import Seen
+from keystead.schema.operation import joined, settled
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -163,3 +166,50 @@ async def test_an_operation_of_several_steps_is_told_whole_or_not_at_all(keys: K
     assert (stopped.stopped_at, stopped.before) == (1, (0,))
     first = await keys.atomically(note.compare_and_set("other", "x"), total.get())
     assert (first.stopped_at, first.before) == (0, ())
+
+
+class Owning(Keyspace):
+    """A record that takes another key with it when it is deleted, and one elsewhere."""
+
+    plan = Value("plan:{id}", Plan, lifetime=never("a test"), tag="id", owns=["draft", "cached"])
+    draft = Value("plan:{id}:draft", str, lifetime=after("1h"), tag="id")
+    cached = Value("plan:{id}:cached", str, lifetime=after("1h"), tag="id", role="cache")
+
+
+@everywhere
+async def test_what_was_seen_is_deleted_with_all_that_it_owns_unless_it_was_written_again(store: Store) -> None:
+    async with connect("memory://") as cache:
+        keys = Owning(store, cache=cache, seal=RING)
+        plan = keys.plan("a")
+        await plan.set(Plan(name="free"))
+        old = await plan.see()
+        assert old is not None
+        await plan.set(Plan(name="free"))
+        await keys.draft("a").set("x")
+        await keys.cached("a").set("y")
+        assert await plan.delete_seen(old) is False
+        assert await plan.get() == Plan(name="free")
+        assert await keys.cached("a").get() == "y"
+        seen = await plan.see()
+        assert seen is not None
+        done = await asyncio.gather(*(plan.delete_seen(seen) for _ in range(10)))
+        assert done.count(True) == 1
+        assert await keys.run(plan.exists(), keys.draft("a").exists(), keys.cached("a").exists()) == (False,) * 3
+
+
+async def test_an_operation_of_several_and_one_that_sends_nothing(memory: Store) -> None:
+    keys = Keys(memory, seal=RING)
+    note, total = keys.note("a"), keys.total("a")
+    await note.set("x")
+
+    def both() -> Operation[tuple[str | None, int]]:
+        return joined("both", [note.get(), total.increment()], lambda text, count: (text, count), atomic=False)
+
+    assert await both() == ("x", 1)
+    assert await keys.run(both(), settled(keys.note, "nothing", 7), note.exists()) == (("x", 2), 7, True)
+    assert await settled(keys.note, "nothing", False) is False
+    done = await keys.atomically(both(), settled(keys.note, "nothing", None))
+    assert done.values == (("x", 3), None)
+    stopped = joined("guarded", [note.holds("y"), total.increment()], lambda *_: True, stopped=False)
+    assert await stopped is False
+    assert await total.get() == 3

@@ -25,6 +25,7 @@ from keystead import (
     Set,
     SortedSet,
     Store,
+    StoreUnavailable,
     Unreadable,
     Value,
     WrongKind,
@@ -35,7 +36,7 @@ from keystead import (
     until,
 )
 from keystead.errors import BadCall
-from keystead.schema.kinds.value import Seen
+from tests.parts.sessions.relays import Relay
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -614,28 +615,176 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
 
 
 @everywhere
-async def test_items_that_were_seen_are_taken_out_as_they_are_stored(keys: Keys, store: Store) -> None:
-    class Some(Keyspace):
-        items = List("items:{id}", Profile, lifetime=after("1d"), doc="items")
-
-    items = Some(store).items("a")
-    await store.run([("RPUSH", items.key, "junk", '{"name": "Ann"}')])
-    junk, ann = await items.see()
-    assert (junk.value, junk.stored) == (None, b"junk")
-    assert ann.value == Profile(name="Ann")
-    assert await items.remove(ann, 1) == 1
-    assert await items.remove(ann) == 0
-    assert await items.count() == 1
+async def test_guards_of_what_is_exactly_so(keys: Keys) -> None:
+    profile, board, queue = keys.profile("1"), keys.board("1"), keys.queue("1")
+    assert await profile.absent()
+    assert await queue.absent()
+    await profile.set(ANN)
+    await queue.append(ANN)
+    assert not await profile.absent()
+    assert await profile.holds(ANN)
+    assert not await profile.holds(BOB)
+    assert not await keys.profile("2").holds(ANN)
+    with pytest.raises(BadCall, match="sealed or versioned"):
+        keys.secret("1").holds(Secret(user="a", token="b"))
+    moment = 1_767_225_600_000
+    await board.put({"a": moment + 0.5, "b": -0.25, "c": 0})
+    for member, score in (("a", moment + 0.5), ("b", -0.25), ("c", 0)):
+        assert await board.score_is(member, score)
+        for other in (score - 0.25, score + 0.25, moment):
+            assert not await board.score_is(member, other)
+    assert not await board.score_is("d", moment)
+    assert not await board.score_is("d", 0)
+    for guard, write in (
+        (queue.absent(), queue.append(BOB)),
+        (profile.holds(BOB), profile.set(BOB)),
+        (board.score_is("a", moment), board.add("new", 1)),
+    ):
+        assert not await keys.atomically(guard.otherwise("it is another"), write)
+    assert (await queue.items(), await profile.get(), await board.score("new")) == ([ANN], ANN, None)
 
 
 @everywhere
-async def test_members_of_another_form_are_read_as_they_are_stored(keys: Keys, store: Store) -> None:
-    class Some(Keyspace):
-        scores = SortedSet("scores:{id}", int, lifetime=after("1d"), doc="scores")
+async def test_what_cannot_be_read_is_seen_beside_what_can_and_taken_out(keys: Keys, store: Store) -> None:
+    queue, events = keys.queue("1"), keys.events("1")
+    await queue.append(ANN, BOB)
+    await store.run([("LPUSH", queue.key, b"junk"), ("RPUSH", queue.key, b'{ "name": "Ann" }')])
+    seen = await queue.see()
+    assert [one.value for one in seen] == [None, ANN, BOB, ANN]
+    assert [one.value for one in await queue.see(1, 1)] == [ANN]
+    for one in (seen[0], seen[3]):
+        assert await queue.remove(one, 1) == 1
+        assert await queue.remove(one) == 0
+    assert await queue.items() == [ANN, BOB]
+    due = keys.due(7)
+    await due.put({Ref("task", 1): 2})
+    await store.run([("ZADD", due.key, 1, b"\xff")])
+    (strange, at), task = await due.see_lowest(2)
+    assert (strange.value, at, task[0].value, task[1]) == (None, 1, Ref("task", 1), 2)
+    assert await due.move(strange, 3)
+    assert [one.value for one, _ in await due.see_lowest(1, skip=1)] == [None]
+    await store.run([("XADD", events.key, "1-0", "data", b"junk"), ("XADD", events.key, "2-0", "other", b"x")])
+    await events.append(ANN, entry_id="3-0")
+    assert await events.see() == [("1-0", None), ("2-0", None), ("3-0", ANN)]
+    assert await events.see(after="1-0", limit=1) == [("2-0", None)]
+    assert await events.see_latest(2) == [("3-0", ANN), ("2-0", None)]
+    assert await events.see_latest(2, before="3-0") == [("2-0", None), ("1-0", None)]
+    assert await events.newest(1) == [ANN]
+    with pytest.raises(Unreadable):
+        await events.newest(2)
 
-    scores = Some(store).scores("a")
-    await store.run([("ZADD", scores.key, 1, "7", 2, "seven")])
-    assert await scores.see() == [(Seen(7, b"7"), 1), (Seen(None, b"seven"), 2)]
+
+@everywhere
+async def test_in_a_batch_of_which_each_has_its_result_an_error_stands_in_its_place(
+    keys: Keys, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.run([("SET", keys.profile("1").key, b"junk"), ("SADD", keys.profile("2").key, "x")])
+    await keys.hits("a").increment()
+    bad, odd, count, none = await keys.run_each(
+        keys.profile("1").get(), keys.profile("2").get(), keys.hits("a").get(), keys.code("c").get().if_readable()
+    )
+    assert (type(bad), type(odd), count, none) == (Unreadable, WrongKind, 1, None)
+    assert caplog.text == ""  # whoever gets the error says it
+
+
+async def test_in_such_a_batch_a_store_that_is_away_is_raised(memory: Store) -> None:
+    class Away(Relay):
+        async def run(self, commands: Any) -> Any:
+            raise StoreUnavailable("the store does not answer")
+
+    keys = Keys(Away(memory), seal=RING)
+    with pytest.raises(StoreUnavailable):
+        await keys.run_each(keys.profile("1").get(), keys.hits("a").get())
+
+
+@everywhere
+async def test_what_comes_after_an_operation_is_done_once_it_took_effect(
+    keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[int] = []
+
+    async def tell(count: int) -> None:
+        told.append(count)
+
+    async def fail(count: int) -> None:
+        raise BadValue("no")
+
+    hits = keys.hits("a")
+    assert await hits.increment().afterwards(tell) == 1
+    assert await keys.run(hits.increment().afterwards(tell), keys.code("c").get()) == (2, None)
+    assert await keys.atomically(hits.at_most(2), hits.increment().afterwards(tell).afterwards(tell))
+    assert not await keys.atomically(hits.at_most(2), hits.increment().afterwards(tell))
+    assert told == [1, 2, 3, 3]
+    assert await hits.increment().afterwards(fail) == 4
+    assert "upkeep" in caplog.text
+
+
+@everywhere
+async def test_a_key_can_be_extended_but_not_cut_short_or_made(keys: Keys, store: Store) -> None:
+    class Notes(Keyspace):
+        note = Value("note:{id}", str, lifetime=until("ends_at", at_most="1d"), doc="a note")
+        kept = Value("kept:{id}", str, lifetime=never("test"), doc="a note that stays")
+
+    notes = Notes(store)
+    now_ms = notes.now_ms()
+    assert not await notes.note("a").extend(now_ms + 60_000)
+    assert not await notes.note("a").exists()
+    await notes.note("a").set("x", ends_at=now_ms + 60_000)
+    assert await notes.note("a").extend(now_ms + 3_600_000)
+    assert not await notes.note("a").extend(now_ms + 60_000)
+    left = await notes.note("a").remaining()
+    assert left is not None
+    assert timedelta(minutes=59) < left <= timedelta(hours=1)
+    await notes.kept("a").set("x")
+    assert not await notes.kept("a").extend(now_ms + 60_000)
+    assert await notes.kept("a").remaining() == timedelta.max
+    with pytest.raises(BadCall, match="longer than its family allows"):
+        notes.note("a").extend(now_ms + 2 * 86_400_000)
+
+
+@everywhere
+async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        fields = Hash("fields:{id}", dict[str, int], lifetime=until("ends_at"), doc="numbers", tag="id")
+        other = Hash("other:{id}", dict[str, int], lifetime=until("ends_at"), doc="numbers", tag="id")
+        sealed = Hash("sealed:{id}", Secret, lifetime=HOUR, doc="a secret")
+
+    some = Some(store, seal=RING)
+    ends_at = some.now_ms() + 60_000
+    assert await some.fields("a").see() == {}
+    assert await some.fields("a").holds({})
+    await some.fields("a").put({"x": 1, "y": 2}, ends_at=ends_at)
+    await store.run([("HSET", some.fields("a").key, "y", "no number")])
+    seen = await some.fields("a").see()
+    assert seen == {b"x": b"1", b"y": b"no number"}
+    await some.other("a").put({"z": 3}, ends_at=ends_at)
+    await some.other("a").copy(seen, ends_at=ends_at)
+    assert await some.other("a").see() == seen
+    assert await some.other("a").remaining() is not None
+    for changed in ({"x": 5}, {"z": 1}):
+        assert await some.atomically(some.fields("a").holds(seen), some.other("a").exists())
+        await some.fields("a").put(changed, ends_at=ends_at)
+        assert not await some.atomically(some.fields("a").holds(seen), some.fields("a").delete())
+        seen = await some.fields("a").see()
+    await some.fields("a").remove("z")
+    assert not await some.fields("a").holds(seen)
+    assert not await some.fields("a").holds({})
+    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+        some.other("a").copy({}, ends_at=ends_at)
+    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+        some.sealed("a").copy(seen)
+
+
+@everywhere
+async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_out(keys: Keys, store: Store) -> None:
+    tags = keys.tags("1")
+    await tags.add("a", "b")
+    await store.run([("SADD", tags.key, b"\xff")])
+    seen = await tags.see()
+    assert {one.value for one in seen} == {"a", "b", None}
+    assert await tags.remove(*(one for one in seen if one.value in ("a", None))) == 2
+    assert await tags.members() == {"b"}
+    assert await keys.tags("2").see() == []
 
 
 @everywhere

@@ -96,7 +96,7 @@ def test_metrics_count_by_template_and_family_and_hold_no_key(notes: Keystead) -
     assert found["keystead_requests_total", 'method="GET",route="(unknown)",status="404"'] == 1
     assert found["keystead_requests_total", 'method="OTHER",route="(unknown)",status="404"'] == 1
     assert found["keystead_request_seconds_count", 'method="POST",route="/api/notes"'] == 1
-    assert found["keystead_store_calls_total", 'family="NotesKeys.note",outcome="ok"'] == 2
+    assert found["keystead_store_calls_total", 'family="NotesKeys.note",outcome="ok",procedure=""'] == 2
     assert found["keystead_requests_in_flight", ""] == 1  # the one that asks
     text = httpx2.get(f"{notes.url}/metrics", timeout=300).text
     assert [secret for secret in SECRETS if secret in text] == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keystead import Counter, Keyspace, SortedSet, Value, after, connect, sliding
+from keystead import Counter, Keyspace, SortedSet, Steps, Value, after, connect, procedure, sliding
 from keystead.errors import CommandError, NotANumber
 from keystead.parts.limit import FixedWindow, SlidingWindow
 from keystead.server.measured import Measured
@@ -101,3 +101,32 @@ async def test_wrong_steps_are_refused_with_the_same_error(step: Any) -> None:
                 await one.atomically([step])
             said.append(str(caught.value))
     assert said[0] == said[1]
+
+
+class Shop(Keyspace):
+    stock = Counter("stock:{sku}", lifetime=after("1m"))
+
+    @procedure
+    def sell(self, sku: str) -> Steps[int]:
+        left = self.stock(sku).decrement()
+        return Steps(self.stock(sku).at_least(1).otherwise("sold out"), left).giving(left)
+
+
+async def test_calls_of_a_procedure_carry_its_name_and_slow_ones_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics("test")
+    async with Measured(connect("memory://"), metrics, slow_s=0) as store:
+        shop = Shop(store)
+        store.knows(shop.bounds())
+        await shop.stock("apple").set(1)
+        assert (await shop.sell("apple")).value == 0
+    counted = {
+        (sample.labels["procedure"], sample.labels["outcome"]): sample.value
+        for family in metrics._calls.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+    assert counted == {("", "ok"): 1, ("Shop.sell", "ok"): 1}
+    said = [vars(record)["keystead_fields"] for record in caplog.records]
+    assert [one.get("procedure") for one in said] == [None, "Shop.sell"]
+    assert {one["family"] for one in said} == {"Shop.stock"}
+    assert "apple" not in caplog.text

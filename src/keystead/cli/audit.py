@@ -17,11 +17,11 @@ from keystead.cli.flags import NO_VALUE
 from keystead.cli.leave import ASKED_WRONGLY, leave
 from keystead.cli.targets import Json, Stores, Targets, bound, keyspaces, run
 from keystead.cli.words import json_text
-from keystead.errors import BadDeclaration, StoreUnavailable, Unreadable, shown
+from keystead.errors import BadDeclaration, StoreUnavailable, shown
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log
 from keystead.schema.belonging import name_of
-from keystead.schema.family import Bound
+from keystead.schema.kinds import LogEntry, LogKey
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import deadline_ms, moment
 
@@ -163,50 +163,40 @@ class _Wanted:
 class _Trail:
     """One log, and how far it has been shown."""
 
-    bound: Bound[Any]
-    key: str
+    log: LogKey[AuditEntry]
     last: str = _BEGINNING
     unshown: list[_Found] = field(default_factory=list)
 
-    async def page(self, name: str, start: str, end: str) -> list[_Found]:
-        """Some entries of the log, as the command of this name gives them."""
-        [entries] = await self.bound.store.run([(name, self.key, start, end, "COUNT", _PAGE)])
-        return [self._found(raw_id.decode(), fields) for raw_id, fields in entries]
-
-    def _found(self, id: str, fields: Any) -> _Found:
-        try:
-            entry = self.bound.family.item_of(fields, self.key, self.bound.ring)
-        except Unreadable:
-            entry = None
-        at_ms = _written_ms(id) if entry is None else deadline_ms(entry.at)
-        return _Found(at_ms, id, self.key, name_of(self.bound.family), entry)
+    def _found(self, seen: LogEntry[AuditEntry | None]) -> _Found:
+        at_ms = _written_ms(seen.id) if seen.item is None else deadline_ms(seen.item.at)
+        return _Found(at_ms, seen.id, self.log.key, name_of(self.log.bound.family), seen.item)
 
     async def latest(self, wanted: _Wanted, limit: int) -> list[_Found]:
         """The newest entries that are wanted. What is newer than all of them is shown by the next `newer`."""
         fitting: list[_Found] = []
-        page = await self.page("XREVRANGE", "+", "-")
+        page = await self.log.see_latest(_PAGE)
         if page:
             self.last = page[0].id
         while page:
-            fitting += filter(wanted.fits, page)
+            fitting += filter(wanted.fits, map(self._found, page))
             oldest = page[-1].id
             if len(fitting) >= limit or len(page) < _PAGE or not wanted.may_fit_before(oldest):
                 break
-            page = await self.page("XREVRANGE", f"({oldest}", "-")
+            page = await self.log.see_latest(_PAGE, before=oldest)
         return fitting[:limit]
 
     async def read_on(self, wanted: _Wanted) -> None:
         """Read what is newer. It waits in `unshown`, so that nothing is lost where the store goes away meanwhile."""
         if await self._was_begun_again():
             self.last = _BEGINNING
-        while page := await self.page("XRANGE", f"({self.last}", "+"):
+        while page := await self.log.see(after=self.last, limit=_PAGE):
             self.last = page[-1].id
-            self.unshown += filter(wanted.fits, page)
+            self.unshown += filter(wanted.fits, map(self._found, page))
 
     async def _was_begun_again(self) -> bool:
         """Whether all that is there is older than what was read last: the log was deleted, restored, or put back."""
-        [newest] = await self.bound.store.run([("XREVRANGE", self.key, "+", "-", "COUNT", 1)])
-        return bool(newest) and _order(newest[0][0].decode()) < _order(self.last)
+        newest = await self.log.see_latest(1)
+        return bool(newest) and _order(newest[0].id) < _order(self.last)
 
     def take_unshown(self) -> list[_Found]:
         found, self.unshown = self.unshown, []
@@ -252,13 +242,13 @@ class _Trails:
     async def _find(self) -> None:
         for bound_family in [one for keys in self.keys for one in keys.bounds() if _is_audit(one.family)]:
             if not bound_family.family.pattern.names:
-                self._know(bound_family, bound_family())
+                self._know(bound_family())
                 continue
-            async for key in bound_family.scan():
-                self._know(bound_family, key)
+            async for log in bound_family.scan():
+                self._know(log)
 
-    def _know(self, bound_family: Bound[Any], key: Any) -> None:
-        self._known.setdefault(f"{id(bound_family.store)} {key.key}", _Trail(bound_family, key.key))
+    def _know(self, log: LogKey[AuditEntry]) -> None:
+        self._known.setdefault(f"{id(log.bound.store)} {log.key}", _Trail(log))
 
 
 def _merged(pages: Iterable[list[_Found]]) -> list[_Found]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,13 +18,21 @@ from keystead.cli.targets import NAMED, Json, Targets, keyspaces, opened, place_
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
+from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.finding import CODES, Finding
+from keystead.stores import Guarantees
 
 _STORE_HELP = """Hold the families to what this store promises, too; role=URL for a role of its own. May be given
 several times. [dim]\\[default: no store is opened][/dim]"""
 _CLUSTER_HELP = "Say what changes in a cluster, where two keys may be in different slots."
 
 _UNBROKEN = 100_000
+_RUNS = {
+    "atomic": "Procedures that are one atomic step",
+    "ordered": "Procedures that run in order across slots, and what repairs an interruption",
+    "refused": "Procedures that are refused across slots",
+    "unknown": "Procedures whose steps are not known ahead: one atomic step where their keys are in one slot",
+}
 
 Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
 Cluster = Annotated[bool, typer.Option("--cluster", metavar=NO_VALUE, help=_CLUSTER_HELP)]
@@ -51,7 +60,8 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
             async with opened(store) as by_role:
                 guarantees = {role: (one.url, one.guarantees) for role, one in by_role.items()}
         found = [*findings, *found_in(declared, guarantees, cluster)]
-        (_print_json if as_json else _print)(declared, found)
+        procedures = [one for keyspace in declared for one in _procedures(keyspace, _has_slots(guarantees, cluster))]
+        (_print_json if as_json else _print)(declared, found, procedures)
         return FAILED if found else 0
 
     run(work)
@@ -73,16 +83,40 @@ def _declared(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list
     return list(found), list(findings)
 
 
-def _print_json(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> None:
+@dataclass(frozen=True)
+class _Procedure:
+    """How a procedure runs on the stores that were given: `atomic`, `ordered`, or `refused` across slots."""
+
+    name: str
+    runs: Literal["atomic", "ordered", "refused", "unknown"]
+    repair: str
+
+
+def _has_slots(guarantees: Mapping[str, tuple[str, Guarantees]] | None, cluster: bool) -> bool:
+    return cluster or any(promised.atomic == "one slot" for _, promised in (guarantees or {}).values())
+
+
+def _procedures(keyspace: type[Keyspace], has_slots: bool) -> Iterator[_Procedure]:
+    for entry in procedure_entries(keyspace):
+        runs: Literal["atomic", "ordered", "refused", "unknown"] = "atomic"
+        if has_slots and not entry.is_atomic:
+            runs = "ordered" if entry.repair else "unknown" if entry.problem else "refused"
+        yield _Procedure(f"{keyspace.__name__}.{entry.name}", runs, entry.repair if runs == "ordered" else "")
+
+
+def _print_json(
+    declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]
+) -> None:
     report: dict[str, Any] = {
         "keyspaces": [f"{one.__module__}:{one.__qualname__}" for one in declared],
         "families": _count(declared),
         "findings": [finding.as_json() for finding in findings],
+        "procedures": [asdict(one) for one in procedures],
     }
     typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
 
 
-def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> None:
+def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]) -> None:
     # Lines are broken for a person's window only: what is piped elsewhere keeps one line a sentence.
     console = Console(highlight=False, width=None if Console().is_terminal else _UNBROKEN)
     for finding in findings:
@@ -90,6 +124,14 @@ def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> N
         console.print(Text.assemble((f"{finding.severity} {finding.code}", style), "  ", (finding.where, "bold")))
         for line in (Text(finding.sentence), Text(finding.remedy), Text(finding.link, "dim")):
             console.print(Padding(line, (0, 0, 0, 2), expand=False))
+        console.print()
+    for runs, says in _RUNS.items():
+        named = [one for one in procedures if one.runs == runs]
+        if not named:
+            continue
+        console.print(Text(says, "bold"))
+        for one in named:
+            console.print(Text(f"  {one.name}{f': {one.repair}' if one.repair else ''}"))
         console.print()
     console.print(_summary(declared, findings))
 

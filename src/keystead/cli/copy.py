@@ -28,7 +28,7 @@ from keystead.cli.targets import Json, run
 from keystead.cli.words import counted, json_text
 from keystead.errors import Contended, StoreError, StoreUnavailable
 from keystead.stores import Store
-from keystead.stores.copy import Copied, CopyProgress, Passed, Surveyed, follow, progress_path, survey
+from keystead.stores.copy import Copied, CopyProgress, Passed, Surveyed, count_keys, follow, progress_path, survey
 from keystead.stores.copy import copy as copy_all
 
 _FROM_HELP = "The store to copy from: its URL, or a role of keystead.toml, such as default."
@@ -195,13 +195,9 @@ class _Copy:
     async def _confirmed(self, source: Store, target: Store, paused: Paused) -> bool:
         if self.yes:
             return True
-        what = f"the keys that match {self.match}"
-        if self.match == "*" and source.guarantees.scans:
-            [count] = await source.run([("DBSIZE",)])
-            what = counted(count, "key")
-        there = ""
-        if target.guarantees.scans and (held := (await target.run([("DBSIZE",)]))[0]):
-            there = f", which holds {counted(held, 'key')} already"
+        count, held = await count_keys(source, self.match), await count_keys(target)
+        what = f"the keys that match {self.match}" if count is None else counted(count, "key")
+        there = f", which holds {counted(held, 'key')} already" if held else ""
         return confirmed(f"Copy {what} of {source.url} into {target.url}{there}?", False, paused, "nothing was copied")
 
     async def _once(self, source: Store, target: Store) -> Copied:

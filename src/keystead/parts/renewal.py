@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from keystead.errors import BadDeclaration, Contended, DoesNotFit, StoreError, StoreUnavailable
+from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
-from keystead.schema import Bound
-from keystead.schema.kinds import Seen, Value, ValueKey
+from keystead.schema import Bound, attempts
+from keystead.schema.fit import has_atomic_steps
+from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
 
 __all__ = ["Fresh", "Held", "Over", "Renewal", "Unrenewed"]
@@ -202,15 +203,18 @@ class Renewal(Generic[T]):
 
     async def _note_refused(self, key: ValueKey[T], spent: Held) -> None:
         """Note it in the record, unless others have put new tokens there: asked again, the provider says the same."""
-        seen = await key.see() if self._refused is not None else None
-        while seen is not None and self._refused is not None and self._held(seen.value) == spent:
-            if await key.bound.keyspace.atomically(key.holds(seen), key.replace(self._refused(seen.value))):
-                return
+        if self._refused is None:
+            return
+        async for _ in attempts("a record with the tokens of a provider"):
             seen = await key.see()
+            if seen is None or self._held(seen.value) != spent:
+                return
+            if await key.replace_seen(seen, self._refused(seen.value)):
+                return
 
     async def _stored(self, key: ValueKey[T], spent: Held, tokens: Tokens) -> Fresh[T] | Over:
         """Put new tokens into the record, whatever else is changed in it meanwhile, unless it is gone."""
-        for attempt in range(_ATTEMPTS):
+        async for attempt in attempts("a record with the tokens of a provider", most=_ATTEMPTS):
             try:
                 seen = await key.see()
                 if seen is None:
@@ -218,14 +222,12 @@ class Renewal(Generic[T]):
                 if self._held(seen.value) != spent:  # ours, by a write whose answer was lost; or those of a new login
                     return Fresh(seen.value, was_renewed=True)
                 value = self._renewed(seen.value, tokens)
-                if await key.bound.keyspace.atomically(key.holds(seen), key.replace(value)):
+                if await key.replace_seen(seen, value):
                     return Fresh(value, was_renewed=True)
             except StoreUnavailable:  # nobody else has these tokens, so it is worth trying again
                 if attempt == _ATTEMPTS - 1:
                     raise
                 await self._pause(_PAUSE_S * 2**attempt)
-        else:
-            raise Contended("a record was changed by others again and again, and its new tokens could not be stored")
         with suppress(OAuthError):  # the user logged out: nobody should have tokens that still work
             await self._client.revoke(tokens.refresh_token or tokens.access_token)
         return Over("gone")
@@ -253,9 +255,8 @@ class Renewal(Generic[T]):
 
         After a failure it stays: so a provider that is down is not asked by every request, and none waits for it.
         """
-        ours = Seen(holder, claim.bound.family.codec.encode(holder, claim.key))
         mark = claim.delete() if failed is None else claim.replace(failed)
-        await claim.bound.keyspace.atomically(claim.holds(ours), mark)
+        await claim.bound.keyspace.atomically(claim.holds(holder), mark)
 
     def _without(self, value: T, failed: _Failed) -> Fresh[T] | Unrenewed[T] | Over:
         """What there is where no new tokens came."""
@@ -286,5 +287,5 @@ def _check(claims: Any, within_ms: int) -> None:
             f"{place}: it lives longer than the provider may take ({in_words(within_ms)}), so that no two ask at once; "
             'write lifetime=after("20s")'
         )
-    if claims.store.guarantees.atomic == "nothing" or claims.store.guarantees.consistency == "eventual":
+    if not has_atomic_steps(claims.store.guarantees):
         raise DoesNotFit(f"{place} does not fit {claims.store.url}: two processes would spend one refresh token")

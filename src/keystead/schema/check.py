@@ -15,6 +15,8 @@ from keystead.schema.finding import CODES, Finding
 from keystead.schema.fit import misfits, weaknesses
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.lifetime import EndOfDay, Lifetime, Sliding, Until, in_words
+from keystead.schema.procedure import Procedure
+from keystead.schema.traced import traced
 from keystead.stores import Guarantees
 
 
@@ -36,6 +38,8 @@ def check(
     found = [*_overlaps(families, stores), *_naming(keyspaces)]
     for rule in (_unfit, _weak, _across_slots):
         found += [finding for family in families for finding in rule(family, stores)]
+    for keyspace in keyspaces:
+        found += _procedures(keyspace, stores)
     for family in families:
         found += [_finding("index-too-short", family, why) for why in _too_short(family)]
         found += [_finding("outlives-owner", family, why) for why in _outliving(family)]
@@ -157,6 +161,22 @@ _ACROSS_SLOTS = {
     "owns": "it owns {}, which may be in another slot: what it owns is deleted in a step of its own, so an "
     "interruption leaves an orphan that `keystead doctor` finds",
 }
+
+
+def _procedures(keyspace: type[Keyspace], stores: _Stores) -> Iterator[Finding]:
+    for one in keyspace.procedures.values():
+        known = traced(keyspace, one)
+        if known.problem:
+            yield _of_procedure("procedure-unknown", one, f"its steps are not known ahead: {known.problem}")
+        elif one.ordered is None and not known.one_slot and any(map(stores.has_slots, known.families)):
+            names = " and ".join(family.name for family in known.families)
+            yield _of_procedure(
+                "procedure-cross-slot", one, f"it changes {names}, whose keys may be in different slots"
+            )
+
+
+def _of_procedure(code: str, procedure: Procedure[Any, Any, Any], sentence: str) -> Finding:
+    return Finding(code, procedure.place, sentence, CODES[code].remedy, procedure.place)
 
 
 def _too_short(family: Family[Any]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from copy import copy
 from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
@@ -116,6 +115,7 @@ class Family(Generic[K]):
             )
         self.pattern = Pattern(pattern, tag=given.get("tag"))
         self.lifetime: Lifetime = lifetime
+        self.has_moment = isinstance(lifetime, Until)
         self.doc = " ".join(given.get("doc", "").split())
         self.role: str = role
         used_by = given.get("used_by", ())
@@ -361,8 +361,8 @@ class Bound(Generic[K]):
 
     def _of(self, **changed: Any) -> Bound[K]:
         """The same keys in the same store, of a family that differs in this."""
-        family = copy(self.family)
-        vars(family).update(changed)
+        family = object.__new__(type(self.family))  # `copy` takes ten times as long
+        vars(family).update(vars(self.family), **changed)
         made: Bound[K] = object.__new__(Bound)
         for name in Bound.__slots__:
             setattr(made, name, getattr(self, name))

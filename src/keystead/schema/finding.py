@@ -247,6 +247,27 @@ _DECLARED_UNSOUNDLY = _catalogue(
         'session = Value("session:{uid}:{sid}", Session, listed_in=sessions, ...)  # add tag="uid"',
     ),
     Code(
+        "procedure-cross-slot",
+        "check",
+        "error",
+        "A procedure across the slots of a cluster",
+        "The keys of a procedure may live in different slots, and a cluster cannot change those together. There it is "
+        "refused, each time it is called.",
+        "Give its families one `tag`, or declare it `ordered`, with what repairs an interruption.",
+        '@procedure(ordered="a record that no index names is found by the doctor")\n'
+        "def reserve(self, sku: str, id: str) -> Steps[int]: ...",
+    ),
+    Code(
+        "procedure-unknown",
+        "check",
+        "warning",
+        "A procedure whose steps are not known ahead",
+        "What it does depends on its arguments in a way that cannot be followed without calling it. It works; but the "
+        "key document cannot say which keys it touches, and `keystead check` cannot say whether a cluster takes it.",
+        "Let the procedure only make operations of its arguments, and do the rest before it is called.",
+        "return Steps(*(self.item(id).delete() for id in ids))",
+    ),
+    Code(
         "naming",
         "check",
         "error",

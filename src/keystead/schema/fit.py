@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from keystead.errors import DoesNotFit
 from keystead.schema.lifetime import After, Lifetime, Sliding, Spread, in_words
-from keystead.stores import Guarantees
+from keystead.stores import Guarantees, Store
 
 if TYPE_CHECKING:
     from keystead.schema.family import Family
@@ -36,6 +37,17 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
             f"{in_words(guarantees.shortest_lifetime_ms)}"
         )
     yield from family.further_misfits(guarantees)
+
+
+def require_atomic_steps(store: Store, what: str, why: str) -> None:
+    """Raises DoesNotFit where a store has no atomic step on several keys: `what` does not fit it, because of `why`."""
+    if store.guarantees.atomic not in ("any keys", "one slot"):
+        raise DoesNotFit(f"{what} does not fit {store.url}: {why}, which this store cannot make")
+
+
+def has_atomic_steps(guarantees: Guarantees) -> bool:
+    """Whether the store has atomic steps, on one key at least, and every later read sees what they did."""
+    return guarantees.consistency != "eventual" and guarantees.atomic != "nothing"
 
 
 def _shortest_ms(lifetime: Lifetime) -> int | None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from keystead.errors import BadCall
 from keystead.schema import deletion, listing
+from keystead.schema.clock import clock_ms
 from keystead.schema.lifetime import Lifetime, Sliding, Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.times import deadline_ms
-from keystead.stores import Reply
+from keystead.stores import Reply, absent
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -117,7 +118,24 @@ class Key(Named):
 
     def clock(self) -> Operation[int]:
         """What the clock of the store says, in ms since 1970: for a batch, in which it has the time of the others."""
-        return Operation(self.bound, "clock", [("TIME",)], _clock_ms)
+        return Operation(self.bound, "clock", [("TIME",)], clock_ms)
+
+    def absent(self) -> Operation[bool]:
+        """Whether there is no such key, of whatever kind.
+
+        For `atomically`: where there is one, nothing of the whole takes effect.
+        """
+        return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
+
+    def extend(self, until: Moment) -> Operation[bool]:
+        """Let it live at least until this moment. False: there is no such key, or it lives longer anyway.
+
+        Its entries in an index stay as they are. Raises BadCall for a moment that is later than the family allows.
+        """
+        at_ms, longest = deadline_ms(until), self.bound.family.lifetime.longest_ms
+        if longest is not None and at_ms > self.bound.now_ms() + longest:
+            raise BadCall(f"{self.key} would live longer than its family allows: {longest} ms at most")
+        return Operation(self.bound, "extend", [("PEXPIREAT", self.key, at_ms, "GT")], truth)
 
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
@@ -130,6 +148,8 @@ class Key(Named):
 
     def _at_ms(self, value: Any, given: dict[str, Moment]) -> int | None:
         """The moment that this write gives its key, where the family lives until one."""
+        if not given and not self.bound.family.has_moment:
+            return None
         return moment(self.bound.family, self.key, value, given)
 
 
@@ -156,11 +176,6 @@ def _in_record(record: Any, field: str, stored: str) -> Any:
     if isinstance(record, Mapping):
         return record.get(field, record.get(stored))
     return getattr(record, field, None)
-
-
-def _clock_ms(replies: list[Reply]) -> int:
-    seconds, micros = replies[0]
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def truth(replies: list[Reply]) -> bool:

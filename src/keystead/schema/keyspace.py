@@ -144,6 +144,13 @@ class Keyspace:
         """
         return operation.run(operations)
 
+    async def run_each(self, *operations: Operation[Any]) -> list[Any]:
+        """As `run`, with the error in the place of each that failed, so that one hides no other.
+
+        Raises StoreUnavailable. What cannot be read is not logged here: whoever is given the error may have said it.
+        """
+        return await operation.run_each(operations)
+
     @overload
     async def atomically(self, a: Operation[A], /) -> Done[tuple[A]]: ...
     @overload

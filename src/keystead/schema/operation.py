@@ -12,9 +12,9 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, Unreadable, is_refusing
+from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, StoreUnavailable, Unreadable, is_refusing
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Call, Outcome, Reply, Required, Store
+from keystead.stores import Absent, AtMost, Call, FieldHolds, Holds, MoreThan, Outcome, Reply, Required, Still, Store
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -126,6 +126,21 @@ class Operation(Generic[R]):
             raise BadArgument("otherwise takes what the caller is told, as in otherwise('sold out')")
         return Guarded(self, reason)
 
+    def afterwards(self, work: Callable[[R], Awaitable[Any]]) -> Operation[R]:
+        """The same operation. Once it took effect, alone or in a batch, `work` is awaited with its result.
+
+        An error of Keystead in it is logged and hides nothing, because the operation itself has been done.
+        """
+        finish, upkeep, verb = self.finish, self.upkeep, self.pending
+
+        async def follow(replies: list[Reply]) -> None:
+            await upkeep(replies)
+            await work(finish(replies))
+
+        return Compound(
+            self.bound, verb, self.in_batch(), finish, atomic=self.atomic, stopped=self.stopped, follow=follow
+        )
+
     async def alone(self) -> R:
         """The result of what takes several steps by itself."""
         return await self
@@ -152,7 +167,11 @@ class Compound(Operation[R]):
         stopped: Any = _NOT_STOPPED,
         follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
     ) -> None:
-        super().__init__(bound, verb, steps, finish)
+        # Without `super()`: most procedures make several.
+        self.bound = bound
+        self.pending = verb
+        self.steps = steps
+        self.finish = finish
         self.atomic = atomic
         self.stopped = stopped
         self.follow = follow
@@ -184,12 +203,19 @@ class Guarded(Compound[R]):
 
     def __init__(self, inner: Operation[R], reason: str) -> None:
         verb, self.pending = inner.pending, ""
-        self.inner: Operation[R] = inner.inner if isinstance(inner, Guarded) else inner
-        self.reason = reason
+        if isinstance(inner, Guarded):
+            inner = inner.inner
         inner.pending = ""
+        self.inner: Operation[R] = inner
+        self.reason = reason
+        self.bound = inner.bound
         # What takes several steps is never marked: its own result says whether it had an effect.
-        steps = [] if self.inner.takes_several else _marked(self.inner)
-        super().__init__(inner.bound, verb, steps, self.inner.finish, atomic=True, follow=self.inner.follow)
+        self.steps = [] if inner.takes_several else _marked(inner)
+        self.finish = inner.finish
+        self.atomic = True
+        self.stopped = _NOT_STOPPED
+        self.follow = inner.follow
+        self.pending = verb
 
     @property
     def takes_several(self) -> bool:  # type: ignore[override]
@@ -222,6 +248,8 @@ def _marked(operation: Operation[Any]) -> list[Any]:
     """The steps of an operation, of which the first stops the whole where it finds or does nothing."""
     steps = operation.in_batch()
     first = steps[0]
+    if type(first) in _GUARDS:
+        return steps
     name = _command_name(first)
     if name is None:
         return steps
@@ -257,6 +285,8 @@ def _wraps_one(frame: FrameType) -> bool:
     task = getattr(step, "__self__", None)
     return isinstance(task, asyncio.Task) and getattr(task.get_coro(), "__name__", "") == "_wrap_awaitable"
 
+
+_GUARDS: Final = frozenset({Required, Holds, FieldHolds, Absent, AtMost, MoreThan, Still})
 
 # The replies of reads to a key that is not there; that of all other reads is nil.
 _OF_NOTHING: dict[str, Any] = {
@@ -338,7 +368,8 @@ def _command_name(step: Any) -> str | None:
     """The name of a command; None: the step is a guard."""
     if isinstance(step, Call):
         return step.spec.name
-    return str(step[0]) if isinstance(step, Sequence) else None
+    # Most are tuples, and to ask whether something is a Sequence takes ten times as long.
+    return str(step[0]) if type(step) is tuple or isinstance(step, Sequence) else None
 
 
 def _is_undecided(name: str, steps: list[Any]) -> bool:
@@ -349,6 +380,46 @@ class Deleting(Compound[R]):
     """An operation whose first step deletes, so that its reply says whether there was something."""
 
     __slots__ = ()
+
+
+def joined(
+    verb: str,
+    operations: Sequence[Operation[Any]],
+    make: Callable[..., R],
+    *,
+    atomic: bool = True,
+    stopped: Any = _NOT_STOPPED,
+) -> Operation[R]:
+    """Several operations of one store as one, whose result is what `make` makes of theirs.
+
+    For a part that gives its caller one operation to await, or to put into a batch. All of them take effect, or none
+    does, and `stopped` is the result where a guard among them stops it; reads need not be `atomic`.
+    """
+    steps: list[Any] = []
+    parts: list[tuple[Operation[Any], int, int]] = []
+    use_all(operations)
+    for one in operations:
+        begin = len(steps)
+        steps += one.in_batch()
+        parts.append((one, begin, len(steps)))
+
+    def finish(replies: list[Reply]) -> R:
+        return make(*[one.finish(replies[begin:end]) for one, begin, end in parts])
+
+    async def follow(replies: list[Reply]) -> None:
+        for one, begin, end in parts:
+            await one.upkeep(replies[begin:end])
+
+    bound = operations[0].bound
+    if not atomic:
+        return Operation(bound, verb, steps, finish)
+    follows = any(one.follow is not None for one in operations)
+    return Compound(bound, verb, steps, finish, atomic=True, stopped=stopped, follow=follow if follows else None)
+
+
+def settled(bound: Bound[Any], verb: str, result: R) -> Operation[R]:
+    """An operation that sends nothing, because its result is known. For a part that gives its caller an operation."""
+    return Operation(bound, verb, [], lambda replies: result)
 
 
 def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
@@ -415,16 +486,26 @@ async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None
     try:
         replies = await store.run(steps)
     except StoreError as error:
-        return _checked(_each(operations, error.replies or [error] * len(steps)))
+        return _checked(operations, _each(operations, error.replies or [error] * len(steps)))
     if len(steps) != len(operations):
-        return _checked(_each(operations, replies))
+        return _checked(operations, _each(operations, replies))
     results = []
     try:
         for one, reply in zip(operations, replies):  # noqa: B905 - a store gives a reply a step, and strict is slow
             results.append(one.finish([reply]))
     except Exception:
-        return _checked(_each(operations, replies))
+        return _checked(operations, _each(operations, replies))
     return tuple(results)
+
+
+async def run_each(operations: Sequence[Operation[Any]]) -> list[Any]:
+    """As `run`, with the error in the place of each that failed. Raises StoreUnavailable."""
+    use_all(operations)
+    results = [one.error if type(one) is _Failed else one for one in await _in_groups(operations)]
+    for one in results:
+        if isinstance(one, StoreUnavailable):
+            raise one
+    return results
 
 
 def use_all(operations: Sequence[Operation[Any]]) -> None:
@@ -446,11 +527,14 @@ def _no_operation(one: Any) -> BadArgument:
     )
 
 
-def _checked(results: list[Any]) -> tuple[Any, ...]:
-    """The results, where none failed; raises the first error otherwise."""
-    for result in results:
-        if type(result) is _Failed:
-            raise _first_error(results)
+def _checked(operations: Sequence[Operation[Any]], results: list[Any]) -> tuple[Any, ...]:
+    """The results, where none failed; raises the first error otherwise, and logs what cannot be read."""
+    failed = [(one, result.error) for one, result in zip(operations, results, strict=True) if type(result) is _Failed]
+    for one, error in failed:
+        if isinstance(error, Unreadable):
+            log_unreadable(one.store, error)
+    if failed:
+        raise _first_error(results)
     return tuple(results)
 
 
@@ -492,17 +576,22 @@ def _run_apart(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tupl
 
 
 async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
+    return _checked(operations, await _in_groups(operations))
+
+
+async def _in_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
     """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
     together: dict[int, list[int]] = {}
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
     groups = [[operations[place] for place in places] for places in together.values()]
-    answers = await asyncio.gather(*(_run_alone(g[0]) if g[0].atomic else _run_together(g) for g in groups))
+    work = [_run_alone(group[0]) if group[0].atomic else _run_together(group) for group in groups]
+    answers = [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
     results: list[Any] = [None] * len(operations)
     for places, answer in zip(together.values(), answers, strict=True):
         for place, result in zip(places, answer, strict=True):
             results[place] = result
-    return _checked(results)
+    return results
 
 
 async def _run_alone(operation: Operation[Any]) -> list[Any]:
@@ -515,16 +604,11 @@ async def _run_alone(operation: Operation[Any]) -> list[Any]:
 def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
     for reply in replies:
         if isinstance(reply, StoreError):
-            if isinstance(reply, Unreadable):
-                if isinstance(operation, IfReadable):
-                    return operation.without(reply)
-                log_unreadable(operation.store, reply)
+            if isinstance(reply, Unreadable) and isinstance(operation, IfReadable):
+                return operation.without(reply)
             return _Failed(reply)
     try:
         return operation.finish(replies)
-    except Unreadable as error:
-        log_unreadable(operation.store, error)
-        return _Failed(error)
     except Exception as error:
         return _Failed(error)
 

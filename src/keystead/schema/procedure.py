@@ -58,7 +58,7 @@ class Steps(Generic[R_co]):
     def __init__(self: Steps[None], *operations: Operation[Any]) -> None:
         use_all(operations)
         self.operations = operations
-        self.undoing: tuple[Operation[Any], ...] = ()
+        self.undoing: tuple[tuple[Operation[Any] | None, Operation[Any]], ...] = ()
         self._given: Operation[Any] | tuple[Operation[Any], ...] | None = None
 
     @overload
@@ -81,15 +81,17 @@ class Steps(Generic[R_co]):
             if one is operation or one.inner is operation:
                 return one
         operation.pending = ""
-        raise BadArgument("what a procedure gives is the result of one of its steps: put the operation in both")
+        raise BadArgument("what a procedure gives or undoes is one of its steps: put the operation in both")
 
-    def undone_by(self, *operations: Operation[Any]) -> Self:
+    def undone_by(self, *operations: Operation[Any], of: Operation[Any] | None = None) -> Self:
         """What is done where a guard stops an ordered procedure, and steps before it have taken effect already.
 
-        Where all steps are one there is never anything to undo, and these are not run.
+        With `of`, which is one of the steps, only where that one has taken effect. Where all steps are one there is
+        never anything to undo, and these are not run.
         """
         use_all(operations)
-        self.undoing = operations
+        step = None if of is None else self._step_of(of)
+        self.undoing += tuple((step, one) for one in operations)
         return self
 
     def value_of(self, results: dict[Operation[Any], Any]) -> Any:
@@ -139,19 +141,42 @@ class Procedure(Generic[O, P, R]):
             steps = function(instance, *args, **values)
             if type(steps) is not Steps:
                 raise BadDeclaration(f"{place} returns Steps(...), not {type(steps).__name__}")
+            store = self._store_of(steps.operations)
+            if store is None:
+                return cast("Done[R]", Done(None))
             named = PROCEDURE.set(place)
             try:
-                return cast("Done[R]", await self._performed(steps))
+                if store.guarantees.atomic != "any keys":
+                    groups = list(_groups(store, steps.operations))
+                    if len(groups) > 1 or groups[0][0].takes_several:
+                        return cast("Done[R]", await self._in_groups(store, steps, groups))
+                # Not in a function of its own: this is the way of most calls.
+                parts = [operation.in_batch() for operation in steps.operations]
+                outcome = await store.atomically([step for part in parts for step in part])
+                if not outcome:
+                    return stopped_in(steps.operations, parts, outcome)
+                at, results = 0, {}
+                for operation, part in zip(steps.operations, parts):  # noqa: B905 - one for each, and strict is slow
+                    end = at + len(part)
+                    if operation.follow is not None:
+                        await operation.upkeep(outcome.replies[at:end])
+                    if steps.wants(operation):
+                        results[operation] = operation.finish(outcome.replies[at:end])
+                    at = end
+                return cast("Done[R]", Done(steps.value_of(results)))
+            except Unreadable as error:
+                log_unreadable(store, error)
+                raise
             finally:
                 PROCEDURE.reset(named)
 
         call.__name__, call.__qualname__, call.__doc__ = self.name, place, self.__doc__
         return call
 
-    async def _performed(self, steps: Steps[Any]) -> Done[Any]:
-        operations = steps.operations
+    def _store_of(self, operations: Sequence[Operation[Any]]) -> Store | None:
+        """The store that all of them go to; None: there are none."""
         if not operations:
-            return Done(None)
+            return None
         store = operations[0].bound.store
         for one in operations:
             if one.bound.store is not store:
@@ -159,18 +184,12 @@ class Procedure(Generic[O, P, R]):
                     f"{self.place} is one atomic step, and {one.bound.family.place} lives in another store than "
                     f"{operations[0].bound.family.place}; give both one role"
                 )
-        try:
-            if store.guarantees.atomic == "any keys":
-                return await _as_one(store, steps)
-            groups = list(_groups(store, operations))
-            if len(groups) == 1 and not groups[0][0].takes_several:
-                return await _as_one(store, steps)
-            if self.ordered is None:
-                raise self._across(store, groups)
-            return await _in_order(store, steps, groups)
-        except Unreadable as error:
-            log_unreadable(store, error)
-            raise
+        return store
+
+    async def _in_groups(self, store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
+        if self.ordered is None:
+            raise self._across(store, groups)
+        return await _in_order(store, steps, groups)
 
     def _across(self, store: Store, groups: list[list[Operation[Any]]]) -> CrossSlot:
         families = list(dict.fromkeys(one.bound.family.name for group in groups for one in group))
@@ -203,23 +222,6 @@ def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
     return Procedure(function, ordered)
 
 
-async def _as_one(store: Store, steps: Steps[Any]) -> Done[Any]:
-    operations = steps.operations
-    parts = [operation.in_batch() for operation in operations]
-    outcome = await store.atomically([step for part in parts for step in part])
-    if not outcome:
-        return stopped_in(operations, parts, outcome)
-    at, results = 0, {}
-    for operation, part in zip(operations, parts, strict=True):
-        end = at + len(part)
-        if operation.follow is not None:
-            await operation.upkeep(outcome.replies[at:end])
-        if steps.wants(operation):
-            results[operation] = operation.finish(outcome.replies[at:end])
-        at = end
-    return Done(steps.value_of(results))
-
-
 def _groups(store: Store, operations: Sequence[Operation[Any]]) -> Iterator[list[Operation[Any]]]:
     """Neighbours whose keys can be changed together. What takes several steps by itself stands alone."""
     group: list[Operation[Any]] = []
@@ -241,7 +243,7 @@ async def _in_order(store: Store, steps: Steps[Any], groups: list[list[Operation
         done = await _group_done(store, group)
         if not done:
             if number:
-                await _undo(steps.undoing)
+                await _undo([one for step, one in steps.undoing if step is None or step in results])
             place = sum(map(len, groups[:number])) + cast("int", done.stopped_at)
             before = tuple(results[one] for one in steps.operations[: place - len(done.before)]) + done.before
             return Done((), place, before, done.stopped)

@@ -12,7 +12,6 @@ import types
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from keystead.schema.family import Family
@@ -38,6 +37,11 @@ READS: Final = frozenset(
             "clock",
             "see",
             "holds",
+            "absent",
+            "score_is",
+            "newest",
+            "see_latest",
+            "see_lowest",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between", "pages"),
@@ -45,7 +49,10 @@ READS: Final = frozenset(
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
-    {"at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"}
+    {
+        *("at_most", "at_least", "score_at_most", "score_is", "holds", "absent"),
+        *("compare_and_set", "replace_seen", "update"),
+    }
 )
 
 _PATHS_MOST: Final = 64
@@ -95,7 +102,6 @@ class Traced:
         return found
 
 
-@cache
 def traced(keyspace: type[Keyspace], procedure: Procedure[Any, Any, Any]) -> Traced:
     """What this procedure of a keyspace does."""
     paths: list[list[TracedStep]] = []
@@ -278,6 +284,13 @@ class _TracedKey:
         self._slot = slot
         self._way = way
         self.key = family.pattern.display
+
+    @property
+    def alone(self) -> _TracedKey:
+        return self
+
+    def lasting(self, ms: Any) -> _TracedKey:
+        return self
 
     def __getattr__(self, verb: str) -> Callable[..., _TracedOperation]:
         if not hasattr(self._family.verbs, verb):

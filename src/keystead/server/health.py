@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from keystead.errors import KeysteadError
+from keystead.schema.clock import store_clock_ms
 from keystead.server.errors import RETRY_AFTER_SECONDS
 from keystead.server.logs import SERVER
 from keystead.stores.base import Store
@@ -135,7 +136,7 @@ def _for_strangers(what: str, problem: str | None) -> str | None:
 
 
 async def _problem_of(store: Store) -> str | None:
-    return await _problem("The store", store.run([("TIME",)]))
+    return await _problem("The store", store_clock_ms(store))
 
 
 async def _problem(what: str, asked: Awaitable[object]) -> str | None:

@@ -138,7 +138,9 @@ async def opened_stores(settings: Settings, metrics: Metrics | None = None) -> A
         by_url: dict[str, Store] = {}
         for url in dict.fromkeys(urls.values()):
             store = keystead.connect(url)
-            by_url[url] = await stack.enter_async_context(store if metrics is None else Measured(store, metrics))
+            if metrics is not None:
+                store = Measured(store, metrics, slow_s=settings.slow_call / 1000)
+            by_url[url] = await stack.enter_async_context(store)
         yield {role: by_url[url] for role, url in urls.items()}
 
 

@@ -43,6 +43,12 @@ def log_failure(error: BaseException, **fields: Any) -> None:
     SERVER.error("a request failed", exc_info=error, extra={_FIELDS: fields})
 
 
+def log_slow_call(family: str, procedure: str, outcome: str, seconds: float) -> None:
+    """A call to a store that took longer than it should."""
+    fields = {"family": family, "procedure": procedure, "outcome": outcome, "ms": round(seconds * 1000)}
+    SERVER.warning("a call to the store was slow", extra={_FIELDS: {name: one for name, one in fields.items() if one}})
+
+
 class _Structured(logging.Formatter):
     def __init__(self, messages: bool) -> None:
         super().__init__()

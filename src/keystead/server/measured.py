@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from keystead.errors import StoreError, StoreUnavailable
 from keystead.schema.belonging import Belonging, name_of
 from keystead.schema.family import Bound
+from keystead.server.logs import log_slow_call
 from keystead.stores import Call, Message, Outcome, Reply, Store
-from keystead.stores.base import Ask, Planned, Step, keys_of
+from keystead.stores.base import PROCEDURE, Ask, Planned, Step, keys_of
 from keystead.stores.commands import TABLE
 
 if TYPE_CHECKING:
@@ -23,11 +25,12 @@ NO_FAMILY: Final = "(none)"
 class Measured(Store):
     """Another store, with its calls counted. It is opened and closed with that one, and says what that one says."""
 
-    def __init__(self, store: Store, metrics: Metrics) -> None:
+    def __init__(self, store: Store, metrics: Metrics, slow_s: float = math.inf) -> None:
         self.url = store.url
         self.guarantees = store.guarantees
         self._store = store
         self._metrics = metrics
+        self._slow_s = slow_s  # a call that takes this long is logged
         self._families: Belonging | None = None
 
     def knows(self, bounds: Iterable[Bound[Any]]) -> None:
@@ -120,7 +123,10 @@ class Measured(Store):
     def _say(self, key: bytes | None, outcome: str, began: float) -> None:
         took_s = time.perf_counter() - began
         member = None if key is None or self._families is None else self._families.of(key)
-        self._metrics.called(NO_FAMILY if member is None else name_of(member.bound.family), outcome, took_s)
+        family, procedure = NO_FAMILY if member is None else name_of(member.bound.family), PROCEDURE.get()
+        self._metrics.called(family, procedure, outcome, took_s)
+        if took_s >= self._slow_s:
+            log_slow_call(family, procedure, outcome, took_s)
 
 
 def _outcome_of(replies: Sequence[Reply]) -> str:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Labels are templates of routes and names of families; never a key, never a raw path.
+"""Metrics for Prometheus. Labels are templates of routes, and names of families and procedures; never a key or a path.
 
 With several workers each writes its numbers to a folder that they share (`PROMETHEUS_MULTIPROC_DIR`), and whichever is
 asked adds them up. prometheus_client looks for that folder when it is first imported, so this module is imported by
@@ -36,10 +36,10 @@ METRICS: Final = {
     "keystead_requests_in_flight": ("gauge", (), "Requests under way."),
     "keystead_store_calls_total": (
         "counter",
-        ("family", "outcome"),
-        "Calls of kits to their stores; the outcome is ok, unavailable or error.",
+        ("family", "procedure", "outcome"),
+        "Calls of kits to their stores, with the procedure if one made it; the outcome is ok, unavailable or error.",
     ),
-    "keystead_store_call_seconds": ("histogram", ("family",), "How long calls to stores took."),
+    "keystead_store_call_seconds": ("histogram", ("family", "procedure"), "How long calls to stores took."),
     "keystead_kit_events_total": (
         "counter",
         ("kit", "event", "outcome"),
@@ -70,7 +70,7 @@ class Metrics:
         self._call_seconds = Histogram(
             *self._declared("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
         )
-        self._by_family: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        self._by_family: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
         self._events = Counter(*self._declared("keystead_kit_events_total"), registry=self._registry)
         self._runs = Counter(*self._declared("keystead_job_runs_total"), registry=self._registry)
         info = Gauge(*self._declared("keystead_info"), registry=self._registry, multiprocess_mode="max")
@@ -92,11 +92,11 @@ class Metrics:
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
-    def called(self, family: str, outcome: str, seconds: float) -> None:
-        found = self._by_family.get((family, outcome))
+    def called(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
+        found = self._by_family.get((family, procedure, outcome))
         if found is None:  # every call of a store comes by here, and to find them by their labels takes longest
-            found = self._calls.labels(family, outcome), self._call_seconds.labels(family)
-            self._by_family[family, outcome] = found
+            found = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
+            self._by_family[family, procedure, outcome] = found
         calls, call_seconds = found
         calls.inc()
         call_seconds.observe(seconds)

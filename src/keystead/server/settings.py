@@ -146,6 +146,9 @@ class Settings(BaseModel):
         description="How long a connection may wait with the next request, or take to send its headers, such as `10s`.",
     )
     stop_timeout: int = Field("5s", description="How long requests under way may take to end when it is stopped.")  # type: ignore[assignment]
+    slow_call: int = Field(  # type: ignore[assignment]
+        "1s", description="A call to a store that takes this long is logged, with its family and procedure."
+    )
     secrets_file: Path | None = Field(
         None,
         description="A file with secrets and nothing else, in the form of `keystead.toml`. Without this, "
@@ -196,7 +199,7 @@ class Settings(BaseModel):
     def _read_size(cls, given: Any) -> int:
         return size_bytes(given)
 
-    @field_validator("request_timeout", "header_timeout", "stop_timeout", mode="before")
+    @field_validator("request_timeout", "header_timeout", "stop_timeout", "slow_call", mode="before")
     @classmethod
     def _read_duration(cls, given: Any) -> int:
         try:
@@ -341,6 +344,7 @@ _ADVICE: Final = {
     "request_timeout": "{given} is no duration; write one with its unit, such as 500ms or 30s",
     "header_timeout": "{given} is no duration; write one with its unit, such as 500ms or 10s",
     "stop_timeout": "{given} is no duration; write one with its unit, such as 500ms or 5s",
+    "slow_call": "{given} is no duration; write one with its unit, such as 500ms or 1s",
     "secrets_file": f"{{given}} is no path of a file; write one such as {SECRETS_FILE}",
     "parameters": "{given} is no path of a folder; write one such as App_Data/Parameters",
     "forwarded_allow": "{given} is no list of addresses or networks; write some such as 127.0.0.1,10.0.0.0/8",

@@ -88,14 +88,14 @@ class Message:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Required:
     """A command whose reply must not be nil or 0."""
 
     command: TimedCommand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Holds:
     """A guard: the key holds exactly this value, or (None) is not there. Its reply is 1 or 0, and 0 stops."""
 
@@ -103,7 +103,7 @@ class Holds:
     value: Argument | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class FieldHolds:
     """A guard: the field of this hash holds exactly this value, or (None) is not there."""
 
@@ -112,14 +112,14 @@ class FieldHolds:
     value: Argument | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Absent:
     """A guard: there is no such key, of whatever kind."""
 
     key: str | bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class AtMost:
     """A guard: the reply of this reading command is a number of at most `limit`. Nil counts as 0."""
 
@@ -132,7 +132,7 @@ class AtMost:
         return amount_of(reply) <= limit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class MoreThan(AtMost):
     """A guard, the opposite: the reply of this reading command is a number of more than `limit`."""
 
@@ -140,7 +140,7 @@ class MoreThan(AtMost):
         return not AtMost.allows(self, reply, now_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Still:
     """A guard: this reading command replies exactly this, as it did before."""
 

@@ -103,6 +103,7 @@ async def test_an_id_or_a_short_token_that_is_taken_is_not_written_over(
     # Its id is taken, then its short token, and then neither.
     second = await service.upload(body_of(b"the second"), "second.txt", Wanted(), who="", where="")
     assert (second.id, second.short_token) == ("Cccccccccc", "2aaaaaaaaa")
+    assert await service.quota.used("all") == len(b"the first") + len(b"the second")
     for issued, content in ((first, b"the first"), (second, b"the second")):
         for token in (issued.short_token, issued.token):
             ticket = (await service.resolve(token)).ticket

@@ -11,7 +11,8 @@ from keystead.parts.outbox import Counts, Outbox, OutboxKeys, OutboxMessage, Out
 from keystead.parts.outbox.turn import MOST_IN_A_TURN
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
-from keystead.stores import Guarantees
+from keystead.schema.traced import traced
+from keystead.stores import Absent, Guarantees
 from tests.parts.outbox.conftest import (
     LINGERS,
     MINUTE,
@@ -313,6 +314,29 @@ async def test_in_a_cluster_a_mark_that_was_announced_again_is_not_taken_out(
     assert receiver.numbers() == [1]
 
 
+@in_a_cluster
+async def test_in_a_cluster_a_message_that_comes_just_after_an_empty_queue_was_closed_does_not_wait(
+    store: Store, time: Time, receiver: Receiver
+) -> None:
+    class Slow(Relay):
+        """Lets a message be added after the lease of the empty queue has ended, before its mark is moved."""
+
+        closed = added = False
+
+        async def atomically(self, steps: Any) -> Any:
+            if self.closed and not self.added:
+                self.added = True
+                await add(outbox_of(store, time, Receiver()), store, 2)
+            self.closed = self.closed or any(isinstance(step, Absent) for step in steps)
+            return await super().atomically(steps)
+
+    await add(outbox_of(store, time, receiver), store, 1)
+    relay = Slow(store)
+    assert await outbox_of(relay, time, receiver).deliver_due() == Counts(delivered=2)
+    assert relay.added
+    assert receiver.numbers() == [1, 2]
+
+
 @everywhere
 async def test_the_doctor_finds_nothing_wrong_while_messages_wait_fail_and_are_delivered(
     store: Store, time: Time, receiver: Receiver
@@ -335,6 +359,15 @@ async def test_the_doctor_finds_nothing_wrong_while_messages_wait_fail_and_are_d
 def test_nothing_is_wrong_with_the_key_document_and_only_one_key_is_in_another_slot() -> None:
     assert check([OutboxKeys]) == []
     assert check([OutboxKeys], cluster=True) == []
+
+
+def test_of_each_procedure_it_is_known_what_it_does_and_only_marks_are_in_another_slot() -> None:
+    found = {name: traced(OutboxKeys, one) for name, one in OutboxKeys.procedures.items()}
+    assert {name: one.problem for name, one in found.items() if one.problem} == {}
+    assert {name for name, one in OutboxKeys.procedures.items() if one.ordered} == {
+        name for name, one in found.items() if one.groups == 2
+    }
+    assert {name for name, one in found.items() if not one.one_slot} == {"claim", "give_back", "close", "take_mark_out"}
 
 
 @here

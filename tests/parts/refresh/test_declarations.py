@@ -175,3 +175,21 @@ async def test_what_the_part_keeps_is_not_taken_from_the_caller(app: App) -> Non
     begun = await app.tokens.begin(odd)
     assert (begun.record.generation, begun.record.is_used) == (0, False)
     assert await app.works(begun.token)
+
+
+@here
+async def test_sessions_may_live_in_another_store(store: Store, clock: Clock) -> None:
+    class ApartKeys(Keyspace):
+        session = Value("session:{sid:token}", str, lifetime=after("30d"), role="durable")
+        refresh = Value("refresh:{token:token}", RefreshToken, lifetime=after("30d"), leads_to=session)
+
+    async with connect("memory://") as durable:
+        keys = ApartKeys(store, durable=durable, seal=RING, now_ms=clock)
+        tokens = RefreshTokens(keys.refresh)
+        await keys.session("s").set("ann")
+        begun = await tokens.begin(RefreshToken(uid="ann", sid="s"))
+        rotated = await tokens.rotate(begun.token)
+        assert isinstance(rotated, Rotated)
+        await keys.session("s").delete()
+        assert await tokens.rotate(rotated.token) == Refused("session")
+        assert not await keys.refresh(begun.id).exists()

@@ -6,6 +6,7 @@ import pytest
 
 from keystead import BadDeclaration, BadValue, DoesNotFit, Store
 from keystead.parts.schedule import Job, Run, Schedule, ScheduleKeys
+from keystead.schema.traced import traced
 from tests.parts.schedule.conftest import Time, Work, here, ms, schedule_of
 
 
@@ -88,6 +89,11 @@ async def test_a_job_that_is_not_there_is_said_with_those_that_are(store: Store,
         await schedule.run_now("c")
     with pytest.raises(BadValue, match="no job 'c'"):
         await schedule.history("c")
+
+
+def test_of_each_procedure_it_is_known_what_it_does_and_all_are_atomic_everywhere() -> None:
+    found = [traced(ScheduleKeys, one) for one in ScheduleKeys.procedures.values()]
+    assert [(one.problem, one.groups) for one in found] == [("", 1)] * 5
 
 
 @here

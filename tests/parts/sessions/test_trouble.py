@@ -91,6 +91,35 @@ async def test_a_successor_that_cannot_be_read_is_told_too(
     assert await sessions.read(rotated.token)
 
 
+@everywhere
+@pytest.mark.parametrize("at_cap", ["evict", "refuse"])
+async def test_entries_that_are_no_id_end_nothing_and_keep_nobody_out(
+    store: Store, clock: Clock, keys: AppKeys, at_cap: Any
+) -> None:
+    sessions = sessions_of(store, clock, Policy(cap=2, at_cap=at_cap))
+    made = await sessions.create(AppSession(uid="ann"))
+    name = keys.user_sessions("ann").key
+    await store.run([("SADD", name, b"\xff", "no id", "*")])
+    assert [live.id for live in await sessions.list_for("ann")] == [made.id]
+    other = await sessions.create(AppSession(uid="ann"))
+    assert other.evicted == ()
+    assert (await store.run([("SMEMBERS", name)]))[0] == {made.id.encode(), other.id.encode()}
+    await store.run([("SADD", name, b"\xff", "no id")])
+    assert await sessions.revoke_others(made.token) == 1
+    await store.run([("SADD", name, b"\xff", "no id")])
+    assert await sessions.revoke_all("ann") == 1
+    assert not await sessions.read(made.token)
+
+
+@everywhere
+async def test_a_clock_that_is_behind_those_of_the_others_can_change_a_session(store: Store, clock: Clock) -> None:
+    """Its record would live longer from now on than its family says."""
+    made = await sessions_of(store, clock).create(AppSession(uid="ann"))
+    behind = sessions_of(store, Clock(clock.now_ms - 2000))
+    assert await behind.update(made.token, theme="dark")
+    assert await behind.rotate(made.token)
+
+
 # --- a store that is away ------------------------------------------------------------------------------------
 
 

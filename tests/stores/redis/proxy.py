@@ -29,6 +29,7 @@ class Proxy:
         self._flows.set()
         self._replies_left: int | None = None
         self._replies_until_held: int | None = None
+        self._requests_until_held: int | None = None
         self._requests_left: int | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._listener = AsyncExitStack()
@@ -53,6 +54,10 @@ class Proxy:
         """When this many bytes of replies have passed, nothing more does until `resume`."""
         self._replies_until_held = count
 
+    def hold_requests_after(self, count: int) -> None:
+        """When this many bytes of requests have passed, nothing more does until `resume`."""
+        self._requests_until_held = count
+
     def cut_requests_after(self, count: int) -> None:
         """Reset the connection once: when this many bytes of requests have passed and more would."""
         self._requests_left = count
@@ -74,7 +79,7 @@ class Proxy:
     async def resume(self) -> None:
         """Let everything pass again, also what was held back."""
         self.delay = lambda: 0.0
-        self._replies_left = self._requests_left = self._replies_until_held = None
+        self._replies_left = self._requests_left = self._replies_until_held = self._requests_until_held = None
         self._flows.set()
         await self.accept()
 
@@ -140,6 +145,11 @@ class Proxy:
 
     def _passing_requests(self, data: bytes) -> bytes | None:
         """None: all of it. Otherwise what may still pass before the cut."""
+        if self._requests_until_held is not None:
+            self._requests_until_held -= len(data)
+            if self._requests_until_held <= 0:
+                self._flows.clear()
+                self._requests_until_held = None
         if self._requests_left is not None:
             if self._requests_left < len(data):
                 allowed, self._requests_left = data[: self._requests_left], None

@@ -303,7 +303,7 @@ HERE, READER, WRITER = "MainThread", "keystead-read", "keystead-commit"
 async def test_small_reads_run_where_they_are_called_and_large_ones_beside_the_event_loop(
     path: str, ran_in: dict[str, list[str]]
 ) -> None:
-    async with SqliteStore(path) as store:
+    async with SqliteStore(path, timeout=300) as store:
         await store.run(
             [
                 ("HSET", "h", *map(str, range(200_000))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
@@ -17,11 +17,9 @@ from keystead.kits.setting_types import LimitsByName, known
 from keystead.parts.apikeys import ApiKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.sizes import size_bytes
-from keystead.schema import Operation
-from keystead.schema.key import truth
+from keystead.schema import Operation, attempts
 from keystead.schema.kinds import HashKey
 from keystead.schema.lifetime import duration_ms
-from keystead.stores import Reply, Step, at_most, field_holds
 
 __all__ = [
     "KEY_MAX",
@@ -42,8 +40,6 @@ KEY_MAX: Final = 256  # characters, of a key and of a page
 LIMITS: Final = {"guesses": 30, "requests": 0}
 
 _TOUCH_EVERY_MS: Final = 60_000
-_AT_A_TIME: Final = 2 * 1000  # names and values that one command takes; a store has a limit for them
-_GONE: Final = -2  # what PTTL replies where there is no such key
 
 
 class TooLong(BadValue):
@@ -159,11 +155,12 @@ class SessionData:
 
         Two ids lie in two slots of a cluster, so this is no single step but three round trips: a copy, which nobody can
         know, and then the end of the old one, only if it is still what was copied; else again. A process that dies on
-        the way leaves a copy that expires, or an id that nobody was told.
+        the way leaves a copy that expires, or an id that nobody was told. Raises Contended where it is written to all
+        the time.
         """
         old = self.session(session_id)
-        while True:
-            plain, once = await old._raw()
+        async for _ in attempts("this session"):
+            plain, once = await old._seen()
             if not plain:
                 return None
             new_id = _new_id()
@@ -171,6 +168,7 @@ class SessionData:
             if await old._end_if(plain, once):
                 return new_id
             await self.session(new_id).clear()
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     def session(self, session_id: str) -> SessionArea:
         """What is remembered of a session. Any text is taken: one that is no id has no session. Nothing is sent."""
@@ -215,10 +213,11 @@ class SessionArea:
         trip for a value that stays; a second one, atomic, where it is to be read once or not there.
         """
         field = _session_field(key, page)
-        value, left_ms = await self._keys.run(self._session.field(field), _left(self._session))
-        due = self._data.settings.renewed_by == "use" and 0 <= left_ms <= self._data._retention_ms - _TOUCH_EVERY_MS
-        renewals = self._renewals(self._data._ends_at_ms()) if due else ()
-        if value is None and left_ms != _GONE:
+        value, left = await self._keys.run(self._session.field(field), self._session.remaining())
+        due = timedelta(milliseconds=self._data._retention_ms - _TOUCH_EVERY_MS)
+        is_due = self._data.settings.renewed_by == "use" and left is not None and left <= due
+        renewals = self._renewals(self._data._ends_at_ms()) if is_due else ()
+        if value is None and left is not None:
             # Between two reads somebody may set the same name the other way: only one step sees all that is there. The
             # renewal is in it, because a store that fails after the value was consumed would lose it for good.
             done = await self._keys.atomically(self._session.field(field), self._once.consume_field(field), *renewals)
@@ -239,7 +238,7 @@ class SessionArea:
             _room_for(self._session, field, self._data.settings.fields_max + 1),  # and START
             self._session.update({field: self._data._checked(value)}, ends_at=ends_at),
             self._once.remove(field),
-            _renewal(self._once, ends_at),
+            self._once.extend(ends_at),
         )
 
     async def set_once(self, key: str, value: str, page: str | None = None) -> bool:
@@ -280,34 +279,24 @@ class SessionArea:
                 return bool(done)
         raise self._data._too_many()
 
-    async def _raw(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    async def _seen(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         """What both hashes hold, at one moment. One round trip."""
-        done = await self._keys.atomically(_all(self._session), _all(self._once))
+        done = await self._keys.atomically(self._session.see(), self._once.see())
         plain, once = done.values
         return plain, once
 
     async def _fill(self, plain: dict[bytes, bytes], once: dict[bytes, bytes], ends_at: int) -> None:
         """Put into both hashes what others held. One round trip, atomic."""
-        steps: list[Step] = []
-        for key, held in ((self._session.key, plain), (self._once.key, once)):
-            fields = [part for pair in held.items() for part in pair]
-            starts = range(0, len(fields), _AT_A_TIME)
-            steps += [("HSET", key, *fields[start : start + _AT_A_TIME]) for start in starts]
-            if held:
-                steps.append(("PEXPIREAT", key, ends_at))
-        await self._session.bound.store.atomically(steps)
+        held = ((self._session, plain), (self._once, once))
+        await self._keys.atomically(*(key.copy(seen, ends_at=ends_at) for key, seen in held if seen))
 
     async def _end_if(self, plain: dict[bytes, bytes], once: dict[bytes, bytes]) -> bool:
         """End the session if it holds this and nothing else. One round trip, atomic."""
-        store = self._session.bound.store
-        steps: list[Step] = []
-        for key, held in ((self._session.key, plain), (self._once.key, once)):
-            steps.append(at_most(("HLEN", key), len(held)))
-            steps += [field_holds(key, name, value) for name, value in held.items()]
-        return bool(await store.atomically([*steps, ("DEL", self._session.key), ("DEL", self._once.key)]))
+        still = (self._session.holds(plain), self._once.holds(once))
+        return bool(await self._keys.atomically(*still, self._session.delete()))
 
     def _renewals(self, ends_at: int) -> tuple[Operation[bool], Operation[bool]]:
-        return _renewal(self._session, ends_at), _renewal(self._once, ends_at)
+        return self._session.extend(ends_at), self._once.extend(ends_at)
 
 
 class UserArea:
@@ -349,25 +338,6 @@ def guid_of(session_id: str) -> str:
 
 def _new_id() -> str:
     return secrets.token_urlsafe(32)
-
-
-def _all(key: HashKey[Any, Any, Any]) -> Operation[dict[bytes, bytes]]:
-    """All fields as they are stored."""
-    return Operation(key.bound, "get", [("HGETALL", key.key)], _first)
-
-
-def _first(replies: list[Reply]) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = replies[0]
-    return found
-
-
-def _left(key: HashKey[Any, Any, Any]) -> Operation[int]:
-    return Operation(key.bound, "remaining", [("PTTL", key.key)], lambda replies: int(replies[0]))
-
-
-def _renewal(key: HashKey[Any, Any, Any], ends_at: int) -> Operation[bool]:
-    """Let a key that is there live until then, unless it lives longer already. None is made."""
-    return Operation(key.bound, "touch", [("PEXPIREAT", key.key, ends_at, "GT")], truth)
 
 
 def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> Iterator[Operation[bool]]:

@@ -13,23 +13,21 @@ from keystead.errors import (
     BadKey,
     BadValue,
     CommandError,
-    Contended,
     DoesNotFit,
     KeysteadError,
     StoreError,
     Unreadable,
 )
 from keystead.parts.jwt.access import Access, Denied, each_of
-from keystead.schema import Bound, Operation
+from keystead.schema import Bound, Operation, attempts
 from keystead.schema.fit import CACHE
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, Until, in_words
+from keystead.schema.operation import joined, settled
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Reply
 
 _log = logging.getLogger("keystead.jwt")
 
-_ATTEMPTS: Final = 16
 _TICKS: Final = 8  # looks at a clock that goes: a millisecond passes in one or two
 
 WhenDown: TypeAlias = Literal["deny", "allow"]
@@ -109,15 +107,12 @@ class RevokedTokens:
         token, so that nobody could ever revoke it. Its answer raises Unreadable where the moment cannot be read; then
         let nobody in.
         """
-        exists, get = self._tokens(access.jti).exists(), self._since(access.sub).get()
 
-        def finish(replies: list[Reply]) -> bool:
-            if exists.finish(replies[:1]):
-                return True
-            until_ms = get.finish(replies[1:])
-            return until_ms is not None and access.issued_at_ms <= until_ms
+        def is_revoked(itself: bool, until_ms: int | None) -> bool:
+            return itself or (until_ms is not None and access.issued_at_ms <= until_ms)
 
-        return Operation(self._tokens, "is_revoked", [*exists.in_batch(), *get.in_batch()], finish)
+        asked = self._tokens(access.jti).exists(), self._since(access.sub).get()
+        return joined("is_revoked", asked, is_revoked, atomic=False)
 
     async def admitted(self, access: Access) -> Access | Denied:
         """The token, unless it was revoked, or all of its user's were. One round trip for both questions."""
@@ -153,10 +148,10 @@ class RevokedTokens:
         """
         tokens = self._tokens
         if until_ms <= tokens.now_ms():
-            return Operation(tokens, "revoke", [], _false)
+            return settled(tokens, "revoke", False)
         one = "1" if tokens.family.codec.type is str else 1
         written = tokens(access.jti).set(one, **{_until(tokens).field: until_ms})
-        return Operation(tokens, "revoke", written.in_batch(), _true)
+        return joined("revoke", [written], lambda _: True, atomic=False)
 
     async def revoke_all(self, sub: str) -> None:
         """End all tokens of a user that were issued until now. It never goes back. Two round trips.
@@ -164,18 +159,18 @@ class RevokedTokens:
         It returns in a later millisecond, so that a token which is issued after it by the same clock is good.
         """
         key = self._since(sub)
-        for _ in range(_ATTEMPTS):
+        async for _ in attempts("the moment until which the tokens of a user do not count"):
             try:
                 seen = await key.see()
             except Unreadable:  # while it stood there nobody was let in; this is how that ends
                 await key.set(now_ms := self._since.now_ms())
-                return await self._later_than(now_ms)
+                break
             now_ms = self._since.now_ms()
             # Another server's clock may be ahead: what it ended must not come back by this.
             until_ms = now_ms if seen is None else max(now_ms, seen.value)
             if await self._since.keyspace.atomically(key.holds(seen), key.set(until_ms)):
-                return await self._later_than(now_ms)
-        raise Contended("the tokens of a user were ended again and again at the same moment; try again")
+                break
+        await self._later_than(now_ms)
 
     async def _later_than(self, ms: int) -> None:
         for _ in range(_TICKS):
@@ -233,11 +228,3 @@ def _until(bound: Bound[Any]) -> Until:
     if not isinstance(lifetime, Until):  # pragma: no cover - checked at the start
         raise BadValue(f"{bound.family.place} lives until a moment")
     return lifetime
-
-
-def _true(replies: list[Reply]) -> bool:
-    return True
-
-
-def _false(replies: list[Reply]) -> bool:
-    return False

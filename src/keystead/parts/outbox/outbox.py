@@ -10,28 +10,26 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from keystead.errors import BadValue, CommandError, DoesNotFit, Unreadable
+from keystead.errors import BadValue, CommandError, StoreError, Unreadable
 from keystead.parts.outbox.keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
 from keystead.parts.outbox.marks import ANNOUNCED_FOR_MS, Due, Mark, Marks
 from keystead.parts.outbox.policy import OutboxPolicy
 from keystead.parts.outbox.turn import Counts, Deliverer, Said, Send, Turn
 from keystead.parts.rounds import Rounds
 from keystead.schema import Operation
-from keystead.schema.key import number, truth
-from keystead.schema.operation import Compound
+from keystead.schema.fit import require_atomic_steps
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Command, Reply, Step, required
 
 _log = logging.getLogger("keystead.outbox")
 
 _FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
 _LONGEST_TRY_MS: Final = 30_000
 _SPREAD_MS: Final = 50  # so that not all processes ask at the very same moment
-_NO_DEADLINE: Final = -1  # what PTTL replies then
 _CUT_TOGETHER: Final = 200
 _AFTER_TROUBLE_MS: Final = 3_600_000
 _MOST_ANNOUNCED: Final = 10_000
@@ -55,8 +53,8 @@ class _Looked(NamedTuple):
     """What the store says of a queue that is marked."""
 
     waiting: int
-    lease: bytes | None
-    lease_left_ms: int
+    is_own: bool  # the lease is that of this process
+    lease_left: timedelta | None  # None: nobody has it
     next_ms: int  # when it may be tried again
 
 
@@ -98,11 +96,7 @@ class Outbox(Rounds[None]):
         super().__init__("outbox", so_far, _log, self._policy.stop_within_ms, wait)
         self._keys = keys
         self._store = keys.queue.store
-        if self._store.guarantees.atomic not in ("any keys", "one slot"):
-            raise DoesNotFit(
-                f"the outbox does not fit {self._store.url}: a message is written in one atomic step with what it "
-                "tells of, which this store cannot make"
-            )
+        require_atomic_steps(self._store, "the outbox", "a message is written in one atomic step with what it tells of")
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._marks = Marks(keys, topics)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
@@ -121,7 +115,7 @@ class Outbox(Rounds[None]):
         if self._marks.in_one_step:
             return
         now_ms = self._keys.now_ms()
-        await self._marks.announce(queue, now_ms)
+        await self._keys.waiting().put({queue: now_ms})
         self._announced.pop(queue, None)
         self._announced[queue] = now_ms
         while (
@@ -148,16 +142,9 @@ class Outbox(Rounds[None]):
         except ValidationError:
             # Its own words show the payload, which is nobody else's business.
             raise BadValue(f"a message of the queue {queue} has a payload that is no JSON object") from None
-        key = self._keys.queue(*queue)
-        raw = key.bound.family.item.encode(message, key.key)
-        append: Operation[int] = Compound(
-            key.bound,
-            "add",
-            [("RPUSH", key.key, raw)],
-            self._was_added,
-            follow=lambda replies: self._after_adding(queue, replies[0]),
-        )
-        return [append, self._marks.adding(queue, now_ms)] if self._marks.in_one_step else [append]
+        append = self._keys.queue(*queue).append(message).afterwards(lambda count: self._follow_up(queue, count))
+        # A queue that is marked already, because it waits after a failure, goes on waiting.
+        return [append, self._keys.waiting().add(queue, now_ms)] if self._marks.in_one_step else [append]
 
     def drop(self, topic: str, name: str) -> list[Operation[Any]]:
         """The operations that delete all that there is of a queue, to be put into the step that deletes its owner.
@@ -166,11 +153,11 @@ class Outbox(Rounds[None]):
         in between leaves a mark that is taken out when it is met.
         """
         queue = self._queue(topic, name)
-        families = (self._keys.queue, self._keys.lease, self._keys.trouble, self._keys.given_up)
-        delete: Command = ("DEL", *(family(*queue).key for family in families))
+        families = (self._keys.queue.alone, self._keys.lease, self._keys.trouble, self._keys.given_up)
+        *first, last = (family(*queue).delete() for family in families)
         if self._marks.in_one_step:
-            return [Operation(self._keys.queue, "drop", [delete], truth), self._marks.removing(queue)]
-        return [Compound(self._keys.queue, "drop", [delete], truth, follow=lambda _: self._marks.remove(queue))]
+            return [*first, last, self._keys.waiting().remove(queue)]
+        return [*first, last.afterwards(lambda _: self._keys.waiting().remove(queue))]
 
     async def state(self, topic: str, name: str) -> QueueNow:
         """How a queue stands, for people. One round trip."""
@@ -178,51 +165,42 @@ class Outbox(Rounds[None]):
         waiting, trouble, given_up = await self._keys.run(
             self._keys.queue(*queue).count(),
             self._keys.trouble(*queue).get(),
-            self._keys.given_up(*queue).latest(KEPT_GIVEN_UP),
+            self._keys.given_up(*queue).newest(KEPT_GIVEN_UP),
         )
-        return QueueNow(waiting, trouble, [one.item for one in given_up])
+        return QueueNow(waiting, trouble, given_up)
 
     def _queue(self, topic: str, name: str) -> QueueName:
         self._keys.queue(topic, name)  # or raise what is wrong with them
         return QueueName(topic, name)
 
-    def _was_added(self, replies: list[Reply]) -> int:
-        count = number(replies)
-        self._woken.set()
-        return count
-
-    def _after_adding(self, queue: QueueName, count: int) -> Awaitable[None] | None:
-        too_many = count > self._policy.most_waiting
-        return self._follow_up(queue, too_many) if too_many or not self._marks.in_one_step else None
-
-    async def _follow_up(self, queue: QueueName, too_many: bool) -> None:
-        if not self._marks.in_one_step:
-            # Somebody may have looked between the announcement and the message, and let the queue rest.
-            await self._marks.announce(queue, self._keys.now_ms())
-        if too_many:
-            await self._cut(queue)
+    async def _follow_up(self, queue: QueueName, count: int) -> None:
+        """What comes after a message was added, with which the queue has so many."""
+        try:
+            if not self._marks.in_one_step:
+                # Somebody may have looked between the announcement and the message, and let the queue rest.
+                await self._keys.waiting().put({queue: self._keys.now_ms()})
+            if count > self._policy.most_waiting:
+                await self._cut(queue)
+        finally:
+            self._woken.set()
 
     async def _cut(self, queue: QueueName) -> None:
         """Give up the oldest messages of a queue that is full, but for the first, which may be under way."""
-        key, most = self._keys.queue(*queue).key, self._policy.most_waiting
-        beyond, found = await self._store.run([("LLEN", key), ("LRANGE", key, 1, _CUT_TOGETHER)])
-        going: list[bytes] = found[: max(0, beyond - most + most // 10)]
-        if beyond <= most or not going:
+        key, most = self._keys.queue(*queue), self._policy.most_waiting
+        count, found = await self._keys.run(key.count(), key.see(1, _CUT_TOGETHER))
+        going = found[: max(0, count - most + most // 10)]
+        if count <= most or not going:
             return
+        first = going[0].value
         entry = GivenUp(
-            at_ms=self._keys.now_ms(), why="too many", count=len(going), **self._first_of_them(queue, going[0])
+            at_ms=self._keys.now_ms(),
+            why="too many",
+            count=len(going),
+            id=None if first is None else first.id,
+            created_ms=None if first is None else first.created_ms,
         )
-        # Of several who see the queue full, one takes the same messages out.
-        removals: list[Step] = [required(("LREM", key, 1, raw)) for raw in going]
-        if await self._store.atomically([*removals, *self._deliverer.given_up(queue, entry)]):
+        if await self._keys.cut(*queue, going, entry):
             _log.warning("%s: %d of its messages were given up, too many", queue, len(going))
-
-    def _first_of_them(self, queue: QueueName, raw: bytes) -> dict[str, Any]:
-        try:
-            first = self._keys.queue.family.item.decode(raw, str(queue))
-        except Unreadable:
-            return {}
-        return {"id": first.id, "created_ms": first.created_ms}
 
     # --- delivering ------------------------------------------------------------------------------------------
 
@@ -299,20 +277,20 @@ class Outbox(Rounds[None]):
                 continue
             self._complained.discard(mark.queue)
             now_ms = self._keys.now_ms()
-            own = looked.lease == self._deliverer.lease
+            own, left = looked.is_own, looked.lease_left
             if not looked.waiting:
-                await self._marks.found_empty(mark, self._keys.queue(*mark.queue).key, now_ms)
+                await self._marks.found_empty(mark, now_ms)
             elif looked.next_ms > now_ms:
                 await self._marks.move(mark, looked.next_ms)
-            elif looked.lease is not None and (not own or mark.queue in self._turns.values()):
-                left_ms = looked.lease_left_ms if looked.lease_left_ms > 0 else self._policy.lease_ms
-                await self._marks.move(mark, now_ms + left_ms)
+            elif left is not None and (not own or mark.queue in self._turns.values()):
+                left_ms = self._policy.lease_ms if left == timedelta.max else left // timedelta(milliseconds=1)
+                await self._marks.move(mark, now_ms + max(1, left_ms))
             elif self._free > 0 and mark.queue not in self._turns.values():
                 started.add(self._start(mark, counts, again=own))
         return due
 
     def _start(self, mark: Mark, counts: Counts, *, again: bool) -> asyncio.Task[None]:
-        turn = Turn(self._deliverer, mark, counts)
+        turn = Turn(self._deliverer, mark.queue, counts)
         task = asyncio.create_task(turn.run(again=again), name=f"keystead outbox {mark.queue}")
         self._turns[task] = mark.queue
         task.add_done_callback(self._turns.pop)
@@ -320,39 +298,24 @@ class Outbox(Rounds[None]):
 
     async def _read(self, marks: Sequence[Mark]) -> Sequence[_Looked | Exception]:
         """What the store says of each queue; an error in the place of one that is not what it should be."""
-        if not marks:
-            return []
-        commands: list[Command] = []
-        for mark in marks:
-            lease = self._keys.lease(*mark.queue).key
-            commands += [
-                ("LLEN", self._keys.queue(*mark.queue).key),
-                ("GET", lease),
-                ("PTTL", lease),
-                ("GET", self._keys.trouble(*mark.queue).key),
-            ]
-        try:
-            replies: Sequence[Reply] = await self._store.run(commands)
-        except CommandError as error:
-            if error.replies is None:
-                raise
-            replies = error.replies
-        return [self._looked(mark, replies[4 * place : 4 * place + 4]) for place, mark in enumerate(marks)]
+        asked: list[Operation[Any]] = []
+        for queue, _ in marks:
+            lease, trouble = self._keys.lease(*queue), self._keys.trouble(*queue)
+            asked += [self._keys.queue(*queue).count(), lease.get(), lease.remaining(), trouble.get()]
+        found = await self._keys.run_each(*asked)
+        return [self._looked(*found[4 * place : 4 * place + 4]) for place in range(len(marks))]
 
-    def _looked(self, mark: Mark, replies: Sequence[Reply]) -> _Looked | Exception:
-        for reply in replies:
-            if isinstance(reply, Exception):
-                return reply
-        waiting, lease, left_ms, raw = replies
-        trouble = self._keys.trouble(*mark.queue)
-        try:
-            found: Trouble | None = trouble.bound.family.value_of(raw, trouble.key, None)
-        except Unreadable as error:
-            log_unreadable(self._store, error)
-            found = None  # it is tried at once, then
+    def _looked(self, waiting: Any, lease: Any, left: Any, trouble: Any) -> _Looked | Exception:
+        for one in (waiting, lease, left, trouble):
+            if isinstance(one, StoreError):
+                return one
+        if isinstance(trouble, Unreadable):
+            log_unreadable(self._store, trouble)
+            trouble = None  # it is tried at once, then
         # A wait that no policy asks for comes from a clock that was wrong.
         longest_ms = self._keys.now_ms() + self._policy.longest_retry_ms
-        return _Looked(waiting, lease, left_ms, 0 if found is None or found.next_ms > longest_ms else found.next_ms)
+        next_ms = 0 if trouble is None or trouble.next_ms > longest_ms else trouble.next_ms
+        return _Looked(waiting, lease == self._deliverer.lease, left, next_ms)
 
     async def _set_aside(self, mark: Mark, error: Exception) -> None:
         """Leave a queue alone for a while that is not what it should be; it harms no other."""

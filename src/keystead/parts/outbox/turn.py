@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from itertools import takewhile
+from typing import Any, Final, Literal, TypeAlias
 
 from keystead.errors import KeysteadError, StoreError, Unreadable
-from keystead.parts.outbox.keys import GivenUp, OutboxKeys, QueueLease, QueueName, StoredMessage, Trouble, Why
-from keystead.parts.outbox.marks import Mark, Marks
+from keystead.parts.outbox.keys import (
+    LOST,
+    MARKED_AGAIN,
+    GivenUp,
+    OutboxKeys,
+    QueueLease,
+    QueueName,
+    SeenMessage,
+    StoredMessage,
+    Trouble,
+    Why,
+)
+from keystead.parts.outbox.marks import Marks
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.policy import OutboxPolicy
 from keystead.parts.visible import visible
 from keystead.schema.doctor.quarantine import set_entries_aside
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Command, Outcome, Reply, Step, absent, holds, required
 
 _log = logging.getLogger("keystead.outbox")
 
 Send: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Said: TypeAlias = Literal["delivered", "failed", "given-up"]
+Head: TypeAlias = Sequence[SeenMessage]  # the first message of a queue, or none
 
 MOST_IN_A_TURN: Final = 100  # then others have a turn
 _RENEWALS: Final = 3  # in the time of a lease
@@ -38,12 +50,6 @@ class Counts:
     delivered: int = 0
     failed: int = 0
     given_up: int = 0
-
-
-class Head(NamedTuple):
-    """The first message of a queue as it is stored; None: there is none any more."""
-
-    raw: bytes | None
 
 
 class Lost(Exception):
@@ -65,18 +71,12 @@ class Deliverer:
     ) -> None:
         self.keys = keys
         self.marks = marks
-        self.store = keys.queue.store
         self.send = send
         self.policy = policy
         self.wait = wait
         self.on_outcome = on_outcome
         # The same in each turn of this process: it takes up again what it lost sight of when the store was away.
-        self.lease: Final = keys.lease.family.codec.encode(QueueLease(by=by), "outbox:lease")
-
-    def given_up(self, queue: QueueName, entry: GivenUp) -> list[Step]:
-        """The steps that note what was given up."""
-        steps: list[Step] = self.keys.given_up(*queue).append(entry).in_batch()
-        return steps
+        self.lease: Final = QueueLease(by=by)
 
 
 class Turn:
@@ -86,17 +86,13 @@ class Turn:
     sent, so a crash in between repeats it.
     """
 
-    def __init__(self, deliverer: Deliverer, mark: Mark, counts: Counts) -> None:
+    def __init__(self, deliverer: Deliverer, queue: QueueName, counts: Counts) -> None:
         self._all = deliverer
-        self._queue = mark.queue
-        self._mark: Mark | None = mark
+        self._keys = deliverer.keys
+        self._lease = deliverer.lease
+        self._queue = queue
         self._counts = counts
-        keys, policy = deliverer.keys, deliverer.policy
-        self._key = keys.queue(*mark.queue).key
-        self._trouble_key = keys.trouble(*mark.queue).key
-        self._lease_key = keys.lease(*mark.queue).key
-        self._held = holds(self._lease_key, deliverer.lease)
-        self._renewal: Command = ("PEXPIRE", self._lease_key, policy.lease_ms)
+        self._marked_at = 0  # by the claim
         self._trouble: Trouble | None = None
 
     async def run(self, *, again: bool) -> None:
@@ -109,37 +105,40 @@ class Turn:
             for _ in range(MOST_IN_A_TURN):
                 if head is None:
                     return
-                head = await self._next(head.raw)
+                head = await self._next(head)
             if head is not None:
-                await self._released()
+                await self._give_back(self._now_ms())
         except Lost:
             return
         except asyncio.CancelledError:
             with suppress(StoreError, Lost):
-                await self._released()
+                await self._give_back(self._now_ms())
             raise
 
-    async def _next(self, raw: bytes | None) -> Head | None:
+    async def _next(self, head: Head) -> Head | None:
         """See to the first message; then the next one, or None: the turn is over."""
-        if raw is None:
+        if not head:
             return await self._closed()
-        message = self._message(raw)
-        if message is None:
-            await self._set_aside(raw)
-            return await self._drop([raw], "unreadable", None, "it cannot be read")
+        [seen] = head
+        if seen.value is None:
+            await self._set_aside(seen.stored)
+            return await self._drop(head, "unreadable", None, "it cannot be read")
+        message = self._message(seen.value)
         error = await self._attempt(message)
         if error is None:
             self._say("delivered")
-            return await self._delivered(raw)
+            self._trouble = None
+            return await self._step(head)
         self._say("failed")
         if isinstance(error, Undeliverable):
-            return await self._drop([raw], "undeliverable", message, _sentence(error))
-        return await self._failed(raw, message, error)
+            return await self._drop(head, "undeliverable", message, _sentence(error))
+        return await self._failed(head, message, error)
 
     async def _set_aside(self, raw: bytes) -> None:
         """Move what is no message into quarantine, from where `keystead doctor --restore` brings it back."""
-        log_unreadable(self._all.store, Unreadable("an item is no message", self._key, raw))
-        why_not = await set_entries_aside(self._all.store, self._key, "list", [raw], self._now_ms(), _NO_DEADLINE)
+        key, store = self._keys.queue(*self._queue).key, self._keys.queue.store
+        log_unreadable(store, Unreadable("an item is no message", key, raw))
+        why_not = await set_entries_aside(store, key, "list", [raw], self._now_ms(), _NO_DEADLINE)
         if why_not:
             _log.error("%s: what stands in its queue is no message and is dropped: %s", self._queue, why_not)
         else:
@@ -147,18 +146,9 @@ class Turn:
 
     # --- sending ---------------------------------------------------------------------------------------------
 
-    def _message(self, raw: bytes) -> OutboxMessage | None:
-        stored = self._read(raw)
-        if stored is None:
-            return None
+    def _message(self, stored: StoredMessage) -> OutboxMessage:
         tried = self._trouble.attempts if self._trouble is not None and self._trouble.id == stored.id else 0
         return OutboxMessage(*self._queue, stored.id, stored.created_ms, stored.payload, tried)
-
-    def _read(self, raw: bytes) -> StoredMessage | None:
-        try:
-            return self._all.keys.queue.family.item.decode(raw, self._key)  # type: ignore[no-any-return]
-        except Unreadable:
-            return None
 
     async def _attempt(self, message: OutboxMessage) -> BaseException | None:
         """Send a message; why it was not delivered, or None. The lease is renewed meanwhile. Raises Lost."""
@@ -184,46 +174,23 @@ class Turn:
         while True:
             await self._all.wait(self._all.policy.lease_ms / 1000 / _RENEWALS)
             with suppress(StoreError):  # it is tried again; where that is too late, the next step says so
-                if not await self._all.store.atomically([self._held, self._renewal]):
+                if not await self._keys.renew(*self._queue, self._lease, self._all.policy.lease_ms):
                     return
 
     # --- steps under the lease -------------------------------------------------------------------------------
 
     async def _claimed(self, again: bool) -> Head | None:
         """Take the lease of a queue that has messages; its first one. None: somebody else was faster."""
-        marks, lease_ms = self._all.marks, self._all.policy.lease_ms
-        claim: list[Step] = [
-            self._held if again else required(("SET", self._lease_key, self._all.lease, "PX", lease_ms, "NX")),
-            required(("EXISTS", self._key)),
-            self._renewal,
-            ("GET", self._trouble_key),
-            ("LINDEX", self._key, 0),
-        ]
+        lease_ms = self._all.policy.lease_ms
         # Nobody else need look before the lease could be over.
-        looked_at_ms = self._now_ms() + lease_ms
-        if marks.in_one_step:
-            claim.append(marks.set_to(self._queue, looked_at_ms))
-        outcome = await self._all.store.atomically(claim)
-        if not outcome:
+        self._marked_at = self._now_ms() + lease_ms
+        claimed = await self._keys.claim(*self._queue, self._lease, lease_ms, self._marked_at, again)
+        if not claimed:
             return None
-        if not marks.in_one_step and self._mark is not None:
-            self._mark = await marks.move(self._mark, looked_at_ms)
-        self._trouble = self._read_trouble(outcome.replies[3])
-        return Head(outcome.replies[4])
+        self._trouble, head = claimed.value
+        return head
 
-    def _read_trouble(self, raw: Reply) -> Trouble | None:
-        try:
-            found: Trouble | None = self._all.keys.trouble.family.value_of(raw, self._trouble_key, None)
-        except Unreadable:
-            return None  # it only tells how long to wait; `keystead doctor` says so
-        return found
-
-    async def _delivered(self, raw: bytes) -> Head:
-        """Take out a message that was delivered. Of one that is gone already, because the queue was full, nothing."""
-        self._trouble = None
-        return await self._step(("LREM", self._key, 1, raw), ("DEL", self._trouble_key))
-
-    async def _failed(self, raw: bytes, message: OutboxMessage, error: BaseException) -> Head | None:
+    async def _failed(self, head: Head, message: OutboxMessage, error: BaseException) -> Head | None:
         """Let the queue wait, and its other messages with it; give up what has waited for too long."""
         policy, before, now_ms = self._all.policy, self._trouble, self._now_ms()
         failures = 1 if before is None else before.failures + 1
@@ -239,31 +206,22 @@ class Turn:
         if failures == 1:
             _log.warning("%s is not delivered, and is tried again: %s", self._queue, trouble.error)
         self._trouble = trouble
-        noted = self._all.keys.trouble(*self._queue).set(trouble).in_batch()
         too_old_ms = now_ms - policy.give_up_after_ms
         if trouble.since_ms <= too_old_ms and message.created_ms <= too_old_ms:
             # Where another message failed just before, it is the receiver that fails, and not this one message: then
             # not each of them need be tried once more.
             alone = before is None or before.id == message.id
-            old = [raw] if alone else await self._older_than(too_old_ms)
-            return await self._drop(old, "too old", message, trouble.error, *noted)
-        await self._end(trouble.next_ms, *noted)
+            old = head if alone else await self._older_than(too_old_ms)
+            return await self._drop(old, "too old", message, trouble.error)
+        await self._give_back(trouble.next_ms, trouble)
         return None
 
-    async def _older_than(self, moment_ms: int) -> list[bytes]:
+    async def _older_than(self, moment_ms: int) -> Head:
         """The first messages of the queue, as far as they were added before this."""
-        [found] = await self._all.store.run([("LRANGE", self._key, 0, _GIVEN_UP_TOGETHER - 1)])
-        old: list[bytes] = []
-        for raw in found:
-            stored = self._read(raw)
-            if stored is not None and stored.created_ms > moment_ms:
-                break
-            old.append(raw)
-        return old
+        found = await self._keys.queue(*self._queue).see(0, _GIVEN_UP_TOGETHER - 1)
+        return [*takewhile(lambda one: one.value is None or one.value.created_ms <= moment_ms, found)]
 
-    async def _drop(
-        self, messages: list[bytes], why: Why, first: OutboxMessage | None, error: str, *more: Step
-    ) -> Head:
+    async def _drop(self, messages: Head, why: Why, first: OutboxMessage | None, error: str) -> Head:
         """Give messages up, and note it, in one step."""
         entry = GivenUp(
             at_ms=self._now_ms(),
@@ -274,49 +232,35 @@ class Turn:
             attempts=0 if first is None else first.attempts + 1,
             error=error,
         )
-        removals: Iterable[Step] = (("LREM", self._key, 1, raw) for raw in messages)
-        head = await self._step(*removals, *self._all.given_up(self._queue, entry), *more)
+        head = await self._step(messages, entry)
         if why != "unreadable":
             _log.warning("%s: %d of its messages were given up, %s: %s", self._queue, len(messages), why, error)
         for _ in messages:
             self._say("given-up")
         return head
 
-    async def _step(self, *changes: Step) -> Head:
-        """Make changes as the holder of the lease, and renew it. The first message then. Raises Lost."""
-        outcome = await self._all.store.atomically([self._held, *changes, self._renewal, ("LINDEX", self._key, 0)])
-        if not outcome:
+    async def _step(self, messages: Head = (), given_up: GivenUp | None = None) -> Head:
+        """Take messages out as the holder of the lease, and renew it. The first message then. Raises Lost."""
+        lease_ms = self._all.policy.lease_ms
+        done = await self._keys.take_out(*self._queue, self._lease, lease_ms, messages, self._trouble, given_up)
+        if not done:
             raise Lost
-        return Head(outcome.replies[-1])
+        return done.value
 
     async def _closed(self) -> Head | None:
         """Give back the lease of an empty queue; where a message came just now, go on with that."""
-        marks = self._all.marks
-        last: list[Step] = [self._held, absent(self._key), ("DEL", self._lease_key, self._trouble_key)]
-        if marks.in_one_step:
-            last.append(marks.taken_out(self._queue))
-        outcome = await self._all.store.atomically(last)
-        if outcome:
-            if not marks.in_one_step and self._mark is not None:
-                await marks.found_empty(self._mark, self._key, self._now_ms())
+        lingers_until = self._all.marks.lingers_until(self._now_ms())
+        done = await self._keys.close(*self._queue, self._lease, self._marked_at, lingers_until)
+        if done or done.stopped == MARKED_AGAIN:
             return None
-        if outcome.stopped_at == 0:
+        if done.stopped == LOST:
             raise Lost
         return await self._step()
 
-    async def _released(self) -> None:
-        """Give back the lease of a queue that goes on: whoever looks next may have it."""
-        await self._end(self._now_ms())
-
-    async def _end(self, look_ms: int, *changes: Step) -> None:
-        marks = self._all.marks
-        looked_at = marks.set_to(self._queue, look_ms)
-        in_step: list[Command] = [looked_at] if marks.in_one_step else []
-        outcome: Outcome = await self._all.store.atomically([self._held, *changes, *in_step, ("DEL", self._lease_key)])
-        if not outcome:
+    async def _give_back(self, look_ms: int, trouble: Trouble | None = None) -> None:
+        """Give back the lease of a queue that goes on: whoever looks then may have it."""
+        if not await self._keys.give_back(*self._queue, self._lease, look_ms, trouble):
             raise Lost
-        if not marks.in_one_step:
-            await self._all.store.run([looked_at])
 
     def _say(self, outcome: Said) -> None:
         match outcome:
@@ -329,7 +273,7 @@ class Turn:
         self._all.on_outcome(self._queue.topic, outcome)
 
     def _now_ms(self) -> int:
-        return self._all.keys.now_ms()
+        return self._keys.now_ms()
 
 
 async def _tried(send: Send, message: OutboxMessage) -> BaseException | None:

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from keystead.errors import BadDeclaration, BadKey, BadValue, Contended, DoesNotFit, Unreadable
 from keystead.parts.digest import digest
 from keystead.parts.refresh.record import Begun, R, RefreshEvent, RefreshRecord, Refused, Retried, Rotated
 from keystead.parts.refresh.token import PURPOSE, SECRET_BYTES, Given, Mint
-from keystead.schema import Bound, Operation
+from keystead.schema import Bound, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
 from keystead.schema.relation import taken
+from keystead.schema.slots import spans_keys
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.refresh")
 
-_ATTEMPTS: Final = 16  # others that may write to one chain between a read and its write before one gives up
+_SECRETS: Final = 16  # that may be taken before the source of random numbers is called broken
 _NEEDED: Final = frozenset(RefreshRecord.model_fields)
 
 Alive: TypeAlias = Callable[[R], Operation[bool]]
 Tell: TypeAlias = Callable[[RefreshEvent], Awaitable[Any]]
-
-
-class _Written(NamedTuple, Generic[R]):
-    """What came of a write.
-
-    is_alive   whether the session is
-    done       whether it was written
-    found      where another was faster: what stands there now
-    """
-
-    is_alive: bool
-    done: bool
-    found: Seen[R] | None
 
 
 class RefreshTokens(Generic[R]):
@@ -88,7 +75,6 @@ class RefreshTokens(Generic[R]):
         self._tell = tell
         self._new_secret = new_secret
         self._now_ms = family.now_ms
-        self._one_step = family.store.guarantees.atomic == "any keys"
 
     async def begin(self, record: R) -> Begun[R]:
         """A new chain, for the user and the session that the record names. One round trip; nothing is overwritten.
@@ -107,7 +93,7 @@ class RefreshTokens(Generic[R]):
                 "rotated_at": None,
             }
         )
-        for _ in range(_ATTEMPTS):
+        for _ in range(_SECRETS):
             first = self._mint.first(self._new_secret())
             if await self._family(first.id).add(record):
                 return Begun(first.text, first.id, record, _of(record).scope)
@@ -116,7 +102,7 @@ class RefreshTokens(Generic[R]):
     async def rotate(
         self, token: str, *, client: str | None = None, scope: str | None = None, audience: str | None = None
     ) -> Rotated[R] | Retried[R] | Refused:
-        """Use a token up and get the next one. Two round trips; none for what this server never made.
+        """Use a token up and get the next one. Two round trips, three in a cluster; none for what is no token of ours.
 
         `client` must be the one that the chain is bound to. `scope` asks for a part of what it is good for, and
         `audience` for the one that it is for; without them it is all of it. Raises the error of a store that is down:
@@ -128,7 +114,7 @@ class RefreshTokens(Generic[R]):
         key = self._family(given.id)
         try:
             seen, is_alive = await key.see(), False
-            for _ in range(_ATTEMPTS):
+            async for _ in attempts("a chain of refresh tokens"):
                 if seen is None:
                     return Refused("unknown")
                 judged = self._judged(seen.value, given, client, scope, audience)
@@ -140,16 +126,19 @@ class RefreshTokens(Generic[R]):
                         return await self._without_session(key)
                     return Retried(given.successor.text, given.id, seen.value, granted)
                 advanced = self._advanced(seen.value, given)
-                wrote = await self._written(key, seen, advanced)
-                is_alive = wrote.is_alive
-                if not is_alive:
+                alive = self._alive(seen.value)
+                is_apart = alive.store is not key.bound.store
+                if is_apart and not await alive:
                     return await self._without_session(key)
-                if wrote.done:
+                done = await self._write(key, seen, advanced, [] if is_apart else [alive])
+                if done:
                     return Rotated(given.successor.text, given.id, advanced, granted)
-                seen = wrote.found  # another was faster: what it wrote decides
+                if done.stopped == "session":
+                    return await self._without_session(key)
+                seen, is_alive = done.before[-1], True  # another was faster: what it wrote decides
         except Unreadable:
             return Refused("unreadable")
-        raise Contended("a chain of refresh tokens was changed by others again and again; try again")
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def examine(self, token: str, *, client: str | None = None) -> R | Refused:
         """What the chain of a token holds, without using the token up; or why `rotate` would refuse it. One round trip.
@@ -218,21 +207,15 @@ class RefreshTokens(Generic[R]):
             update={"generation": given.successor.generation, "rotated_at": moment(self._now_ms())}
         )
 
-    async def _written(self, key: ValueKey[R], seen: Seen[R], record: R) -> _Written[R]:
-        """Write the record if nobody did since it was seen.
+    @procedure(ordered="each use asks again: a token that was written as its session ended is dead")
+    def _write(self, key: ValueKey[R], seen: Seen[R], record: R, alive: Sequence[Operation[bool]]) -> Steps[None]:
+        """Write the record if nobody did since it was seen, and the session is alive, which is asked in the same store.
 
         Who may interleave: another rotation, a revoke, a reuse, the end of the session. The first three change or
-        delete the record, so `holds` stops us. Where one step spans any keys, the end of the session stops us, too; in
-        a cluster, where its key is in another slot, it is asked at the same moment, and if it ends just then, the token
-        that was written is dead: each use asks again.
+        delete the record, so `holds` stops us, and the last one stops us before that.
         """
-        keyspace, alive = self._family.keyspace, self._alive(seen.value)
-        if self._one_step and alive.store is key.bound.store:
-            one = await keyspace.atomically(key.see(), alive.required(), key.holds(seen), key.replace(record))
-            return _Written(one.stopped_at != 1, bool(one), None if one else one.before[0])
-        write = keyspace.atomically(key.see(), key.holds(seen), key.replace(record))
-        done, is_alive = await asyncio.gather(write, alive)
-        return _Written(is_alive, bool(done), None if done else done.before[0])
+        asked = (one.otherwise("session") for one in alive)
+        return Steps(*asked, key.see(), key.holds(seen), key.replace(record))
 
     async def _refused(self, key: ValueKey[R], record: R, refused: Refused, client: str | None) -> Refused:
         """End the chain where its token was used again, and tell of it."""
@@ -322,7 +305,7 @@ def _lifetime_ms(family: Any) -> int:
     if len(family.family.pattern.names) != 1:
         raise BadDeclaration(f'{place}: the key holds the digest of the token alone, as in "refresh:{{token:token}}"')
     store = family.store
-    if store.guarantees.atomic not in ("any keys", "one slot"):
+    if not spans_keys(store):
         raise DoesNotFit(f"{place} does not fit {store.url}: a refresh token is used once, in one atomic step")
     if store.guarantees.consistency == "eventual":
         raise DoesNotFit(f"{place} does not fit {store.url}: a read may miss a logout that was acknowledged")

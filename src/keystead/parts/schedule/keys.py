@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from keystead.parts.schedule.job import LONGEST_LEASE
-from keystead.schema import Keyspace, Log, Value, sliding, until
+from keystead.schema import Keyspace, Log, Steps, Value, procedure, sliding, until
+from keystead.schema.kinds.value import Seen
 
 Outcome: TypeAlias = Literal["done", "failed", "stopped", "lost"]
 
@@ -128,3 +129,47 @@ class ScheduleKeys(Keyspace):
         doc="How the last runs of a job went.",
         used_by=_USED_BY,
     )
+
+    @procedure
+    def claim(
+        self, name: str, seen: Seen[JobState] | None, state: JobState, lease: Lease, lease_ms: int
+    ) -> Steps[None]:
+        """Begin a run: of all who saw the same state one gets through."""
+        return Steps(
+            self.job(name).holds(seen).otherwise("the state changed"),
+            self.lease(name).lasting(lease_ms).add(lease).otherwise("another has the lease"),
+            self.job(name).set(state),
+        )
+
+    @procedure
+    def renew(self, name: str, lease: Lease, lease_ms: int) -> Steps[None]:
+        """Keep the lease of a run that goes on. Its value says whose it is, so nobody renews that of another."""
+        return Steps(
+            self.lease(name).holds(lease).otherwise("the lease is lost"),
+            self.lease(name).lasting(lease_ms).touch(),
+        )
+
+    @procedure
+    def give_back(self, name: str, lease: Lease) -> Steps[None]:
+        """End the lease of a run that does not begin."""
+        return Steps(self.lease(name).holds(lease).otherwise("the lease is lost"), self.lease(name).delete())
+
+    @procedure
+    def end(self, name: str, lease: Lease, state: JobState, entry: RunEntry | None) -> Steps[None]:
+        """End a run, with its entry in the history and the next moment. Only the holder of its lease can."""
+        return Steps(
+            self.lease(name).holds(lease).otherwise("the lease is lost"),
+            self.job(name).set(state),
+            self.lease(name).delete(),
+            *([] if entry is None else [self.history(name).append(entry)]),
+        )
+
+    @procedure
+    def rewrite(self, name: str, seen: Seen[JobState] | None, state: JobState, entry: RunEntry | None) -> Steps[None]:
+        """Write the state of a job that nobody runs, unless somebody else was faster."""
+        return Steps(
+            self.job(name).holds(seen).otherwise("the state changed"),
+            self.lease(name).absent().otherwise("somebody runs it"),
+            self.job(name).set(state),
+            *([] if entry is None else [self.history(name).append(entry)]),
+        )

@@ -12,14 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from keystead.errors import (
     BadDeclaration,
     BadValue,
-    CommandError,
-    Contended,
-    DoesNotFit,
     KeysteadError,
     StoreError,
     StoreUnavailable,
@@ -30,11 +28,11 @@ from keystead.parts.rounds import Rounds
 from keystead.parts.schedule import plan
 from keystead.parts.schedule.job import Job, Run, checked_result, shortened
 from keystead.parts.schedule.keys import Begun, JobState, Lease, Outcome, RunEntry, ScheduleKeys
-from keystead.schema import Operation
-from keystead.schema.kinds import LogEntry
+from keystead.schema import Done, Operation, attempts
+from keystead.schema.fit import require_atomic_steps
+from keystead.schema.kinds.value import Seen
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Command, Reply, Step, absent, holds, required
 
 _log = logging.getLogger("keystead.schedule")
 
@@ -42,8 +40,6 @@ _DAY_MS: Final = 86_400_000
 _FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
 _SPREAD_MS: Final = 100  # so that not all processes ask at the very same moment
 _RENEWALS: Final = 3  # in the time of a lease
-_ATTEMPTS: Final = 20
-_NO_DEADLINE: Final = -1  # what PTTL replies then
 
 
 @dataclass(frozen=True)
@@ -83,17 +79,24 @@ class JobNow:
 class _Looked(NamedTuple):
     """What the store says of a job."""
 
-    state: JobState | None
-    raw: bytes | None  # of the state
+    seen: Seen[JobState] | None
     lease: Lease | None
-    lease_left_ms: int
+    lease_left: timedelta | None
+
+    @property
+    def state(self) -> JobState | None:
+        return None if self.seen is None else self.seen.value
+
+    @property
+    def lease_left_ms(self) -> int:
+        return 0 if self.lease_left is None else self.lease_left // timedelta(milliseconds=1)
 
 
 class _Claim(NamedTuple):
     """A run that is this schedule's to make."""
 
     state: JobState
-    raw: bytes  # of the lease
+    lease: Lease
     good_until_ms: int
 
 
@@ -138,11 +141,7 @@ class Schedule(Rounds[RunEntry | None]):
         self._keys = keys
         self._jobs = _by_name(jobs)
         self._store = keys.job.store
-        if self._store.guarantees.atomic not in ("any keys", "one slot"):
-            raise DoesNotFit(
-                f"the schedule does not fit {self._store.url}: a run begins and ends with one atomic step on several "
-                "keys, which this store cannot make"
-            )
+        require_atomic_steps(self._store, "the schedule", "a run begins and ends with one atomic step on several keys")
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._look_every_ms = duration_ms(look_every, "look_every")
         self._on_run = on_run
@@ -158,7 +157,7 @@ class Schedule(Rounds[RunEntry | None]):
         When this is cancelled, the run is, too. Raises BadValue where there is no such job.
         """
         job = self._job(name)
-        for _ in range(_ATTEMPTS):
+        async for _ in attempts(f"the job {name}"):
             [looked] = await self._read([job])
             if isinstance(looked, Exception):
                 if isinstance(looked, Unreadable):
@@ -173,28 +172,22 @@ class Schedule(Rounds[RunEntry | None]):
             entry = await self._start(job, self._turn(job, looked, plan.Turn(now_ms, looked.state, by_hand=True)))
             if entry is not None:
                 return entry
-        raise Contended(f"{name} was begun by others again and again; try again")
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def history(self, name: str, limit: int = 20) -> Sequence[RunEntry]:
         """The last runs of a job, the newest first. Raises BadValue where there is no such job."""
-        found = await self._keys.history(self._job(name).name).latest(limit)
-        return [one.item for one in found]
+        return await self._keys.history(self._job(name).name).newest(limit)
 
     async def list(self) -> Sequence[JobNow]:
         """Each job as it stands; one that cannot be read hides no other. Two round trips, made at once."""
         jobs = [*self._jobs.values()]
-        looks, lasts = await asyncio.gather(self._read(jobs), self._last_entries(jobs))
+        last_runs = self._keys.run_each(*(self._keys.history(job.name).newest(1) for job in jobs))
+        looks, lasts = await asyncio.gather(self._read(jobs), last_runs)
         return [self._as_it_stands(*one) for one in zip(jobs, looks, lasts, strict=True)]
 
-    async def _last_entries(self, jobs: Sequence[Job]) -> Sequence[RunEntry | Exception | None]:
-        """How the last run of each job went; an error in the place of what is unreadable."""
-        asked = [self._keys.history(job.name).latest(1) for job in jobs]
-        replies = await self._replies([step for one in asked for step in one.in_batch()])
-        return [_last_entry(*one) for one in zip(asked, replies, strict=True)]
-
-    def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: RunEntry | Exception | None) -> JobNow:
+    def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: Sequence[RunEntry] | Exception) -> JobNow:
         trouble = next((str(one) for one in (looked, last) if isinstance(one, Exception)), None)
-        last_run = None if isinstance(last, Exception) else last
+        last_run = last[0] if not isinstance(last, Exception) and last else None
         if isinstance(looked, Exception):
             return JobNow(job, None, None, last_run, 0, trouble)
         state, now_ms = looked.state, self._now_ms()
@@ -227,46 +220,22 @@ class Schedule(Rounds[RunEntry | None]):
 
     async def _read(self, jobs: Sequence[Job], *, touch: bool = False) -> Sequence[_Looked | Exception]:
         """What the store says of each job; an error in the place of one that is unreadable. One round trip."""
-        commands: list[Command] = []
+        asked: list[Operation[Any]] = []
         for job in jobs:
-            lease = self._keys.lease(job.name).key
-            commands += [("GET", self._keys.job(job.name).key), ("GET", lease), ("PTTL", lease)]
+            lease = self._keys.lease(job.name)
+            asked += [self._keys.job(job.name).see(), lease.get(), lease.remaining()]
         # A job whose moments are years apart must not be forgotten between them.
         touched = [*self._touches(jobs)] if touch else []
-        replies = await self._replies([*commands, *touched])
-        return [self._looked(job, *replies[3 * place : 3 * place + 3]) for place, job in enumerate(jobs)]
+        found = await self._keys.run_each(*asked, *touched)
+        return [_looked(found[3 * place : 3 * place + 3]) for place in range(len(jobs))]
 
-    async def _replies(self, commands: Sequence[Command]) -> Sequence[Reply]:
-        """The reply to each command; an error in the place of one that failed."""
-        try:
-            return await self._store.run(commands)
-        except CommandError as error:
-            if error.replies is None:
-                raise
-            return error.replies
-
-    def _touches(self, jobs: Sequence[Job]) -> Iterable[Command]:
+    def _touches(self, jobs: Sequence[Job]) -> Iterable[Operation[bool]]:
         now_ms = self._now_ms()
         for job in jobs:
             if now_ms - self._touched_ms.get(job.name, -_DAY_MS) >= _DAY_MS:
                 self._touched_ms[job.name] = now_ms
-                for key in (self._keys.job(job.name), self._keys.history(job.name)):
-                    yield ("PEXPIRE", key.key, key.bound.family.lifetime.ms)
-
-    def _looked(self, job: Job, raw: Reply, raw_lease: Reply, left_ms: Reply) -> _Looked | Exception:
-        for reply in (raw, raw_lease, left_ms):
-            if isinstance(reply, Exception):
-                return reply
-        state, lease = self._keys.job(job.name), self._keys.lease(job.name)
-        try:
-            return _Looked(
-                state.bound.family.value_of(raw, state.key, None),
-                raw,
-                lease.bound.family.value_of(raw_lease, lease.key, None),
-                left_ms,
-            )
-        except KeysteadError as error:
-            return error
+                yield self._keys.job(job.name).touch()
+                yield self._keys.history(job.name).touch()
 
     async def _attended(self, job: Job, looked: _Looked | Exception) -> int:
         """Begin the job if it is due; when there may be something to do next. What is wrong with it harms no other."""
@@ -298,10 +267,10 @@ class Schedule(Rounds[RunEntry | None]):
         if looked.lease is not None:
             # What was read may be older than what happened here since: only a claim whose answer was lost is taken up.
             if state is None or looked.lease.by != self.by or self._unanswered.get(job.name) != state.fence:
-                forgotten = looked.lease_left_ms == _NO_DEADLINE
-                return later_ms if forgotten else now_ms + max(0, looked.lease_left_ms)
+                forgotten = looked.lease_left == timedelta.max
+                return later_ms if forgotten else now_ms + looked.lease_left_ms
             del self._unanswered[job.name]
-            self._start(job, self._carried_out(job, self._claim(job, state, now_ms + looked.lease_left_ms)))
+            self._start(job, self._carried_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
             return later_ms
         if not plan.is_sound(state, job, now_ms):
             if await self._mended(job, looked, since_ms):
@@ -333,17 +302,15 @@ class Schedule(Rounds[RunEntry | None]):
             entry = plan.lost_entry(state.begun, now_ms)
             _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
             ended = plan.ended_state(job, state, "lost", now_ms)
-            return await self._rewritten(job, looked, ended, *self._keys.history(job.name).append(entry).in_batch())
+            return await self._rewritten(job, looked, ended, entry)
         if not plan.is_of(job, state):
             return await self._rewritten(job, looked, plan.changed_state(job, state, since_ms))
         _log.warning("%s is planned anew: it waits longer than its cron text says; is a clock wrong?", job.name)
         return await self._rewritten(job, looked, plan.planned_anew(job, state, now_ms))
 
-    async def _rewritten(self, job: Job, looked: _Looked, state: JobState, *more: Step) -> bool:
+    async def _rewritten(self, job: Job, looked: _Looked, state: JobState, entry: RunEntry | None = None) -> bool:
         """Write the state of a job that nobody runs, unless somebody else was faster."""
-        key = self._keys.job(job.name)
-        steps: list[Step] = [holds(key.key, looked.raw), absent(self._keys.lease(job.name).key)]
-        return await self._with_history([*steps, *key.set(state).in_batch()], more)
+        return await self._with_history(partial(self._keys.rewrite, job.name, looked.seen, state), entry)
 
     # --- a run ---------------------------------------------------------------------------------------------
 
@@ -356,17 +323,9 @@ class Schedule(Rounds[RunEntry | None]):
     async def _turn(self, job: Job, looked: _Looked, turn: plan.Turn) -> RunEntry | None:
         """Claim a run and make it. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
-        claim = self._claim(job, plan.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
-        lease = self._keys.lease(job.name).key
+        claim = self._claim(plan.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
         try:
-            # Of all who read the same state one gets through: it changes the state, and the lease is there then.
-            claimed = await self._store.atomically(
-                [
-                    holds(self._keys.job(job.name).key, looked.raw),
-                    required(("SET", lease, claim.raw, "PX", job.lease_ms, "NX")),
-                    *self._keys.job(job.name).set(claim.state).in_batch(),
-                ]
-            )
+            claimed = await self._keys.claim(job.name, looked.seen, claim.state, claim.lease, job.lease_ms)
         except StoreError as error:
             if turn.by_hand:
                 raise
@@ -376,17 +335,15 @@ class Schedule(Rounds[RunEntry | None]):
             return None
         except asyncio.CancelledError:
             with suppress(StoreError):
-                await self._store.atomically([holds(lease, claim.raw), ("DEL", lease)])
+                await self._keys.give_back(job.name, claim.lease)
             raise
         if not claimed:
             self._woken.set()
             return None
         return await self._carried_out(job, claim)
 
-    def _claim(self, job: Job, state: JobState, good_until_ms: int) -> _Claim:
-        key = self._keys.lease(job.name)
-        raw = key.bound.family.codec.encode(Lease(by=self.by, number=state.number), key.key)
-        return _Claim(state, raw, good_until_ms)
+    def _claim(self, state: JobState, good_until_ms: int) -> _Claim:
+        return _Claim(state, Lease(by=self.by, number=state.number), good_until_ms)
 
     async def _carried_out(self, job: Job, claim: _Claim) -> RunEntry | None:
         """Run the job while its lease is renewed, and write down how it went."""
@@ -423,15 +380,13 @@ class Schedule(Rounds[RunEntry | None]):
 
     async def _kept(self, job: Job, claim: _Claim) -> None:
         """Renew the lease again and again; ends when it is lost."""
-        lease, good_until_ms = self._keys.lease(job.name).key, claim.good_until_ms
+        good_until_ms = claim.good_until_ms
         while True:
             pause_ms = min(job.lease_ms // _RENEWALS, max(0, good_until_ms - self._now_ms()))
             await self._wait(pause_ms / 1000)
             asked_ms = self._now_ms()
             try:
-                # The value says whose lease it is, so nobody renews that of another.
-                renewal: list[Step] = [holds(lease, claim.raw), required(("PEXPIRE", lease, job.lease_ms))]
-                if not await self._store.atomically(renewal):
+                if not await self._keys.renew(job.name, claim.lease, job.lease_ms):
                     return
                 good_until_ms = asked_ms + job.lease_ms
             except StoreError as error:
@@ -456,15 +411,15 @@ class Schedule(Rounds[RunEntry | None]):
         if begun is None:  # pragma: no cover - as above
             raise AssertionError("only a run that has begun ends")
         try:
-            entry, steps, history = self._last_steps(job, claim, begun, ending, run.again_ms)
+            entry, state = self._ended(job, claim, begun, ending, run.again_ms)
         except Exception as error:
             # Whatever a job does to its Run: a run that nobody can record would be made again and again.
             _log.exception("%s: how run %d went cannot be written", job.name, run.number)
-            entry, steps, history = self._last_steps(job, claim, begun, _failed(error), None)
+            entry, state = self._ended(job, claim, begun, _failed(error), None)
         pause_ms, tried = _FIRST_TRY_MS, False
         while True:
             try:
-                if await self._with_history(steps, history):
+                if await self._with_history(partial(self._keys.end, job.name, claim.lease, state), entry):
                     break
             except StoreError as away:
                 _log.warning("%s: how run %d went cannot be recorded: %s", job.name, run.number, away)
@@ -481,25 +436,24 @@ class Schedule(Rounds[RunEntry | None]):
             return plan.lost_entry(begun, now_ms)
         return entry
 
-    async def _with_history(self, steps: Sequence[Step], history: Sequence[Step]) -> bool:
-        """Make these steps with an entry in the history; without it, where the history is of another kind."""
+    async def _with_history(
+        self, change: Callable[[RunEntry | None], Awaitable[Done[None]]], entry: RunEntry | None
+    ) -> bool:
+        """Make this change with an entry in the history; without it, where the history is of another kind."""
         try:
-            return bool(await self._store.atomically([*steps, *history]))
+            return bool(await change(entry))
         except WrongKind as error:
             if error.key is None or self._keys.history.parse(error.key) is None:
                 raise
-            log_unreadable(self._store, error)
-            return bool(await self._store.atomically(steps))
+            return bool(await change(None))
 
-    def _last_steps(
+    def _ended(
         self, job: Job, claim: _Claim, begun: Begun, ending: _Ending, again_ms: int | None
-    ) -> tuple[RunEntry, Sequence[Step], Sequence[Step]]:
-        """The entry of a run, the atomic step that ends it, and what puts the entry into the history."""
-        now_ms, lease = self._now_ms(), self._keys.lease(job.name).key
+    ) -> tuple[RunEntry, JobState]:
+        """The entry of a run, and the state of the job after it."""
+        now_ms = self._now_ms()
         entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
-        state = plan.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
-        steps = [holds(lease, claim.raw), *self._keys.job(job.name).set(state).in_batch(), ("DEL", lease)]
-        return entry, steps, self._keys.history(job.name).append(entry).in_batch()
+        return entry, plan.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:
@@ -533,14 +487,9 @@ def _ending(work: asyncio.Task[_Ending], cut_off: bool) -> _Ending:
     return _Ending("failed", error="CancelledError") if work.cancelled() else work.result()
 
 
-def _last_entry(asked: Operation[list[LogEntry[RunEntry]]], reply: Reply) -> RunEntry | Exception | None:
-    if isinstance(reply, Exception):
-        return reply
-    try:
-        entries = asked.finish([reply])
-    except KeysteadError as error:
-        return error
-    return entries[0].item if entries else None
+def _looked(found: Sequence[Any]) -> _Looked | Exception:
+    """What the store says of a job; an error in the place of one that is unreadable."""
+    return next((one for one in found if isinstance(one, Exception)), None) or _Looked(*found)
 
 
 def _since_ms(looked: _Looked) -> int | None:

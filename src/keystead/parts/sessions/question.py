@@ -43,11 +43,15 @@ class Questions:
             return None
         sid, user = named
         try:
-            key, listed_in = self._key_of(sid), self._list_of(user)
+            question = self.named(user, sid)
         except BadKey:
             return None
         if len(self._kept) >= KEPT_MAX:
             del self._kept[next(iter(self._kept))]
-        question = user, sid, key, (key.encode(), listed_in.encode(), sid.encode())
         self._kept[digest] = question
         return question
+
+    def named(self, user: str, sid: str) -> Question:
+        """The question for a session by its id. Raises BadKey where no key can name it."""
+        key, listed_in = self._key_of(sid), self._list_of(user)
+        return user, sid, key, (key.encode(), listed_in.encode(), sid.encode())

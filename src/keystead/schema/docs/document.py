@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Any
 
+from keystead.schema.docs.procedures import ProcedureEntry, procedure_entries
 from keystead.schema.docs.relations import Edge, edges, sentences
 from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.docs.words import Model, models
@@ -104,6 +105,7 @@ class KeyDocument:
     families: tuple[Entry, ...]
     kinds: tuple[Kind, ...]
     edges: tuple[Edge, ...]
+    procedures: tuple[ProcedureEntry, ...] = ()
     part_keys: tuple[PartKey, ...] = ()
 
     def first_with(self, model: Model) -> Entry:
@@ -126,6 +128,7 @@ def document(keyspace: type[Keyspace]) -> KeyDocument:
         families=tuple(_entry(family, keyspace) for family in keyspace.families.values()),
         kinds=tuple(Kind(name, verbs_of_kind(verbs)) for name, verbs in _kinds(keyspace).items()),
         edges=edges(keyspace.families),
+        procedures=procedure_entries(keyspace),
         part_keys=tuple(
             PartKey(in_words(part.__name__), family.pattern.display, family.kind_name, family.doc)
             for part in with_parts([keyspace])[1:]

@@ -14,6 +14,10 @@ from keystead.schema.docs.words import Field, Model
 
 _ARROWS = {OWNS: "-->", LISTS: "-.->", LEADS_TO: "==>"}
 _NONE = "-"
+_PROCEDURES = (
+    "Each takes effect as a whole or not at all, in one round trip, on every store but a cluster, where the last "
+    "column holds."
+)
 
 
 def page(document: KeyDocument) -> str:
@@ -28,6 +32,7 @@ def page(document: KeyDocument) -> str:
         "",
         *_table(document),
         *_picture(document),
+        *_procedures(document),
         "## One by one",
         "",
         *_sections(document),
@@ -92,6 +97,28 @@ def _picture(document: KeyDocument) -> Iterator[str]:
     for edge in document.edges:
         yield f"    {_node(edge.start)} {_ARROWS[edge.says]}|{edge.says}| {_node(edge.end)}"
     yield from ("```", "")
+
+
+def _procedures(document: KeyDocument) -> Iterator[str]:
+    if not document.procedures:
+        return
+    yield from ("## Procedures", "", _PROCEDURES, "")
+    yield from table(
+        ("procedure", "changes", "reads", "stops at", "in a cluster"),
+        (
+            (
+                as_cell(code(one.call)) + (f"<br>{as_cell(one.doc)}" if one.doc else ""),
+                as_cell(_codes(one.changes)),
+                as_cell(_codes(one.reads)),
+                "<br>".join(as_cell(guard) for guard in one.guards),
+                as_cell(one.in_cluster + (f". Interrupted: {one.repair}" if one.repair else "")),
+            )
+            for one in document.procedures
+        ),
+    )
+    for one in document.procedures:
+        if one.problem:
+            yield from (f"The steps of {code(one.name)} are not known ahead: {as_markdown(one.problem)}.", "")
 
 
 def _sections(document: KeyDocument) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 
 from keystead.errors import BadValue, CrossSlot, WrongKind
+from keystead.schema.clock import store_clock_ms
 from keystead.schema.codec import OmittedIfNone
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
@@ -224,7 +225,7 @@ async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
     if found is None:
         return None
     copy, raw, aside = found
-    now_ms = await _now_ms(keys.quarantine.store)
+    now_ms = await store_clock_ms(keys.quarantine.store)
     expires_at_ms = None if aside.expires_at is None else round(aside.expires_at.timestamp() * 1000)
     if expires_at_ms is not None and expires_at_ms <= now_ms:
         raise BadValue(f"{key!r} would have ended at {aside.expires_at:%Y-%m-%d %H:%M:%S} UTC; it stays dead")
@@ -260,11 +261,6 @@ async def _last_copy(keys: QuarantineKeys, key: str) -> tuple[ValueKey[Quarantin
             if aside is not None and aside.key == key and (found is None or aside.found_at > found[2].found_at):
                 found = one, raw, aside
     return found
-
-
-async def _now_ms(store: Store) -> int:
-    [(seconds, micros)] = await store.run([("TIME",)])
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _written(key: bytes, aside: Quarantined) -> Iterator[Command]:

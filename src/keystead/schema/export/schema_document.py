@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from inspect import cleandoc
 from typing import Any, Final, cast
 
+from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.export.definitions import Definitions
 from keystead.schema.export.names import capitalised, distinct, short
 from keystead.schema.family import Family
@@ -15,10 +16,12 @@ from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import SortedSet
 from keystead.schema.lifetime import Lifetime
 from keystead.schema.shape import shapes
+from keystead.schema.traced import traced
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 PATTERNS: Final = "KeyPatterns"  # the map of the TypeScript module
-_OTHERS: Final = (PATTERNS, "Uint8Array")  # names that no definition may have there
+PROCEDURES: Final = "KeyProcedures"  # and that of the procedures
+_OTHERS: Final = (PATTERNS, PROCEDURES, "Uint8Array")  # names that no definition may have there
 
 _DESCRIPTION: Final = (
     "What these keyspaces store: models, lists and maps as JSON, all else as plain text. "
@@ -49,6 +52,7 @@ def document(keyspaces: Sequence[type[Keyspace]]) -> Schema:
                     name: _family(family) | definitions.named(held[label, name])
                     for name, family in cls.families.items()
                 },
+                **_given(procedures=_procedures(cls) or None),
             }
             for label, cls in labels.items()
         },
@@ -84,6 +88,23 @@ def _family(family: Family[Any]) -> Schema:
         "lifetime": _lifetime(family.lifetime),
         **_given(hash_tag=family.pattern.tag, score=score),
     }
+
+
+def _procedures(keyspace: type[Keyspace]) -> Schema:
+    """Each procedure: its arguments, the families it touches, and what the caller is told where it is stopped."""
+    found = {}
+    for one in procedure_entries(keyspace):
+        families = traced(keyspace, keyspace.procedures[one.name]).families
+        found[one.name] = {
+            **_given(description=one.doc),
+            "arguments": list(one.arguments),
+            "changes": [family.name for family, writes in families.items() if writes],
+            "reads": [family.name for family, writes in families.items() if not writes],
+            "stops": list(one.stops),
+            "cluster": one.in_cluster,
+            **_given(repair=one.repair, problem=one.problem),
+        }
+    return found
 
 
 def _lifetime(lifetime: Lifetime) -> Schema:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from keystead.schema.export.schema_document import PATTERNS, Schema, document, key_types, keyspace_names
+from keystead.schema.export.schema_document import PATTERNS, PROCEDURES, Schema, document, key_types, keyspace_names
 from keystead.schema.keyspace import Keyspace
 
 # The largest integer up to which a number of JavaScript is exact.
@@ -38,6 +38,7 @@ def module(keyspaces: Sequence[type[Keyspace]]) -> str:
             for name, family in keyspace["families"].items()
         ),
         _patterns(described["keyspaces"], types),
+        *_procedures(described["keyspaces"], types),
     ]
     return "\n".join(blocks)
 
@@ -78,6 +79,27 @@ def _patterns(keyspaces: Mapping[str, Schema], types: Mapping[tuple[str, str], s
             lines.append("    };")
         lines.append("  };")
     return "\n".join([*lines, "}", ""])
+
+
+def _procedures(keyspaces: Mapping[str, Schema], types: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    if not any("procedures" in keyspace for keyspace in keyspaces.values()):
+        return
+    lines = [
+        "/** Each procedure by the names of its keyspace and its own: the keys that it touches, and what stops it. */",
+        f"export interface {PROCEDURES} {{",
+    ]
+    indent = "      "
+    for label, keyspace in keyspaces.items():
+        lines.append(f"  {_property(label)}: {{")
+        for name, one in keyspace.get("procedures", {}).items():
+            lines += [*_comment(one, "    ").splitlines(), f"    {_property(name)}: {{"]
+            lines.append(f"{indent}arguments: [{', '.join(map(_literal, one['arguments']))}];")
+            lines += [
+                f"{indent}{part}: {_union(types[label, key] for key in one[part])};" for part in ("changes", "reads")
+            ]
+            lines += [f"{indent}stopped: {_union(map(_literal, one['stops']))};", "    };"]
+        lines.append("  };")
+    yield "\n".join([*lines, "}", ""])
 
 
 def _family(family: Schema, key_type: str) -> Iterator[str]:

@@ -28,14 +28,16 @@ class GrownKey(Key):
         until: dict[str, Moment] | None = None,
     ) -> Operation[R]:
         """These commands and the deadline that the family gives the key, as one atomic step."""
-        return self._grown(verb, commands, finish, self._at_ms(None, until or {}))
+        at_ms = self._at_ms(None, until or {}) if until or self.bound.family.has_moment else None
+        return self._grown(verb, commands, finish, at_ms)
 
     def _grown(
         self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
     ) -> Operation[R]:
-        renewal = self._renewal(self.bound.now_ms(), at_ms)
-        if not renewal and len(commands) == 1:
-            return Operation(self.bound, verb, commands, finish)
+        bound = self.bound
+        if not bound.family.lifetime.ends and len(commands) == 1:
+            return Operation(bound, verb, commands, finish)
+        renewal = self._renewal(bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
 
     def _changed(
@@ -49,7 +51,7 @@ class GrownKey(Key):
     def _renewal(self, now_ms: int, at_ms: int | None) -> list[Command]:
         family = self.bound.family
         renewal: list[Command] = family.lifetime.on_write(self.key, now_ms, at_ms)
-        if isinstance(family.lifetime, Until) and family.lifetime.field in family.field_names:
+        if family.has_moment and family.lifetime.field in family.field_names:
             return [renewal[0][:3]]  # the one moment that the record itself holds, earlier or later than before
         return renewal
 

@@ -17,7 +17,7 @@ from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.seal import KeyRing
-from keystead.stores import Command, Reply, Required, absent
+from keystead.stores import Command, Reply, Required, absent, at_most, field_holds
 from keystead.stores.base import ATOMIC_ARGUMENTS
 
 T = TypeVar("T")
@@ -153,6 +153,30 @@ class HashKey(GrownKey, Generic[T, F, V]):
 
         steps = [("HGETALL", self.key), ("PTTL", self.key)]
         return Compound(self.bound, "use", steps, self._record, follow=follow)
+
+    def see(self) -> Operation[dict[bytes, bytes]]:
+        """All fields as they are stored, for a later `holds` or `copy`; empty: there is no such key."""
+        return self._read("see", ("HGETALL", self.key), _fields)
+
+    def holds(self, seen: Mapping[bytes, bytes]) -> Operation[bool]:
+        """Whether the key still holds exactly the fields that were seen, and no others; empty: it is still not there.
+
+        For `atomically`: where it does not, nothing of the whole takes effect.
+        """
+        steps: list[Any] = [at_most(("HLEN", self.key), len(seen))]
+        steps += [field_holds(self.key, name, value) for name, value in seen.items()]
+        return Compound(self.bound, "holds", steps, truth, atomic=True, stopped=False)
+
+    def copy(self, seen: Mapping[bytes, bytes], **until: Moment) -> Operation[None]:
+        """Write all fields as they were seen under another key, also those that cannot be read. Atomic.
+
+        Raises BadCall for a family with sealed values: those can be read under their own key only.
+        """
+        self._refuse_unlisted("copy")
+        if self.bound.family.needs_ring or not seen:
+            raise BadCall(f"{self.key}: what was seen has no fields, or sealed ones, which belong to their key")
+        commands = [("DEL", self.key), *self._named("HSET", [part for pair in seen.items() for part in pair])]
+        return self._grown("copy", commands, nothing, self._at_ms(None, until))
 
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
@@ -383,6 +407,10 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
 
 def _true(replies: list[Reply]) -> bool:
     return True
+
+
+def _fields(replies: list[Reply]) -> dict[bytes, bytes]:
+    return dict(replies[0])
 
 
 def _second(replies: list[Reply]) -> int:

@@ -56,12 +56,11 @@ class LogKey(GrownKey, Generic[T]):
 
     def entries(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T]]]:
         """The entries from the oldest on, or those after an id."""
-        start = "-" if after is None else f"({after}"
-        return self._read("entries", ("XRANGE", self.key, start, "+", *_count(limit, self.key)), self._entries)
+        return self._read("entries", self._forwards(after, limit), self._entries)
 
     def latest(self, limit: int) -> Operation[list[LogEntry[T]]]:
         """The newest entries, newest first."""
-        return self._read("latest", ("XREVRANGE", self.key, "+", "-", *_count(limit, self.key)), self._entries)
+        return self._read("latest", self._backwards(limit, None), self._entries)
 
     def count(self) -> Operation[int]:
         """How many entries there are."""
@@ -72,6 +71,37 @@ class LogKey(GrownKey, Generic[T]):
         if not ids:
             raise BadValue(f"{self.key}: name at least one id")
         return self._read("remove", ("XDEL", self.key, *ids), number)
+
+    def newest(self, limit: int) -> Operation[list[T]]:
+        """The newest items, newest first: `latest` without the ids."""
+        return self._read("newest", self._backwards(limit, None), self._items)
+
+    def see(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T | None]]]:
+        """As `entries`. The item of one that cannot be read is None."""
+        return self._read("see", self._forwards(after, limit), self._seen)
+
+    def see_latest(self, limit: int, *, before: str | None = None) -> Operation[list[LogEntry[T | None]]]:
+        """As `latest`, or those before an id. The item of one that cannot be read is None."""
+        return self._read("see_latest", self._backwards(limit, before), self._seen)
+
+    def _forwards(self, after: str | None, limit: int | None) -> Command:
+        return ("XRANGE", self.key, "-" if after is None else f"({after}", "+", *_count(limit, self.key))
+
+    def _backwards(self, limit: int, before: str | None) -> Command:
+        return ("XREVRANGE", self.key, "+" if before is None else f"({before}", "-", *_count(limit, self.key))
+
+    def _items(self, replies: list[Reply]) -> list[T]:
+        return [entry.item for entry in self._entries(replies)]
+
+    def _seen(self, replies: list[Reply]) -> list[LogEntry[T | None]]:
+        return [LogEntry(raw_id.decode(), self._item_or_none(fields)) for raw_id, fields in replies[0]]
+
+    def _item_or_none(self, fields: Any) -> T | None:
+        try:
+            item: T = self.bound.family.item_of(fields, self.key, self.bound.ring)
+        except Unreadable:
+            return None
+        return item
 
     def _entries(self, replies: list[Reply]) -> list[LogEntry[T]]:
         return [LogEntry(raw_id.decode(), self.bound.family.item_of(fields, self.key, self.bound.ring))

@@ -11,6 +11,7 @@ from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
+from keystead.schema.kinds.value import Seen, seen_or_none
 from keystead.schema.operation import Operation
 from keystead.stores import Reply
 
@@ -47,19 +48,28 @@ class SetKey(GrownKey, Generic[M]):
         """Put members in; returns how many are new. Atomic."""
         return self._write("add", [("SADD", self.key, *self._all(members))], number, until)
 
-    def remove(self, *members: M) -> Operation[int]:
-        """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
+    def remove(self, *members: M | Seen[M | None]) -> Operation[int]:
+        """Take members out; returns how many were in. It does not make the key live longer. Atomic.
+
+        What was seen is taken out as it is stored, also where it cannot be read.
+        """
         return self._read("remove", ("SREM", self.key, *self._all(members)), number)
 
     async def live(self) -> set[M]:
         """The members whose records are there. Dead ones are taken out. Two round trips; three if some are dead."""
         return set(await listing.live(self.bound, self.key))
 
-    def _encoded(self, member: M) -> bytes:
+    def see(self) -> Operation[list[Seen[M | None]]]:
+        """As `members`, each for a later `remove`. The value of one that cannot be read is None."""
+        return self._read("see", ("SMEMBERS", self.key), self._seen)
+
+    def _encoded(self, member: M | Seen[M | None]) -> bytes:
+        if isinstance(member, Seen):
+            return member.stored
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
         return data
 
-    def _all(self, members: tuple[M, ...]) -> list[bytes]:
+    def _all(self, members: tuple[M | Seen[M | None], ...]) -> list[bytes]:
         if not members:
             raise BadValue(f"{self.key}: name at least one member")
         return [self._encoded(member) for member in members]
@@ -67,6 +77,10 @@ class SetKey(GrownKey, Generic[M]):
     def _members(self, replies: list[Reply]) -> set[M]:
         decode = self.bound.family.member.decode
         return {decode(data, self.key, self.bound.ring) for data in replies[0]}
+
+    def _seen(self, replies: list[Reply]) -> list[Seen[M | None]]:
+        codec, key, ring = self.bound.family.member, self.key, self.bound.ring
+        return [seen_or_none(codec, raw, key, ring) for raw in replies[0]]
 
 
 class Set(Family[SetKey[M]], Generic[M]):

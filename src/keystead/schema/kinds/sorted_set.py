@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from math import inf
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from keystead.errors import BadValue, Unreadable
@@ -13,9 +13,9 @@ from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.kinds.value import Seen, seen_or_none
-from keystead.schema.operation import Operation, taking
+from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import TABLE, Call, Reply
+from keystead.stores import TABLE, Call, Reply, Required, at_most, more_than
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -37,8 +37,11 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Put a member in only if it is not in. Atomic."""
         return self._zadd("add", ("NX",), {member: score}, until, truth)
 
-    def move(self, member: M, score: float, **until: Moment) -> Operation[bool]:
-        """Give a member another score only if it is in. True: it was, and has another score now. Atomic."""
+    def move(self, member: M | Seen[M | None], score: float, **until: Moment) -> Operation[bool]:
+        """Give a member another score only if it is in. True: it was, and has another score now. Atomic.
+
+        One that was seen may also be one that cannot be read.
+        """
         return self._zadd("move", ("XX", "CH"), {member: score}, until, truth)
 
     def raise_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
@@ -69,11 +72,11 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the lowest score on."""
-        return self._range("lowest", limit, skip, ())
+        return self._range("lowest", limit, skip, (), self._pairs)
 
     def highest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the highest score on."""
-        return self._range("highest", limit, skip, ("REV",))
+        return self._range("highest", limit, skip, ("REV",), self._pairs)
 
     def between(self, low: float, high: float, *, limit: int = -1, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from `low` to `high`, both included, from the lowest on."""
@@ -126,15 +129,25 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Take out the lowest and get them: of several callers each gets others. Atomic."""
         return self._read("pop_lowest", ("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
 
+    def score_is(self, member: M, score: float) -> Operation[bool]:
+        """Whether a member is in, and has exactly this score.
+
+        For `atomically`: where it has another, nothing of the whole takes effect.
+        """
+        command = ("ZSCORE", self.key, self._encoded(member))
+        # Required, because to the others the score of what is not in is 0.
+        steps = [at_most(command, score), more_than(command, math.nextafter(score, -math.inf)), Required(command)]
+        return Compound(self.bound, "score_is", steps, truth, atomic=True, stopped=False)
+
+    def see_lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[Seen[M | None], float]]]:
+        """As `lowest`. The value of a member that cannot be read is None."""
+        return self._range("see_lowest", limit, skip, (), self._seen_pairs)
+
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
         return await listing.live(self.bound, self.key)
 
-    def see(self) -> Operation[list[tuple[Seen[M | None], float]]]:
-        """All members with their scores from the lowest score on. The value of one that cannot be read is None."""
-        return self._read("see", ("ZRANGE", self.key, 0, -1, "WITHSCORES"), self._seen_pairs)
-
-    async def pages(self, high: float = inf, *, page: int = 500) -> AsyncIterator[list[M]]:
+    async def pages(self, high: float = math.inf, *, page: int = 500) -> AsyncIterator[list[M]]:
         """The readable members with a score of at most `high`, some at a time, from the lowest on.
 
         For a walk that takes members out. What is taken out moves the others up, so a page begins behind those of the
@@ -144,13 +157,14 @@ class SortedSetKey(GrownKey, Generic[M]):
         store, key, skip = self.bound.store, self.key, 0
         while True:
             try:
-                [found] = await store.run([("ZRANGE", key, -inf, high, "BYSCORE", "LIMIT", skip, page)])
+                [found] = await store.run([("ZRANGE", key, -math.inf, high, "BYSCORE", "LIMIT", skip, page)])
             except Unreadable as error:
                 log_unreadable(store, error)
                 return
             if not found:
                 return
-            yield [member for data in found if (member := self._seen(data).value) is not None]
+            seen = (seen_or_none(self.bound.family.member, data, key, self.bound.ring).value for data in found)
+            yield [member for member in seen if member is not None]
             [last] = await store.run([("ZRANK", key, found[-1])])
             if last is not None:
                 skip = last + 1
@@ -162,7 +176,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         self,
         verb: str,
         flags: tuple[str, ...],
-        scores: Mapping[M, float],
+        scores: Mapping[Any, float],
         until: dict[str, Moment],
         finish: Callable[[list[Reply]], R],
     ) -> Operation[R]:
@@ -175,26 +189,28 @@ class SortedSetKey(GrownKey, Generic[M]):
             pairs += (score, self._encoded(member))
         return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
 
-    def _range(self, verb: str, limit: int, skip: int, options: tuple[str, ...]) -> Operation[list[tuple[M, float]]]:
+    def _range(
+        self, verb: str, limit: int, skip: int, options: tuple[str, ...], finish: Callable[[list[Reply]], R]
+    ) -> Operation[R]:
         if type(limit) is not int or type(skip) is not int or limit < 0 or skip < 0:
             raise BadValue(f"{self.key}: limit and skip are whole numbers, and not negative")
         # A stop before the first place gives nothing, which is what a limit of 0 asks for.
         stop = skip + limit - 1 if limit else _BEFORE_ALL
-        return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), self._pairs)
+        return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), finish)
 
-    def _encoded(self, member: M) -> bytes:
+    def _encoded(self, member: M | Seen[M | None]) -> bytes:
+        if isinstance(member, Seen):
+            return member.stored
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
         return data
-
-    def _seen(self, data: bytes) -> Seen[M | None]:
-        return seen_or_none(self.bound.family.member, data, self.key, self.bound.ring)
-
-    def _seen_pairs(self, replies: list[Reply]) -> list[tuple[Seen[M | None], float]]:
-        return [(self._seen(data), score) for data, score in replies[0]]
 
     def _pairs(self, replies: list[Reply]) -> list[tuple[M, float]]:
         decode = self.bound.family.member.decode
         return [(decode(data, self.key, self.bound.ring), score) for data, score in replies[0]]
+
+    def _seen_pairs(self, replies: list[Reply]) -> list[tuple[Seen[M | None], float]]:
+        codec, key, ring = self.bound.family.member, self.key, self.bound.ring
+        return [(seen_or_none(codec, data, key, ring), score) for data, score in replies[0]]
 
 
 class SortedSet(Family[SortedSetKey[M]], Generic[M]):

@@ -12,7 +12,6 @@ from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.contention import attempts
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Key, Moment, nothing, truth
-from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import TABLE, Call, Command, Reply, Required, holds
@@ -53,14 +52,14 @@ class ValueKey(Key, Generic[T]):
         """The value for a later `holds`; None: there is no such key. Raises Unreadable as `get` does."""
         return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._seen)
 
-    def holds(self, seen: Seen[T] | None) -> Operation[bool]:
-        """Whether the key still holds exactly what was seen; None: whether it is still not there.
+    def holds(self, seen: Seen[T] | T | None) -> Operation[bool]:
+        """Whether the key still holds exactly what was seen, or this value; None: whether it is still not there.
 
         For `atomically`: where it does not, nothing of the whole takes effect. So what was read once can guard any
-        number of later steps, without being read again.
+        number of later steps, without being read again. Of sealed or versioned values, what was seen is needed.
         """
-        guard = holds(self.key, None if seen is None else seen.stored)
-        return Compound(self.bound, "holds", [guard], truth, atomic=True, stopped=False)
+        stored = seen.stored if isinstance(seen, Seen) else None if seen is None else self._stored_form(seen)
+        return Compound(self.bound, "holds", [holds(self.key, stored)], truth, atomic=True, stopped=False)
 
     def set(self, value: T, **until: Moment) -> Operation[None]:
         """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
@@ -86,13 +85,11 @@ class ValueKey(Key, Generic[T]):
         It compares what is stored, so it cannot be used for sealed or versioned values, of which one value has
         several stored forms: use `change` for those.
         """
-        codec = self._codec
-        if codec.sealed or codec.versions is not None:
-            raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
+        stored = self._stored_form(expected)
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
-        data = codec.encode(value, self.key, self.bound.ring)
-        steps: list[Any] = [holds(self.key, codec.encode(expected, self.key)), ("SET", self.key, data, *options)]
+        data = self._codec.encode(value, self.key, self.bound.ring)
+        steps: list[Any] = [holds(self.key, stored), ("SET", self.key, data, *options)]
         return self._guarded("compare_and_set", steps, value, now_ms, at_ms)
 
     async def change(self, function: Callable[[T], T], **until: Moment) -> T | None:
@@ -144,10 +141,25 @@ class ValueKey(Key, Generic[T]):
         steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
         return self._guarded("replace_seen", steps, value, now_ms, at_ms)
 
+    async def delete_seen(self, seen: Seen[T]) -> bool:
+        """Delete it, with all that `delete` takes with it, only if it still holds exactly what was seen.
+
+        Of several callers one gets True. As many round trips as `delete`.
+        """
+        guard = self.bound.store, holds(self.key, seen.stored)
+        return await deletion.delete_if(self.bound, self.key, "what you asked for", [guard])
+
     @property
     def _codec(self) -> Codec[T]:
         codec: Codec[T] = self.bound.family.codec
         return codec
+
+    def _stored_form(self, value: T) -> bytes:
+        """The one form in which this value is stored. Raises BadCall where it has several."""
+        codec = self._codec
+        if codec.sealed or codec.versions is not None:
+            raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
+        return codec.encode(value, self.key)
 
     def _read(self, replies: list[Reply]) -> T | None:
         raw = replies[0]
@@ -226,7 +238,6 @@ class Value(Family[ValueKey[T]], Generic[T]):
     ) -> None:
         super().__init__(pattern, **options)
         self.codec: Codec[T] = codec_for(type_, versions=versions, where=pattern)
-        self.has_moment = isinstance(self.lifetime, Until)
 
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:

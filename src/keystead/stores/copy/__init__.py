@@ -4,7 +4,7 @@ copied = await copy(source, target)
 copied = await follow(source, target, stop)
 """
 
-from keystead.stores.copy.copying import CopyProgress, Passed
+from keystead.stores.copy.copying import CopyProgress, Passed, count_keys
 from keystead.stores.copy.errors import CopyError, CopyLost, NoProgress, SameStore, SourceEmptied
 from keystead.stores.copy.notes import progress_path
 from keystead.stores.copy.surveying import Surveyed, survey
@@ -23,6 +23,7 @@ __all__ = [
     "Surveyed",
     "Verified",
     "copy",
+    "count_keys",
     "follow",
     "progress_path",
     "survey",

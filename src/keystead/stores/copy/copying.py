@@ -133,7 +133,7 @@ class Copying:
     async def run(self, on_progress: Callable[[CopyProgress], None] | None = None) -> Passed:
         """Every key that matches, once. Whatever ends it early, the notes say what was done."""
         await self._marker.check()
-        total = (await self._source.run([("DBSIZE",)]))[0] if self._match == "*" else None
+        total = await count_keys(self._source, self._match)
         one = _Pass(Passed(left_out=LeftOut()), SeenIds(), self._notes.last_id)
         self._at_source.left_out = one.passed.left_out
         try:
@@ -398,6 +398,15 @@ async def pages_of(source: Store, match: str) -> AsyncIterator[list[bytes]]:
     """The keys that are to be copied: all but those of copies."""
     async for page in source.scan(match, page=PAGE):
         yield [key for key in page if not key.startswith(PREFIX)]
+
+
+async def count_keys(store: Store, match: str = "*") -> int | None:
+    """How many keys of a store match; None where it cannot be told beforehand: only all of them are counted, and by a
+    store that can list its keys."""
+    if match != "*" or not store.guarantees.scans:
+        return None
+    [count] = await store.run([("DBSIZE",)])
+    return int(count)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.seen import Seen
 from keystead.stores.backup.writing import clock_ms, unfit
 from keystead.stores.base import Store
-from keystead.stores.copy.copying import CopyProgress, pages_of, refuse_pair
+from keystead.stores.copy.copying import CopyProgress, count_keys, pages_of, refuse_pair
 from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.judging import Judge
 from keystead.stores.copy.marker import Marker
@@ -65,7 +65,7 @@ async def survey(
         await Marker(source, target, notes).check()
         seen = stack.enter_context(Seen())
         surveying = _Surveying(source, target, notes)
-        total = (await source.run([("DBSIZE",)]))[0] if match == "*" else None
+        total = await count_keys(source, match)
 
         async def new_pages() -> Any:
             async for page in pages_of(source, match):

@@ -10,15 +10,16 @@ import asyncio
 import binascii
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreRefused, StoreUnavailable
-from keystead.stores.base import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.base import Guarantees, Message, Outcome, Planned, Step, Store
 from keystead.stores.commands import Call, Reply
 from keystead.stores.redis.atomic import Script
+from keystead.stores.redis.compiled import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, refusal, sign_in
 from keystead.stores.redis.replies import is_transient
@@ -74,6 +75,7 @@ class ClusterStore(Store):
         self._refreshing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._open = False
+        self._compiled = CompiledCache()
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -357,6 +359,36 @@ class ClusterStore(Store):
         """One slot moved, so others did: learn of them before they are asked for."""
         with suppress(StoreError):  # the next command that needs it says so
             await self._refresh()
+
+    async def atomically(self, steps: Sequence[Step]) -> Outcome:
+        asked = shape_of(steps)
+        compiled = None if asked is None else self._compiled.get(asked[0])
+        if asked is not None and compiled is not None and self._open:
+            self._check_loop()
+            outcome = await self._at_once(compiled, asked[1])
+            if outcome is not None:
+                return outcome
+        return await super().atomically(steps)
+
+    async def _at_once(self, compiled: CompiledSteps, arguments: Sequence[bytes]) -> Outcome | None:
+        """What compiled steps did, where nothing is in the way; None: they did nothing, and are to be run step by step.
+
+        That is so where the slot has moved, the server cannot serve now, or a step failed.
+        """
+        slots = {slot_of(arguments[place]) for place in compiled.key_places}
+        if len(slots) != 1:
+            return None
+        link = self._links.get(self._owners[slots.pop()])
+        connection = None if link is None else link.connection
+        if connection is None or connection.lost is not None or connection.congested is not None:
+            return None
+        try:
+            [reply] = await connection.send(compiled.request_for(connection, arguments), 1, self._loop.time())
+        except ConnectionLost as lost:
+            if lost.sent and not compiled.reads_only:
+                raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
+            return None
+        return compiled.outcome(reply)
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if not self._open:

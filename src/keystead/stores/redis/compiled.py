@@ -158,13 +158,14 @@ class CompiledSteps:
     an argument.
 
     straight    the script that was written for them; None: they run in the general one, `atomic.lua`
-    loaded_on   the connection whose server has that script
+    key_places  which of the arguments are keys
     """
 
     def __init__(self, shape: Any, given: Sequence[int | bytes] | None = None) -> None:
         sample = _Sample(shape)
         script = Script(plan(sample.steps))
-        self.loaded_on: Connection | None = None
+        self.reads_only = script.reads_only
+        self.key_places = sample.key_places
         self._constants = frozenset(one for one in given or () if isinstance(one, bytes))
         self.straight = straight(script.steps, script.keys)
         if self.straight is None:
@@ -197,9 +198,9 @@ class CompiledSteps:
 
         With EVALSHA it would fail on a server that lacks the script, and be sent again behind requests that came later.
         """
-        if self.straight is None or self.loaded_on is connection:
+        if self.straight is None or self.straight.digest in connection.scripts:
             return self.packed(arguments)
-        self.loaded_on = connection
+        connection.scripts.add(self.straight.digest)
         return self.with_text(self.straight.text, arguments)
 
     def with_text(self, text: bytes, arguments: Sequence[bytes]) -> bytes:
@@ -313,6 +314,10 @@ class _Sample:
         if part == len(self._keys):
             self._keys.append(self._text())
         return self._keys[part]
+
+    @property
+    def key_places(self) -> list[int]:
+        return [self.places[key] for key in self._keys]
 
     @property
     def _next(self) -> int:

@@ -46,6 +46,7 @@ class Connection(asyncio.Protocol):
         self.lost: str | None = None  # why, once it is
         # Something to wait for before sending more, when the server does not keep up with reading.
         self.congested: asyncio.Future[None] | None = None
+        self.scripts: set[bytes] = set()  # digests of those that its server was sent over this connection
         self._loop = loop
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)

@@ -16,7 +16,6 @@ from keystead.parts.oauth import Client, OAuthError, ProviderRefused
 from keystead.parts.sessions import Gone, Live, Sessions
 from keystead.schema.kinds.value import ValueKey
 from keystead.schema.times import deadline_ms, moment
-from keystead.stores import holds
 
 _log = logging.getLogger("keystead.login")
 
@@ -65,7 +64,7 @@ class Refresh:
             return await self._waited(token, live, lock)
         again = await self._sessions.read(token)
         if not again or not self.is_due(again.session):
-            await self._release(lock.key, holder)
+            await self._release(lock, holder)
             return again
         provider = again.session.provider or DISCORD
         try:
@@ -73,11 +72,10 @@ class Refresh:
                 tokens = await self._clients[provider].refresh(again.session.refresh_token)
         except (OAuthError, TimeoutError) as error:
             if isinstance(error, ProviderRefused) and error.error == "invalid_grant":
-                return await self._given_up(token, again.session, lock.key, holder)
+                return await self._given_up(token, again.session, lock, holder)
             # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all,
             # and none of them waits for it.
-            mark = ("SET", lock.key, _FAILED, "KEEPTTL")
-            await self._keys.session_lock.store.atomically([holds(lock.key, holder), mark])
+            await lock.compare_and_set(holder, _FAILED)
             self._site.count("login", "refresh", "failed")
             _log.warning("login: %s: the tokens of a session could not be refreshed: %s", provider, _word(error))
             return again
@@ -98,10 +96,10 @@ class Refresh:
         if not changed:  # it was ended meanwhile, and so nobody has any use for what came
             await self._revoke(renewed(again.session))
         self._site.count("login", "refresh", "succeeded")
-        await self._release(lock.key, holder)
+        await self._release(lock, holder)
         return changed
 
-    async def _given_up(self, token: str, asked: Session, key: str, holder: str) -> Live[Session] | Gone:
+    async def _given_up(self, token: str, asked: Session, lock: ValueKey[str], holder: str) -> Live[Session] | Gone:
         """The provider takes this refresh token no more, as after a refresh whose answer was lost on the way: asked
         again it would say the same for ever. The session goes on, and says that only a sign-in brings new tokens."""
 
@@ -111,7 +109,7 @@ class Refresh:
             return session.model_copy(update={"refresh_token": "", "provider_refused": True})
 
         changed = await self._sessions.change(token, refused)
-        await self._release(key, holder)
+        await self._release(lock, holder)
         self._site.count("login", "refresh", "refused")
         _log.warning("login: %s: it takes the refresh token of a session no more", asked.provider or DISCORD)
         return changed
@@ -129,9 +127,9 @@ class Refresh:
                 break
         return seen
 
-    async def _release(self, key: str, holder: str) -> None:
+    async def _release(self, lock: ValueKey[str], holder: str) -> None:
         """Give the lock back, if it is still ours."""
-        await self._keys.session_lock.store.atomically([holds(key, holder), ("DEL", key)])
+        await self._keys.atomically(lock.holds(holder), lock.delete())
 
     def is_due(self, session: Session) -> bool:
         return (

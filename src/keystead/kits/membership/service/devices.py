@@ -15,12 +15,11 @@ from keystead.kits.membership.service.tables import is_user
 from keystead.parts.oauth import Tokens
 from keystead.parts.refresh import RefreshTokens
 from keystead.parts.sessions.token import SECRET_BYTES, named_by, new_token
-from keystead.schema.deletion import delete_if
+from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
 from keystead.schema.times import moment
-from keystead.stores import holds
 
-_ATTEMPTS: Final = 16
+_SECRETS: Final = 16  # that may be taken before the source of random numbers is called broken
 
 
 class Devices:
@@ -44,7 +43,6 @@ class Devices:
         self._keys = keys
         self._refresh = refresh
         self._forget = forget
-        self._one_step = keys.session.store.guarantees.atomic == "any keys"
 
     def named(self, token: str) -> Named | None:
         """What a session token names; None: this was never one. It asks nobody."""
@@ -74,7 +72,7 @@ class Devices:
             sessionTokens=[],
             updatedAt=now,
         )
-        for _ in range(_ATTEMPTS):
+        for _ in range(_SECRETS):
             token = new_token(self._new_secret(), user)
             named = Named(user, session_uuid(token))
             ended = await self._swapped(named, record, held.model_copy(update={"sessionTokens": [named.session]}))
@@ -86,32 +84,22 @@ class Devices:
 
     async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID] | None:
         """The sessions that were named until now. None: there is such a session already, and nothing was written."""
-        session, row = self._keys.session(named.session), self._keys.user_token(named.user)
-        before: Seen[UserTokenData] | None
         try:
-            if self._one_step:
-                done = await self._keys.atomically(session.add(record).required(), row.see(), row.set(held))
-                if not done:
-                    return None
-                _, before, _ = done.values
-            else:
-                if not await session.add(record):
-                    return None
-                before, _ = (await self._keys.atomically(row.see(), row.set(held))).values
-        except WrongKind:  # nothing has taken effect, and nobody can be let in by what is there
-            return [] if await self._written(session, row, record, held) else None
-        except Unreadable:  # it has taken effect: what cannot be read named nobody who could be let in
+            done = await self._swap(named, record, held)
+        except WrongKind:  # nobody can be let in by what is there; and there was no such session
+            await self._keys.session(named.session).set(record)
+            await self._keys.user_token(named.user).set(held)
             return []
-        return [] if before is None else before.value.sessionTokens
+        if not done:
+            return None
+        return [] if done.value is None else done.value.value.sessionTokens
 
-    async def _written(self, session: Any, row: Any, record: SessionData, held: UserTokenData) -> bool:
-        """Write both without a look at what the row held. False: there is such a session already."""
-        if self._one_step:
-            return bool(await self._keys.atomically(session.add(record).required(), row.set(held)))
-        if await session.add(record) or await session.exists():  # it was added before the row was looked at
-            await row.set(held)
-            return True
-        return False
+    @procedure(ordered="a session that its user's row does not name counts for nothing, and expires")
+    def _swap(self, named: Named, record: SessionData, held: UserTokenData) -> Steps[Seen[UserTokenData] | None]:
+        row = self._keys.user_token(named.user)
+        before = row.see().if_readable()  # what cannot be read named nobody who could be let in
+        added = self._keys.session(named.session).add(record).otherwise("there is such a session")
+        return Steps(added, before, row.set(held)).giving(before)
 
     async def end(self, named: Named) -> bool:
         """End a session, if it is still the one that counts. A newer one of the same user stays. False: it is not.
@@ -127,7 +115,7 @@ class Devices:
 
     async def _ended(self, user: str, only: UUID | None) -> bool:
         row = self._keys.user_token(user)
-        for _ in range(_ATTEMPTS):
+        async for _ in attempts("the row of a user"):
             try:
                 seen = await row.see()
             except Unreadable:
@@ -147,13 +135,12 @@ class Devices:
             if only is not None and only not in seen.value.sessionTokens:
                 await self.drop(only)
                 return False
-            guard = (row.bound.store, holds(row.key, seen.stored))
-            if await delete_if(row.bound, row.key, "its session has ended", [guard]):
+            if await row.delete_seen(seen):
                 await self._forget(user)
                 for session in seen.value.sessionTokens:
                     await self.drop(session)
                 return True
-        raise Contended("the row of a user was changed by others again and again; try again")
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def drop(self, session: UUID) -> None:
         """Delete the row of a session that is not named any more, with all that belongs to it."""

@@ -16,11 +16,9 @@ from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import Claim, EdgeMeta, Retry
 from keystead.kits.sharing.service.place import Place, is_uploaded
 from keystead.kits.sharing.service.quota import Quota
-from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobUnavailable
-from keystead.schema import Operation, listing
-from keystead.schema.key import Key, truth
+from keystead.schema import Operation, Steps, listing, procedure
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.sharing")
@@ -194,11 +192,12 @@ class CleanUp:
 
     async def _take_own(self, id: str, counts: Counts) -> Fate:
         keys = self._keys
-        meta, retry = await asyncio.gather(keys.meta(id).get(), self._retry(id))  # one round trip
+        meta, retry, place = await asyncio.gather(keys.meta(id).get(), self._retry(id), keys.index().score(id))
         if meta is None:
-            if not in_one_step(self._keys):
-                # Another run may be just between the record and its place in the index: it counts this upload.
-                await self._pause(_PAUSE_S)
+            if place is None:
+                return "done by another"
+            # In a cluster another run may be just between the record and its place: it counts this upload.
+            await self._pause(_PAUSE_S)
             member = id.encode()
             gone = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
             return "missing meta" if gone else "done by another"
@@ -265,8 +264,17 @@ class CleanUp:
             return "failed"
         except BadArgument:  # no path of ours, so no file of ours
             was_there, unusable = False, True
+        if not await self._forget(id, meta, was_there=was_there, unusable=unusable):
+            return "done by another"
+        if unusable:
+            return "missing meta"
+        return "deleted" if was_there else "deleted, no file"
+
+    @procedure(ordered="the next run finds the upload by its record, or by its place in the index, and does the rest")
+    def _forget(self, id: str, meta: EdgeMeta, *, was_there: bool, unusable: bool) -> Steps[None]:
+        """Delete all that the store has of an upload."""
         keys = self._keys
-        operations = [
+        return Steps(
             *([] if is_uploaded(meta.path) or unusable else [keys.gone(meta.path).set(id)]),
             *self._without_token(meta),
             *([keys.past(meta.short_token).delete()] if meta.upload and meta.short_token else ()),
@@ -275,16 +283,11 @@ class CleanUp:
             keys.retry(id).delete(),
             keys.claim(id).delete(),
             # The record before its place in the index: one without a place would never be found.
-            Needed(_alone(keys.meta(id))),
+            keys.meta(id).alone.delete().otherwise("done by another"),
             keys.index().remove(id),
             *self._quota.release_of(meta),
             self._audit.note("link-deleted", who="clean-up", what=id, why="" if was_there else "the file was gone"),
-        ]
-        if await as_one(keys, *operations) is not None:
-            return "done by another"
-        if unusable:
-            return "missing meta"
-        return "deleted" if was_there else "deleted, no file"
+        )
 
     def _without_token(self, meta: EdgeMeta) -> list[Operation[bool]]:
         """What deletes the short token of an upload; nothing where it names none that could be."""
@@ -305,9 +308,7 @@ class CleanUp:
         """Whether another upload has the file. That can be where a record and its claim are two steps, and whoever
         made the first died before the second was refused.
         """
-        if meta.pathname is None or in_one_step(self._keys):
-            return False
-        return await self._keys.file(meta.pathname).get() not in (None, id)
+        return meta.pathname is not None and await self._keys.file(meta.pathname).get().if_readable() not in (None, id)
 
     async def _delete_file(self, path: str) -> bool:
         """Whether it was there. Tried a few times, a little later each time. Raises BlobUnavailable."""
@@ -327,8 +328,3 @@ def _not_followed(what: str) -> Fate:
     """Somebody else wrote it, or a newer release. It stays, and holds nobody else up."""
     _log.error("the clean-up met what it cannot follow, %s; `keystead doctor sharing` shows it", what)
     return "not followed"
-
-
-def _alone(key: Key) -> Operation[bool]:
-    """Delete this key, and nothing that goes with it: all of that is named beside it, and need not be looked for."""
-    return Operation(key.bound, "delete", [("DEL", key.key)], truth)

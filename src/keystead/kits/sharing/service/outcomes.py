@@ -127,5 +127,9 @@ def ended() -> SharingRefused:
     return SharingRefused("REVOKED", "this link was ended; ask for a new one")
 
 
+def used_up() -> SharingRefused:
+    return SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
+
+
 def expired(expires_ms: int) -> SharingRefused:
     return SharingRefused("EXPIRED", "this link has expired; ask for a new one", exp=expires_ms)

@@ -7,22 +7,20 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadKey, WrongKind
 from keystead.kits.sharing.keys import REMEMBERED, SharingKeys
-from keystead.kits.sharing.models import PastLink
+from keystead.kits.sharing.models import EdgeMeta, Link, PastLink
 from keystead.kits.sharing.service.outcomes import OwnLink, SharingRefused, ended
 from keystead.kits.sharing.service.quota import Quota
-from keystead.kits.sharing.service.steps import as_one, in_one_step
 from keystead.parts.audit import Audit
-from keystead.schema import Operation
+from keystead.schema import Operation, Steps, attempts, procedure
+from keystead.schema.kinds import Seen
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import deadline_ms, moment
 
 _LISTED_MAX: Final = 500
-_TRIES: Final = 20
 REMEMBERED_MS: Final = duration_ms(REMEMBERED)
 
 
@@ -84,71 +82,68 @@ class OwnLinks:
 
     async def extend(self, id: str, expires_ms: int, *, who: str, where: str) -> None:
         """Let a link live so long. Raises SharingRefused: REVOKED, BAD_EXPIRY, NOT_READY or TRY_AGAIN."""
-        for _ in range(_TRIES):
-            if await self._extended(id, expires_ms, who, where):
+        async for _ in attempts("this link"):
+            seen, meta, downloads = await asyncio.gather(
+                self._keys.link(id).see(), self._keys.meta(id).see(), self._keys.downloads(id).get()
+            )
+            if seen is None:
+                raise ended()
+            link = seen.value
+            if expires_ms <= deadline_ms(link.expires_at):
+                raise SharingRefused("BAD_EXPIRY", "a link can be extended only; end it, if it is to be gone sooner")
+            if not link.ready:
+                sentence = "this file is still being uploaded; try again in a moment"
+                raise SharingRefused("NOT_READY", sentence, retryAfter=5)
+            is_alive = await self._keys.token(link.short_token).exists()
+            if not is_alive or (meta is not None and deadline_ms(meta.value.expires_at) <= self._now_ms()):
+                raise ended()
+            done = await self._lengthen(id, seen, meta, downloads, expires_ms, who, where)
+            if done:
+                latest_ms = 0 if done.value is None else deadline_ms(done.value.expires_at)
+                if latest_ms > expires_ms:
+                    await self._keys.run(*self._beside(id, link, latest_ms))
+                if meta is not None:
+                    await self._quota.renew(meta.value)
                 return
-        raise SharingRefused("TRY_AGAIN", "too many changed this link at once; try again")
 
-    async def _extended(self, id: str, expires_ms: int, who: str, where: str) -> bool:
-        """Let all that there is of a link live so long, in one step. False: somebody came between.
+    @procedure(ordered="the file is never deleted before its link, and the next extension brings the rest up to it")
+    def _lengthen(
+        self,
+        id: str,
+        seen: Seen[Link],
+        meta: Seen[EdgeMeta] | None,
+        downloads: int,
+        until_ms: int,
+        who: str,
+        where: str,
+    ) -> Steps[Link | None]:
+        """Let all that there is of a link live so long; the link as it is then.
 
-        In a cluster the file's record is first, so that it is never deleted before its link. Another extension may
-        interleave there: a later expiry is never replaced by an earlier one, and the last to finish brings the token
-        and the list of links up to the link.
+        In a cluster another extension may interleave: a later expiry is never replaced by an earlier one, and the last
+        to finish brings what is beside the link up to it.
         """
-        keys, expires_at = self._keys, moment(expires_ms)
-        seen, meta, downloads = await asyncio.gather(keys.link(id).see(), keys.meta(id).see(), keys.downloads(id).get())
-        if seen is None:
-            raise ended()
-        link = seen.value
-        if expires_ms <= deadline_ms(link.expires_at):
-            raise SharingRefused("BAD_EXPIRY", "a link can be extended only; end it, if it is to be gone sooner")
-        if not link.ready:
-            raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
-        sealed = await keys.token(link.short_token).get()
-        if sealed is None or (meta is not None and deadline_ms(meta.value.expires_at) <= self._now_ms()):
-            raise ended()
-
-        def of_link() -> list[Operation[Any]]:
-            longer = link.model_copy(update={"expires_at": expires_at})
-            steps: list[Operation[Any]] = [keys.link(id).holds(seen), keys.link(id).replace(longer)]
-            # Or its downloads would be forgotten when it would have expired, and it could be used as often again.
-            if not downloads:
-                return [*steps, keys.downloads(id).at_most(0)]
-            return [
-                *steps,
-                keys.downloads(id).holds(downloads),
-                keys.downloads(id).set(downloads, expires_at=expires_ms),
-            ]
-
-        def beside(until_ms: int) -> list[Operation[Any]]:
-            past = PastLink(expires_at=moment(until_ms))
-            return [
-                keys.token(link.short_token).replace(sealed, expires_at=until_ms),
-                keys.past(link.short_token).set(past, forget_at=until_ms + REMEMBERED_MS),
-                *([] if link.user_id is None else [keys.links_of_user(link.user_id).raise_to(id, until_ms)]),
-            ]
-
-        note = partial(self._audit.note, "link-extended", who=who, what=id, where=where)
-
-        if in_one_step(keys):
-            of_meta: list[Operation[Any]] = []
-            if meta is not None:
-                later = meta.value.model_copy(update={"expires_at": expires_at})
-                of_meta = [keys.meta(id).holds(meta), keys.meta(id).replace(later)]
-            if not await keys.atomically(*of_meta, *of_link(), *beside(expires_ms), note()):
-                return False
-        else:
-            if meta is not None:
-                await keys.meta(id).change(
-                    lambda one: one.model_copy(update={"expires_at": max(one.expires_at, expires_at)})
-                )
-            if not await keys.atomically(*of_link()):
-                return False
-            await as_one(keys, *beside(expires_ms), note())
-            longer = await keys.link(id).get()
-            if longer is not None and longer.expires_at > expires_at:
-                await as_one(keys, *beside(deadline_ms(longer.expires_at)))
+        keys, until = self._keys, moment(until_ms)
+        steps: list[Operation[Any]] = []
         if meta is not None:
-            await self._quota.renew(meta.value)
-        return True
+            later = meta.value.model_copy(update={"expires_at": max(meta.value.expires_at, until)})
+            steps.append(keys.meta(id).replace_seen(meta, later))
+        steps.append(keys.link(id).replace_seen(seen, seen.value.model_copy(update={"expires_at": until})))
+        # Or its downloads would be forgotten when it would have expired, and it could be used as often again.
+        counter = keys.downloads(id)
+        if downloads:
+            steps += [counter.holds(downloads), counter.set(downloads, expires_at=until_ms)]
+        else:
+            steps.append(counter.at_most(0))
+        steps += self._beside(id, seen.value, until_ms)
+        steps.append(self._audit.note("link-extended", who=who, what=id, where=where))
+        latest = keys.link(id).get()
+        return Steps(*steps, latest).giving(latest)
+
+    def _beside(self, id: str, link: Link, until_ms: int) -> list[Operation[Any]]:
+        """What lets all live so long that leads to a link."""
+        keys, past = self._keys, PastLink(expires_at=moment(until_ms))
+        return [
+            keys.token(link.short_token).extend(until_ms),
+            keys.past(link.short_token).set(past, forget_at=until_ms + REMEMBERED_MS),
+            *([] if link.user_id is None else [keys.links_of_user(link.user_id).raise_to(id, until_ms)]),
+        ]

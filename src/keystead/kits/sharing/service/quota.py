@@ -13,12 +13,14 @@ from keystead.parts.limit import client_of
 from keystead.schema import Operation
 
 ALL: Final = "all"
+OWNER_FULL: Final = "the owner has no room for it"
+ALL_FULL: Final = "there is no room for it"
 
 
 class Quota:
     """Counts the bytes of uploads, in the step that makes or deletes their records: so neither a race nor a crash lets
-    more be kept than the settings allow. In a cluster it is a step of its own, before the one that makes a record and
-    after the one that deletes it; whoever dies between them leaves too much counted, never too little.
+    more be kept than the settings allow. In a cluster each counter is a step of its own, before the one that makes a
+    record and after the one that deletes it; whoever dies between them leaves too much counted, never too little.
     """
 
     def __init__(self, keys: SharingKeys, settings: SharingSettings) -> None:
@@ -35,36 +37,22 @@ class Quota:
     async def used(self, owner: str) -> int:
         return max(0, await self._keys.stored(owner).get())
 
-    def reserve(self, owner: str | None, size: int) -> list[Operation[Any]]:
-        """What counts an upload of so many bytes, and stops the step that it is in where there is no room for it."""
-        steps: list[Operation[Any]] = []
+    def reserve(self, owner: str | None, size: int) -> list[tuple[Operation[Any], ...]]:
+        """What counts an upload of so many bytes, and stops the step that it is in where there is no room for it; each
+        with what undoes it.
+        """
+        steps: list[tuple[Operation[Any], ...]] = []
         for name, most in self._counted(owner):
             counter = self._keys.stored(name)
             if most:
-                steps.append(counter.at_most(max(-1, most - size)))
-            steps.append(counter.increment(size))
+                reason = ALL_FULL if name == ALL else OWNER_FULL
+                steps.append((counter.at_most(max(-1, most - size)).otherwise(reason),))
+            steps.append((counter.increment(size), counter.decrement(size)))
         return steps
-
-    async def reserve_apart(self, owner: str | None, size: int) -> None:
-        """The same in steps of their own, one for each counter. Raises SharingRefused where there is no room."""
-        made: list[str] = []
-        for name, most in self._counted(owner):
-            counter = self._keys.stored(name)
-            guard = [counter.at_most(max(-1, most - size))] if most else []
-            if not await self._keys.atomically(*guard, counter.increment(size)):
-                for other in made:
-                    await self._keys.stored(other).decrement(size)
-                raise await self.refusal(name == ALL, owner, size)
-            made.append(name)
 
     def release(self, owner: str | None, size: int) -> list[Operation[Any]]:
         """What counts so many bytes less."""
         return [self._keys.stored(name).decrement(size) for name, _ in self._counted(owner)] if size else []
-
-    async def release_apart(self, owner: str | None, size: int) -> None:
-        """The same in steps of their own."""
-        for name, _ in self._counted(owner) if size else ():
-            await self._keys.stored(name).decrement(size)
 
     def release_of(self, meta: EdgeMeta) -> list[Operation[Any]]:
         """The same for all that an upload was counted as. Those from before there was a quota were not counted."""
@@ -75,18 +63,8 @@ class Quota:
         for name, _ in self._counted(meta.charged_to):
             await self._keys.stored(name).touch()
 
-    def refuses_at(self, owner: str | None, place: int) -> bool | None:
-        """Which of the steps of `reserve` stopped the others: True, that of all; False, that of the owner; None: none
-        of them."""
-        at = 0
-        for name, most in self._counted(owner):
-            if most and place == at:
-                return name == ALL
-            at += 2 if most else 1
-        return None
-
-    async def refusal(self, of_all: bool, owner: str | None, size: int) -> SharingRefused:
-        if of_all or owner is None:
+    async def refusal(self, reason: str, owner: str | None, size: int) -> SharingRefused:
+        if reason == ALL_FULL or owner is None:
             sentence = "there is no room for this file here just now; try again when other files have expired"
             return SharingRefused("STORAGE_FULL", sentence)
         used, most = await self.used(owner), self._most_of_one

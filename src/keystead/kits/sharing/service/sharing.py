@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from keystead.errors import BadValue, Unreadable
+from keystead.errors import BadValue, Contended, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Link, PastLink
@@ -30,14 +30,14 @@ from keystead.kits.sharing.service.outcomes import (
     Wanted,
     ended,
     expired,
+    used_up,
 )
 from keystead.kits.sharing.service.own_links import REMEMBERED_MS, OwnLinks, User
 from keystead.kits.sharing.service.place import MARKER, UPLOADS, Place, place_of
-from keystead.kits.sharing.service.quota import Quota
+from keystead.kits.sharing.service.quota import ALL_FULL, OWNER_FULL, Quota
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings
-from keystead.kits.sharing.service.steps import Needed, as_one, in_one_step
-from keystead.kits.sharing.service.tickets import Range, Tickets
+from keystead.kits.sharing.service.tickets import USED_UP, Range, Tickets
 from keystead.kits.sharing.service.uploads import LEASE_MS, Uploads, ended_meanwhile
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobTooLarge, BlobUnavailable
@@ -47,7 +47,8 @@ from keystead.parts.limit import NamedLimits, client_of
 from keystead.parts.passwords import PasswordsBusy, hashed, is_password, matches
 from keystead.parts.schedule import Job, Run
 from keystead.parts.sizes import size_bytes
-from keystead.schema import Operation
+from keystead.schema import Operation, Steps, attempts, procedure
+from keystead.schema.kinds import Seen
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.sharing")
@@ -59,7 +60,7 @@ _ISSUE_TRIES: Final = 5
 _PASSWORD_TRIES: Final = 10  # of one client within an hour
 _PASSWORD_TRIES_OF_ALL: Final = 100
 _MAX_DOWNLOADS: Final = 1_000_000
-_USE_TRIES: Final = 20
+_PATH_TAKEN: Final = "this file has a link"
 UPLOAD_S: Final = 3600  # how long an upload may take
 MESSAGE_MAX: Final = 500
 RECEIVER_MAX: Final = 100
@@ -227,85 +228,57 @@ class Sharing:
         link = await self._link(wanted, shown, expires_ms, ready=ready)
         name, purpose = file_name(shown), purpose_word(wanted.purpose)
         payer = self.quota.owner(who, where)
-        make = partial(self._make, leads_to, link, name, purpose, payer, who=who, where=where, path=path)
-        if reserved is None or in_one_step(self.keys):
-            return await make(now_ms, expires_ms, reserved)
-        await self.quota.reserve_apart(payer, reserved)
-        try:
-            return await make(now_ms, expires_ms, reserved)
-        except SharingRefused:  # nothing of it is left
-            await self.quota.release_apart(payer, reserved)
-            raise
-
-    async def _make(
-        self,
-        leads_to: Mapping[str, str],
-        link: Link,
-        name: str,
-        purpose: str,
-        payer: str | None,
-        now_ms: int,
-        expires_ms: int,
-        reserved: int | None,
-        *,
-        who: str,
-        where: str,
-        path: str | None,
-    ) -> Issued:
-        """All that there is of a new link, in one step; again, where its id or its short token is taken."""
-        for _ in range(_ISSUE_TRIES):
+        for _ in range(_ISSUE_TRIES):  # its id or its short token may be taken
             id, short, owner_key = _new_id(), _new_short(), secrets.token_urlsafe(32)
             named = digest(short)
             payload = Payload(v=1, n=name, p=purpose, exp=expires_ms, iat=now_ms, id=id, s=named, **leads_to)
             sealed = self._links.seal(payload)
-            record = link.model_copy(update={"short_token": named, "owner": digest(owner_key)})
-            if link.user_id is not None:
-                record = record.model_copy(update={"short": short})
-            try:
-                link_steps = [
-                    Needed(self.keys.link(id).add(record)),
-                    Needed(self.keys.token(named).add(sealed, expires_at=expires_ms)),
-                ]
-            except BadValue:  # it was for so short a moment that this is over by now
-                raise _born_expired() from None
-            counted = [] if reserved is None or not in_one_step(self.keys) else self.quota.reserve(payer, reserved)
-            steps: list[Operation[Any] | Needed] = [*counted]
+            own = {"short_token": named, "owner": digest(owner_key), "short": None if link.user_id is None else short}
+            meta = None
             if path is not None:
                 meta = EdgeMeta(id=id, pathname=path, expires_at=moment(expires_ms), short_token=named)
-                if reserved is not None:
-                    lease_end = moment(now_ms + LEASE_MS)
-                    under_way = {"upload": "under way", "expires_at": lease_end, "size": reserved, "charged_to": payer}
-                    meta = meta.model_copy(update=under_way)
-                # The record of a file before its claim: where the claim is refused, the record is taken back.
-                steps += [Needed(self.keys.meta(id).add(meta)), Needed(self.keys.file(path).add(id))]
-            steps += link_steps
-            past = PastLink(expires_at=moment(expires_ms))
-            steps.append(self.keys.past(named).set(past, forget_at=expires_ms + REMEMBERED_MS))
-            if link.user_id is not None:
-                steps.append(self.keys.links_of_user(link.user_id).add(id, expires_ms))
-            steps.append(self.audit.note("link-issued", who=who, what=id, where=where, why=purpose))
-            stopped = await as_one(self.keys, *steps)
-            if stopped is None:
+            if meta is not None and reserved is not None:
+                lease_end = moment(now_ms + LEASE_MS)
+                under_way = {"upload": "under way", "expires_at": lease_end, "size": reserved, "charged_to": payer}
+                meta = meta.model_copy(update=under_way)
+            note = partial(self.audit.note, "link-issued", who=who, what=id, where=where, why=purpose)
+            try:
+                done = await self._make(id, link.model_copy(update=own), sealed, meta, note)
+            except BadValue:  # it was for so short a moment that this is over by now
+                raise _born_expired() from None
+            if done:
                 return Issued(id, sealed, short, owner_key, expires_ms, name, path)
-            full = self.quota.refuses_at(payer, stopped) if counted else None
-            if full is not None:
-                raise await self.quota.refusal(full, payer, reserved or 0)
-            stopped -= len(counted)
-            await self._undo(id, path, made=stopped)
-            if path is not None and stopped == 1:
+            if done.stopped in (OWNER_FULL, ALL_FULL):
+                raise await self.quota.refusal(done.stopped, payer, reserved or 0)
+            if done.stopped == _PATH_TAKEN:
                 raise SharingRefused("PATH_TAKEN", "this file has a link already; end that one first")
         raise SharingRefused("TRY_AGAIN", "no short token was free; try again")
 
-    async def _undo(self, id: str, path: str | None, *, made: int) -> None:
-        """Where the steps of a link could not be one, take back those that were made, and none of somebody else's."""
-        if in_one_step(self.keys):
-            return
-        if made > (0 if path is None else 2):
-            await self.keys.link(id).delete()
-        if path is not None and made > 1:
-            await self.keys.file(path).delete()
-        if path is not None and made > 0:
-            await self.clean_up.take_back(id)
+    @procedure(ordered="the clean-up finds an upload by its record, which is the first of its keys; the others expire")
+    def _make(
+        self, id: str, link: Link, sealed: str, meta: EdgeMeta | None, note: Callable[[], Operation[str]]
+    ) -> Steps[None]:
+        """Make all that there is of a new link."""
+        keys, named, expires_ms = self.keys, link.short_token, deadline_ms(link.expires_at)
+        made: list[tuple[Operation[Any], ...]] = [  # each step with what undoes it
+            (keys.link(id).add(link).required(), keys.link(id).delete()),
+            (keys.token(named).add(sealed, expires_at=expires_ms).required(),),
+            (keys.past(named).set(PastLink(expires_at=link.expires_at), forget_at=expires_ms + REMEMBERED_MS),),
+        ]
+        if link.user_id is not None:
+            made.append((keys.links_of_user(link.user_id).add(id, expires_ms),))
+        if meta is not None:
+            # The record of a file before its claim: where the claim is refused, the record is taken back.
+            made = [
+                *([] if meta.size is None else self.quota.reserve(meta.charged_to, meta.size)),
+                (keys.meta(id).add(meta).required(), keys.meta(id).alone.delete(), keys.index().remove(id)),
+                (keys.file(meta.path).add(id).otherwise(_PATH_TAKEN), keys.file(meta.path).delete()),
+                *made,
+            ]
+        steps = Steps(*(step for step, *_ in made), note())
+        for step, *undoing in reversed(made):
+            steps.undone_by(*undoing, of=step)
+        return steps
 
     async def _link(self, wanted: Wanted, shown: str, expires_ms: int, *, ready: bool) -> Link:
         most = wanted.max_downloads
@@ -397,7 +370,7 @@ class Sharing:
                 _log.error("the file of a link is not in %s any more", self.blobs.url)
                 raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
             if link.max_downloads is not None and await self.keys.downloads(payload.id).get() >= link.max_downloads:
-                raise _used_up()
+                raise used_up()
             ticket = await self.tickets.issue(payload.id, payload.b, shown)
         return Resolved(
             payload.n,
@@ -413,28 +386,22 @@ class Sharing:
 
     async def _count_use(self, id: str, where: str) -> None:
         """Count that a link to elsewhere was resolved. Raises SharingRefused: USED_UP, REVOKED or EXPIRED."""
-        keys, note = self.keys, partial(self.uses.note, "link-resolved", who="receiver", what=id, where=where)
-        for _ in range(_USE_TRIES):
-            seen = await keys.link(id).see()
+        async for _ in attempts("this link"):
+            seen = await self.keys.link(id).see()
             if seen is None:
                 raise ended()
-            link = seen.value
-            try:
-                counted = keys.downloads(id).increment(expires_at=link.expires_at)
-            except BadValue:  # it expires at this moment
-                raise expired(deadline_ms(link.expires_at)) from None
-            # Only while the link is as it was read: one that was extended meanwhile counts for longer.
-            steps: list[Operation[Any]] = [keys.link(id).holds(seen), counted]
-            if link.max_downloads is not None:
-                steps.insert(1, keys.downloads(id).at_most(link.max_downloads - 1))
-            done = await keys.atomically(*steps, *([note()] if in_one_step(keys) else ()))
+            done = await self._use(id, seen, where)
+            if done.stopped == USED_UP:
+                raise used_up()
             if done:
-                if not in_one_step(keys):
-                    await note()
                 return
-            if done.stopped_at != 0:
-                raise _used_up()
-        raise SharingRefused("TRY_AGAIN", "too many changed this link at once; try again")
+
+    @procedure(ordered="a use that is counted is missing in the log of uses")
+    def _use(self, id: str, seen: Seen[Link], where: str) -> Steps[None]:
+        """Count a use while the link is as it was read: one that was extended meanwhile counts for longer."""
+        counted = self.tickets.count(id, seen.value)
+        note = self.uses.note("link-resolved", who="receiver", what=id, where=where)
+        return Steps(self.keys.link(id).holds(seen), *counted, note)
 
     async def download(
         self, ticket: str, asked: Range | None = None, *, where: str = "", looking: bool = False
@@ -536,17 +503,21 @@ class Sharing:
         else:
             link = await self._owned(id, owner_key, user)
             asked.link = id
-        stopped = await as_one(
-            self.keys,
-            Needed(self.keys.link(id).consume()),  # first: without it neither form of the link opens anything
-            self.keys.token(link.short_token).delete(),
-            self.keys.past(link.short_token).delete(),
-            *([] if link.user_id is None else [self.keys.links_of_user(link.user_id).remove(id)]),
-            self.audit.note("link-ended", who=asked.who, what=id, where=where),
-        )
-        if stopped is not None:
+        if not await self._close(id, link, asked.who, where):
             raise ended()
         await self._drop(id)
+
+    @procedure(ordered="without its link a token opens nothing, and expires; the list of a user forgets what is gone")
+    def _close(self, id: str, link: Link, who: str, where: str) -> Steps[None]:
+        """End a link in both its forms."""
+        keys = self.keys
+        return Steps(
+            keys.link(id).consume().required(),
+            keys.token(link.short_token).delete(),
+            keys.past(link.short_token).delete(),
+            *([] if link.user_id is None else [keys.links_of_user(link.user_id).remove(id)]),
+            self.audit.note("link-ended", who=who, what=id, where=where),
+        )
 
     async def status(self, id: str, owner_key: str | None, user: User | None = None) -> Status:
         """What the owner of a link may know of it."""
@@ -639,6 +610,8 @@ def _busy_refused() -> Iterator[None]:
         yield
     except PasswordsBusy as busy:
         raise SharingRefused("TRY_AGAIN", str(busy)) from None
+    except Contended:
+        raise SharingRefused("TRY_AGAIN", "too many changed this link at once; try again") from None
 
 
 def _new_id() -> str:
@@ -662,10 +635,6 @@ def _is_person(text: str) -> bool:
 def _is_message(text: str) -> bool:
     """Half a surrogate pair is no text, and `(sealed)` is what stands for a text that is not shown."""
     return len(text) <= MESSAGE_MAX and text != "(sealed)" and not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _used_up() -> SharingRefused:
-    return SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
 
 
 def _born_expired() -> SharingRefused:

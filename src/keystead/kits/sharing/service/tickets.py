@@ -9,19 +9,17 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadValue, KeysteadError
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import Link, Stream, Ticket
-from keystead.kits.sharing.service.outcomes import Download, SharingRefused, ended, expired
-from keystead.kits.sharing.service.steps import in_one_step
+from keystead.kits.sharing.service.outcomes import Download, SharingRefused, ended, expired, used_up
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import BlobGone, Blobs
 from keystead.parts.digest import digest
-from keystead.schema import Operation
-from keystead.schema.kinds.value import ValueKey
+from keystead.schema import Operation, Steps, attempts, procedure
+from keystead.schema.kinds import Seen, ValueKey
 from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.sharing")
@@ -33,8 +31,7 @@ _NOTED_EVERY_MS: Final = 5_000
 # but never more than half of the file.
 _LOST_MAX_BYTES: Final = 16 * 1024 * 1024
 _MOST_PARTS: Final = 64  # of one download that are apart from each other
-_TRIES: Final = 20
-_AT_MOST: Final = 3  # the place of the limit in the step that begins a download
+USED_UP: Final = "used as often as it may be"
 
 
 @dataclass(frozen=True)
@@ -116,39 +113,41 @@ class Tickets:
         Two may ask at the same moment, or the link may be extended: all is written only where the ticket and the link
         are still as they were read.
         """
-        keys, id = self._keys, key.values["id"]
-        for _ in range(_TRIES):
-            seen, link = await asyncio.gather(key.see(), keys.link(id).see())
+        id = key.values["id"]
+        async for _ in attempts("this download"):
+            seen, link = await asyncio.gather(key.see(), self._keys.link(id).see())
             if seen is None:
                 raise _gone()
             if link is None:
                 raise ended()
-            ticket, stream = seen.value, secrets.token_urlsafe(9)
-            taken = self._taken(ticket, stream, part, size)
-            steps: list[Operation[Any]] = [keys.link(id).holds(link), key.holds(seen), key.replace(taken)]
-            note = partial(self._uses.note, "link-downloaded", who="receiver", what=id, where=where)
-            if not ticket.is_counted:
-                steps += self._counted(id, link.value)
-                if in_one_step(keys):
-                    steps.append(note())
-            done = await keys.atomically(*steps)
+            stream = secrets.token_urlsafe(9)
+            done = await self._start(key, seen, self._taken(seen.value, stream, part, size), id, link, where)
+            if done.stopped == USED_UP:
+                raise used_up()
             if done:
-                if not ticket.is_counted and not in_one_step(keys):
-                    await note()
                 return stream
-            if done.stopped_at == _AT_MOST and not ticket.is_counted:
-                raise SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
-        raise _busy(1)
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    def _counted(self, id: str, link: Link) -> list[Operation[Any]]:
-        """What counts a download, and stops the step that it is in where there were as many as there may be."""
+    @procedure(ordered="a download that is counted is missing in the log of uses")
+    def _start(
+        self, key: ValueKey[Ticket], seen: Seen[Ticket], taken: Ticket, id: str, link: Seen[Link], where: str
+    ) -> Steps[None]:
+        """Begin a stream of a ticket, only where ticket and link are as they were read."""
+        counted: list[Operation[Any]] = []
+        if not seen.value.is_counted:
+            counted = self.count(id, link.value)
+            counted.append(self._uses.note("link-downloaded", who="receiver", what=id, where=where))
+        return Steps(self._keys.link(id).holds(link), key.replace_seen(seen, taken), *counted)
+
+    def count(self, id: str, link: Link) -> list[Operation[Any]]:
+        """What counts a use of a link, and stops the step that it is in where there were as many as there may be."""
         try:
             increment = self._keys.downloads(id).increment(expires_at=link.expires_at)
         except BadValue:  # it expires at this moment
             raise expired(deadline_ms(link.expires_at)) from None
         if link.max_downloads is None:
             return [increment]
-        return [self._keys.downloads(id).at_most(link.max_downloads - 1), increment]
+        return [self._keys.downloads(id).at_most(link.max_downloads - 1).otherwise(USED_UP), increment]
 
     def _taken(self, ticket: Ticket, stream: str, part: tuple[int, int], size: int) -> Ticket:
         """The ticket with a new stream for this part. Raises SharingRefused where it was sent, or is on its way."""

@@ -11,11 +11,12 @@ from typing import Final
 
 from keystead.errors import BadValue, KeysteadError
 from keystead.kits.sharing.keys import SharingKeys
-from keystead.kits.sharing.models import EdgeMeta
+from keystead.kits.sharing.models import EdgeMeta, Link
 from keystead.kits.sharing.service.outcomes import Issued, SharingRefused
 from keystead.kits.sharing.service.quota import Quota
-from keystead.kits.sharing.service.steps import in_one_step
 from keystead.parts.limit import client_of
+from keystead.schema import Steps, attempts, procedure
+from keystead.schema.kinds import Seen
 from keystead.schema.times import moment
 
 _log = logging.getLogger("keystead.sharing")
@@ -26,7 +27,6 @@ _RENEWED_EVERY_MS: Final = 45_000
 _STALLED_S: Final = 30  # how long one may be silent
 _AT_ONCE: Final = 64  # in a process
 _OF_ONE: Final = 8  # client
-_TRIES: Final = 20
 
 
 class Uploads:
@@ -103,45 +103,30 @@ class Uploads:
         return meta is not None and meta.upload == "under way"
 
     async def made_ready(self, issued: Issued, size: int) -> bool:
-        """Open the link of an upload that is complete, let its record expire with it, and give back what was reserved
-        for more bytes than it has. False: it was given up or ended; of that and this, one comes first.
-
-        In a cluster the link is first, and whoever dies after that leaves an upload whose lease runs out.
+        """Open the link of an upload that is complete. False: it was given up or ended; of that and this, one comes
+        first.
         """
-        meta_key, link_key, expires_at = self._keys.meta(issued.id), self._keys.link(issued.id), issued.expires_ms
-        for _ in range(_TRIES):
-            meta, link = await asyncio.gather(meta_key.see(), link_key.see())
+        async for _ in attempts("this upload"):
+            meta, link = await asyncio.gather(self._keys.meta(issued.id).see(), self._keys.link(issued.id).see())
             if meta is None or link is None or meta.value.upload != "under way":
                 return False
-            was = meta.value
-            done = was.model_copy(update={"expires_at": moment(expires_at), "upload": None, "size": size})
-            ready = link.value.model_copy(update={"ready": True})
-            spare = (was.size or 0) - size
             try:
-                opened = [link_key.holds(link), link_key.replace(ready)]
+                if await self._complete(issued, meta, link, size):
+                    return True
             except BadValue:  # it expires at this moment
                 return False
-            if in_one_step(self._keys):
-                completed = [meta_key.holds(meta), meta_key.replace(done), *self._quota.release(was.charged_to, spare)]
-                if await self._keys.atomically(*opened, *completed):
-                    return True
-            elif await self._keys.atomically(*opened):
-                return await self._completed_apart(issued.id, done, spare)
-        return False
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    async def _completed_apart(self, id: str, done: EdgeMeta, spare: int) -> bool:
-        def complete(meta: EdgeMeta) -> EdgeMeta:
-            if meta.upload != "under way":
-                raise _NotUnderWay
-            return done
-
-        try:
-            if await self._keys.meta(id).change(complete) is None:
-                return False
-        except _NotUnderWay:
-            return False
-        await self._quota.release_apart(done.charged_to, spare)
-        return True
+    @procedure(ordered="the lease of the upload runs out, and the clean-up deletes it")
+    def _complete(self, issued: Issued, meta: Seen[EdgeMeta], link: Seen[Link], size: int) -> Steps[None]:
+        """Open a link, let the record of its file expire with it, and give back what was reserved for more bytes."""
+        keys, was = self._keys, meta.value
+        done = was.model_copy(update={"expires_at": moment(issued.expires_ms), "upload": None, "size": size})
+        return Steps(
+            keys.link(issued.id).replace_seen(link, link.value.model_copy(update={"ready": True})),
+            keys.meta(issued.id).replace_seen(meta, done),
+            *self._quota.release(was.charged_to, (was.size or 0) - size),
+        )
 
 
 def ended_meanwhile() -> SharingRefused:
@@ -150,7 +135,3 @@ def ended_meanwhile() -> SharingRefused:
 
 def _stopping() -> SharingRefused:
     return SharingRefused("TRY_AGAIN", "this server is about to stop, and nothing of the file was kept; try again")
-
-
-class _NotUnderWay(Exception):
-    """An upload that was given up, or ended."""

@@ -17,8 +17,6 @@ from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Un
 from keystead.kits.teamwork.keys import TeamworkKeys, deadline_score
 from keystead.kits.teamwork.models import Deadline, DueItem
 from keystead.kits.teamwork.service.events import DeadlineNear, WorkItem
-from keystead.schema.kinds import SortedSetKey
-from keystead.stores import Command
 
 _log = logging.getLogger("keystead.teamwork")
 
@@ -162,11 +160,9 @@ class Deadlines:
         except WrongKind:
             return [], 1
         except Unreadable:
-            command: Command = ("ZRANGE", key.key, low, high, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
-            [pairs] = await self._keys.deadlines.store.run([command])
-            read = [(_deadline(key, data), score) for data, score in pairs]
-            found = [(ref, score) for ref, score in read if ref is not None]
-            broken = len(read) - len(found)
+            readable = key.between(low, high, limit=limit).if_readable()
+            found, count = await self._keys.run(readable, key.count_between(low, high))
+            broken = max(0, (count if limit < 0 else min(count, limit)) - len(found))
         listed: list[Due] = []
         for (ref, score), item in zip(found, await self._items(team, [ref for ref, _ in found]), strict=True):
             if isinstance(item, Unreadable):
@@ -351,13 +347,6 @@ def _nearness(mark: str) -> int:
         return -1
     days = mark.removeprefix("D-")
     return int(days) if days.isascii() and days.isdecimal() and len(days) < 4 else _LONGEST_MARK + 1
-
-
-def _deadline(key: SortedSetKey[Deadline], data: bytes) -> Deadline | None:
-    try:
-        return key.bound.family.member.decode(data, key.key, key.bound.ring)  # type: ignore[no-any-return]
-    except Unreadable:
-        return None
 
 
 def _work_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) -> WorkItem:

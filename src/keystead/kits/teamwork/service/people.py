@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, select, update
 
-from keystead.errors import BadValue, Contended
+from keystead.errors import BadValue
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.tables import PEOPLE
 from keystead.parts.tables import Tables, insert_new
+from keystead.schema import attempts
 
 NO_TEAM: Final = 0
 NEWCOMER_ROLE: Final = "DEVELOPER"
@@ -22,7 +23,6 @@ _GIVEN_UNTIL: Final = 900_000_000  # ids from here on are those of the demo team
 # Whoever signs in at this server gets an id from here on, by chance: an application that counts its users up never
 # meets it, nobody gets that of somebody who was erased, and JavaScript reads all of them as numbers.
 _SIGNED_IN_FROM: Final = 10**12
-_ATTEMPTS: Final = 200
 
 
 class People:
@@ -66,22 +66,24 @@ class People:
             "identity": identity,
         }
 
-        def work(connection: Connection) -> int:
-            newest = select(func.max(PEOPLE.c.user_id)).where(PEOPLE.c.user_id < _GIVEN_UNTIL)
-            same = select(PEOPLE.c.user_id).where(PEOPLE.c.identity == identity).with_for_update()
-            for attempt in range(1, _ATTEMPTS + 1):
-                # Another may take the same number, or the same identity, at this moment: then nothing is inserted.
-                if identity is not None and (found := connection.execute(same).scalar()) is not None:
-                    return int(found)
-                if identity is not None:
-                    user = _SIGNED_IN_FROM + randbelow(_SIGNED_IN_FROM)
-                else:
-                    user = int(connection.execute(newest).scalar() or 0) + attempt
-                if insert_new(connection, PEOPLE, {"user_id": user, **row}):
-                    return user
-            raise Contended("many people are being added at this moment; try again")
+        newest = select(func.max(PEOPLE.c.user_id)).where(PEOPLE.c.user_id < _GIVEN_UNTIL)
+        same = select(PEOPLE.c.user_id).where(PEOPLE.c.identity == identity).with_for_update()
 
-        return await self._tables.write(work)
+        def work(connection: Connection) -> int | None:
+            if identity is None:
+                user = int(connection.execute(newest).scalar() or 0) + 1
+            elif (found := connection.execute(same).scalar()) is not None:
+                return int(found)
+            else:
+                user = _SIGNED_IN_FROM + randbelow(_SIGNED_IN_FROM)
+            # Another may take the same number, or the same identity, at this moment: then nothing is inserted.
+            return user if insert_new(connection, PEOPLE, {"user_id": user, **row}) else None
+
+        async for _ in attempts("the list of people", most=200):
+            user = await self._tables.write(work)
+            if user is not None:
+                return user
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def of_identity(self, identity: str) -> int | None:
         """Whom somebody is who signs in elsewhere, such as `login:42`; None: nobody of ours."""

@@ -10,12 +10,13 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from keystead.errors import BadValue, Contended, KeysteadError
+from keystead.errors import BadValue, KeysteadError
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import NO_TEAM, People, checked_text
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, TEAMS
 from keystead.parts.digest import digest
 from keystead.parts.tables import Tables, insert_new
+from keystead.schema import attempts
 
 _security = logging.getLogger("keystead.security")
 
@@ -25,7 +26,6 @@ LEADS: Final = frozenset({"OWNER", "ADMIN"})
 OPEN_MOST: Final = 100  # invitations of a team at a time
 _TEAM_NAME_MOST: Final = 100
 _GIVEN_UNTIL: Final = 900_000_000  # as for the ids of people
-_ATTEMPTS: Final = 200
 
 Reason: TypeAlias = Literal[
     "NO_TEAM",
@@ -116,21 +116,25 @@ class Teams:
         if number is not None and not 0 < number < 2**63:
             raise BadValue("the number of a team is a whole number from 1 on")
 
-        def work(connection: Connection) -> Team:
+        def work(connection: Connection) -> Team | None:
             if owner is not None:
                 self._lock_newcomer(connection, owner)
             team = self._insert(connection, called, number, above)
-            if owner is not None:
+            if owner is not None and team is not None:
                 _put_in(connection, owner, team.id, "OWNER")
             return team
 
         await self._note(owner)
-        team = await self._tables.write(work)
-        _security.info("a team was created", extra={"event": "team-created", "team": team.id, "by": owner})
-        await self._note(owner)
-        return team
+        async for _ in attempts("the list of teams", most=200):
+            team = await self._tables.write(work)
+            if team is not None:
+                _security.info("a team was created", extra={"event": "team-created", "team": team.id, "by": owner})
+                await self._note(owner)
+                return team
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    def _insert(self, connection: Connection, name: str, number: int | None, above: int) -> Team:
+    def _insert(self, connection: Connection, name: str, number: int | None, above: int) -> Team | None:
+        """A new team; None: another has taken its number at this moment."""
         row = {"name": name, "created_at_ms": self._now_ms()}
         if number is not None:
             if insert_new(connection, TEAMS, {"id": number, **row}):
@@ -138,11 +142,8 @@ class Teams:
             raise BadValue(f"there is a team {number} already")
         teams = connection.execute(select(func.max(TEAMS.c.id)).where(TEAMS.c.id < _GIVEN_UNTIL)).scalar()
         used = connection.execute(select(func.max(PEOPLE.c.team_id)).where(PEOPLE.c.team_id < _GIVEN_UNTIL)).scalar()
-        last = max(int(teams or 0), int(used or 0), above)
-        for attempt in range(1, _ATTEMPTS + 1):  # another may take the same number at this moment
-            if insert_new(connection, TEAMS, {"id": last + attempt, **row}):
-                return Team(last + attempt, name)
-        raise Contended("many teams are being created at this moment; try again")
+        team = Team(max(int(teams or 0), int(used or 0), above) + 1, name)
+        return team if insert_new(connection, TEAMS, {"id": team.id, **row}) else None
 
     async def name_new(self, team: int, name: str) -> None:
         """Call a team so that was not given a name here. One that was keeps it."""

@@ -134,7 +134,7 @@ class Boards(Service[BbsRecord]):
         return Posted(await self.get(id), new.id, edit_token)
 
     @procedure
-    def _post(self, guards: Guards, board: BbsRecord, new: BbsMessage, at: int) -> Steps[tuple[Any, ...]]:
+    def _post(self, guards: Guards, board: BbsRecord, new: BbsMessage, at: int) -> Steps[None]:
         """A message on top of those that were read at this version."""
         keys, version = self.keys, self.keys.bbs_version(board.id)
         data = {"messageId": new.id, "author": new.author, "message": new.message}
@@ -146,7 +146,7 @@ class Boards(Service[BbsRecord]):
             keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
             version.increment(),
             *told,
-        ).giving(*told)
+        )
 
     async def get(self, id: Any, page: Any = 1, visitor: Visitor | None = None, *, limit: Any = None) -> BoardData:
         """A page of messages, the newest first. One round trip where this process knows the board, and two otherwise.

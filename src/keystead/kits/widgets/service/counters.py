@@ -6,10 +6,12 @@ import asyncio
 import datetime as dt
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
+from keystead.errors import StoreError
 from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
@@ -71,29 +73,30 @@ class Counters(Service[CounterRecord]):
             now_ms = self.site.now_ms()
             day = self._calendar.day(now_ms)
             step = partial(self._visit, record=seen.value, visitor=visitor, now_ms=now_ms, day=day, before=told)
-            past = self._known_past(id, day)
-            if past is not None:
-                done = await self._guarded(seen, limit, visitor, step)
+            visit, known = self._guarded(seen, limit, visitor, step), self._known_past(id, day)
+            if known is not None:
+                done, past = await visit, known
             else:
                 # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
-                done, past = await asyncio.gather(self._guarded(seen, limit, visitor, step), self._past(id, day))
+                done, past = await asyncio.gather(visit, self._past(id, day))
             limit = None  # it is counted
             if done.stopped == "counter_total" and (told is None or told >= LARGEST):
                 return (await self.get(id)).model_copy(update={"duplicate": False})
             if done or done.stopped == "counter_visit":
                 past = await self._past_of(seen.value, past)
                 self._remember(seen.value, past, now_ms)
-                now = _now([*done.value[:2], moment(now_ms)] if done else done.before[-1])
+                now = _now([*done.value, moment(now_ms)] if done else done.before[-1])
                 self.site.count("widgets", "visit", "counted" if done else "known")
                 if done and now.today == _PRUNED_AT:
-                    await self.keys.counter_visitors(id).live()
+                    with suppress(StoreError):  # the visit counts, and the next day takes them out
+                        await self.keys.counter_visitors(id).live()
                 return _data(seen.value, now, past, duplicate=not done)
         raise AssertionError  # pragma: no cover - the last of the tries raises
 
     @procedure
     def _visit(
         self, guards: Guards, record: CounterRecord, visitor: Visitor, now_ms: int, day: Day, before: int | None
-    ) -> Steps[tuple[Any, ...]]:
+    ) -> Steps[tuple[int, int]]:
         """Count a visit, unless this visitor was counted today: then the numbers stand before the mark."""
         keys, id, at = self.keys, record.id, moment(now_ms)
         total, today, last = self._numbers_of(id, day.date)
@@ -113,7 +116,7 @@ class Counters(Service[CounterRecord]):
             counted_today,
             last.set(at),
             *told,
-        ).giving(counted, counted_today, *told)
+        ).giving(counted, counted_today)
 
     def _keys_of(self, id: str, date: dt.date) -> tuple[CounterKey, CounterKey, ValueKey[datetime]]:
         keys = self.keys

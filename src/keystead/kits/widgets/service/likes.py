@@ -68,7 +68,7 @@ class Likes(Service[LikeRecord]):
     @procedure
     def _toggle(
         self, guards: Guards, record: LikeRecord, mark: ValueKey[bool], state: Seen[bool] | None, before: int, day: Day
-    ) -> Steps[tuple[Any, ...]]:
+    ) -> Steps[None]:
         """Like the page where the mark that was read does not say so, and take it back where it does."""
         id, likes, now_ms = record.id, not (state is not None and state.value), self.site.now_ms()
         total = self.keys.like_total(id)
@@ -84,7 +84,7 @@ class Likes(Service[LikeRecord]):
             *([total.increment(after - before)] if after != before else []),
             self.keys.like_last(id).set(moment(now_ms)),
             *told,
-        ).giving(*told)
+        )
 
     async def get(self, id: Any, visitor: Visitor | None = None, *, counted: bool = False) -> LikeData:
         """The total, and whether this visitor likes the page today. One round trip."""

@@ -111,13 +111,13 @@ class Rankings(Service[RankingRecord]):
     @procedure
     def _submit(
         self, guards: Guards, visitor: Visitor, sent: _Sent, standing: _Standing, cut: Sequence[RankingEntry]
-    ) -> Steps[tuple[Any, ...]]:
+    ) -> Steps[None]:
         """What stands is what was read: every change of the scores moves the sequence on."""
         record, keys, at = standing.record, self.keys, moment(self.site.now_ms())
         id, counter = record.id, keys.ranking_sequence(record.id)
         same, mark = self._is(counter, standing.sequence), keys.ranking_submit(id, self._visitor_hash(id, visitor))
         if not standing.is_improved_by(sent.score):
-            return Steps(*guards, same, mark.holds(None)).giving()
+            return Steps(*guards, same, mark.holds(None))
         data = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
         told = self._hooks.told(self.name, record, "ranking.submit", data)
         return Steps(
@@ -129,7 +129,7 @@ class Rankings(Service[RankingRecord]):
             *self._with_entry(id, sent, standing.sequence + 1),
             keys.ranking_last(id).set(at),
             *told,
-        ).giving(*told)
+        )
 
     def _with_entry(self, id: str, sent: _Sent, turn: int) -> list[Operation[Any]]:
         detail = RankingDetail(displayScore=sent.display, at=moment(self.site.now_ms()))
@@ -371,7 +371,7 @@ class Rankings(Service[RankingRecord]):
         """
         id, scores, counter = record.id, self.keys.ranking_scores(record.id), self.keys.ranking_sequence(record.id)
         number, found, kept = await self.keys.run(
-            counter.get(), scores.see(), self.keys.ranking_details(id).get().if_readable()
+            counter.get(), scores.see_lowest(10**9), self.keys.ranking_details(id).get().if_readable()
         )
         placed: dict[RankingEntry, float] = {}
         for seen, score in reversed(found) if record.sortOrder == "desc" else found:

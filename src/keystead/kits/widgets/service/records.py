@@ -152,9 +152,9 @@ class Records(Generic[R]):
         return done
 
     @procedure
-    def _write(self, seen: Seen[R], operations: Sequence[Operation[Any]]) -> Steps[tuple[Any, ...]]:
+    def _write(self, seen: Seen[R], operations: Sequence[Operation[Any]]) -> Steps[None]:
         """Something of a widget, if this is still its record."""
-        return Steps(self._records(seen.value.id).holds(seen), *operations).giving(*operations)
+        return Steps(self._records(seen.value.id).holds(seen), *operations)
 
     async def _read(
         self, id: Any, visitor: Visitor | None, operations: Callable[[], Sequence[Operation[Any]]]

@@ -216,7 +216,7 @@ class Service(Records[R]):
             self._records(id).alone.add(record).required(),
             self._owners(id).set(token_hash),
             *first(id),
-            address.compare_and_set(id, id).otherwise(_LEADS_ELSEWHERE),
+            address.holds(id).otherwise(_LEADS_ELSEWHERE),
         )
 
     async def _place_for(self, url: str, wanted: str | None) -> tuple[Seen[R] | None, str]:
