@@ -600,6 +600,7 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
     assert await some.count("a").start_at(7)
     assert not await some.count("a").start_at(9)
     assert await some.count.get_all("a", "b") == [7, None]
+    assert await some.count.get_all(some.count("a"), keys.code("none"), some.count("b")) == [7, None, None]
     assert not await some.scores("a").move("m", 1)
     await some.scores("a").put({"m": 1})
     assert await some.scores("a").move("m", 5)
@@ -784,3 +785,22 @@ async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_
     assert await tags.remove(*(one for one in seen if one.value in ("a", None))) == 2
     assert await tags.members() == {"b"}
     assert await keys.tags("2").see() == []
+
+
+@everywhere
+async def test_a_walk_through_a_sorted_set_misses_nobody_when_members_are_taken_out(keys: Keys, store: Store) -> None:
+    class Some(Keyspace):
+        scores = SortedSet("scores:{id}", int, lifetime=after("1d"), doc="scores")
+
+    scores = Some(store).scores("a")
+    await scores.put({number: number // 3 for number in range(20)})
+    await store.run([("ZADD", scores.key, 1, b"\xff")])
+    for gone in ({0}, {1, 3}, {2}, {0, 1, 2, 3}):  # of each four
+        met = []
+        async for page in scores.pages(5, page=4):
+            met += page
+            await scores.remove(*(number for number in page if number % 4 in gone), 99)
+        assert sorted(met) == list(range(18))
+        await scores.put({number: number // 3 for number in range(20)})
+    await store.run([("DEL", scores.key), ("SET", scores.key, "x")])
+    assert [page async for page in scores.pages()] == []

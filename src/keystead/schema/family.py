@@ -372,14 +372,18 @@ class Bound(Generic[K]):
     def get_all(self, *keys: Any) -> Operation[list[Any]]:
         """The values of several keys in one command, each None where there is none. For Value and Counter.
 
-        Each is given as the family is called: by its value, or by a tuple where the pattern has several.
+        Each is given as the family is called: by its value, or by a tuple where the pattern has several. A key of
+        another family of the same store can be among them.
         """
-        names = [self(*one).key if isinstance(one, tuple) else self(one).key for one in keys]
+        found: list[Any] = [
+            self(*one) if isinstance(one, tuple) else one if hasattr(one, "bound") else self(one) for one in keys
+        ]
 
         def values(replies: list[Any]) -> list[Any]:
-            return [self.family.value_of(raw, name, self.ring) for name, raw in zip(names, replies[0], strict=True)]
+            asked = zip(found, replies[0], strict=True)
+            return [one.bound.family.value_of(raw, one.key, one.bound.ring) for one, raw in asked]
 
-        return Operation(self, "get_all", [("MGET", *names)], values)
+        return Operation(self, "get_all", [("MGET", *[one.key for one in found])], values)
 
     def related(self, family: Family[Any]) -> Bound[Any]:
         """Another family of the same keyspace, bound as this one is."""

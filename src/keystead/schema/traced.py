@@ -44,7 +44,7 @@ READS: Final = frozenset(
             "see_lowest",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
-        *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
+        *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between", "pages"),
     }
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.

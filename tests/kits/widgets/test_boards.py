@@ -1,12 +1,14 @@
 """Boards: who may change which message, in what order they stand, and how many there are."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from keystead import Store
 from keystead.kits.widgets.service import Widgets
+from keystead.stores import Outcome, Step
 from tests.kits.sharing.visiting import Clock
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
@@ -272,3 +274,18 @@ async def test_as_many_messages_are_shown_as_limit_says(widgets: Widgets) -> Non
     assert len((await widgets.boards.get(id)).messages) == 2
     for wrong in (0, 1001, -1, "5", 1.5):
         assert await refused(widgets.boards.get(id, limit=wrong)) == "VALIDATION_ERROR"
+
+
+async def test_whoever_is_always_too_late_is_told_to_try_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(Relay):
+        """Somebody else posts before each step."""
+
+        async def atomically(self, steps: Sequence[Step]) -> Outcome:
+            await memory.run([("INCRBY", f"bbs:{id}:version", 1)])
+            return await super().atomically(steps)
+
+    id = await board(service_on(memory))
+    monkeypatch.setattr("keystead.schema.contention.random.random", lambda: 0.0)  # nobody waits
+    with Reason() as reason:
+        await service_on(Busy(memory)).boards.post(id, ME, "hello")
+    assert (reason.word, reason.more) == ("TRY_AGAIN", {"retryAfter": 1})

@@ -259,3 +259,18 @@ class Ending(Calendar):
 
     def day(self, now_ms: int) -> Day:
         return Day(date(2026, 1, 1), self._ends_ms)
+
+
+@both
+async def test_the_visitors_of_days_before_are_taken_out_once_a_day(store: Store, clock: Clock) -> None:
+    """A page that is visited around midnight has one set for ever, which would name all who ever came."""
+    widgets = service_on(store, clock)
+    id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
+    visitors = widgets.keys.counter_visitors(id)
+    await widgets.counters.increment(id, somebody(0))
+    await visitors.add("00" * 8, "11" * 8, end_of_day=clock() + 3_600_000)  # whose marks have ended
+    for one in range(1, 15):
+        await widgets.counters.increment(id, somebody(one))
+    assert await visitors.count() == 17
+    await widgets.counters.increment(id, somebody(15))
+    assert await visitors.count() == 16

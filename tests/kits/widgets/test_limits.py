@@ -36,7 +36,7 @@ def stands(clock: Clock) -> Clock:
     return clock
 
 
-@both
+@pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
 async def test_of_200_requests_at_once_with_a_limit_of_five_five_pass(store: Store, stands: Clock) -> None:
     widgets = service_on(store, stands, limits=dict.fromkeys(LIMITS, 5))
     counter = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id

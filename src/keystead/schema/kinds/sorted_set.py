@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, Unreadable
 from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
@@ -14,6 +14,7 @@ from keystead.schema.key import Moment, number, truth
 from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.kinds.value import Seen, seen_or_none
 from keystead.schema.operation import Compound, Operation, taking
+from keystead.schema.unreadable import log_unreadable
 from keystead.stores import TABLE, Call, Reply, Required, at_most, more_than
 
 M = TypeVar("M")
@@ -145,6 +146,31 @@ class SortedSetKey(GrownKey, Generic[M]):
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
         return await listing.live(self.bound, self.key)
+
+    async def pages(self, high: float = math.inf, *, page: int = 500) -> AsyncIterator[list[M]]:
+        """The readable members with a score of at most `high`, some at a time, from the lowest on.
+
+        For a walk that takes members out. What is taken out moves the others up, so a page begins behind those of the
+        last one that are still in. One that comes or moves meanwhile may or may not be among them. Two round trips a
+        page, or three.
+        """
+        store, key, skip = self.bound.store, self.key, 0
+        while True:
+            try:
+                [found] = await store.run([("ZRANGE", key, -math.inf, high, "BYSCORE", "LIMIT", skip, page)])
+            except Unreadable as error:
+                log_unreadable(store, error)
+                return
+            if not found:
+                return
+            seen = (seen_or_none(self.bound.family.member, data, key, self.bound.ring).value for data in found)
+            yield [member for member in seen if member is not None]
+            [last] = await store.run([("ZRANK", key, found[-1])])
+            if last is not None:
+                skip = last + 1
+                continue
+            there = await store.run([("ZSCORE", key, data) for data in found])
+            skip += sum(score is not None for score in there)
 
     def _zadd(
         self,

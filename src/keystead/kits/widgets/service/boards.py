@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
-from keystead.errors import Unreadable
 from keystead.kits.widgets.models import BbsMessage, BbsRecord, BbsSelect, BbsSettings
 from keystead.kits.widgets.service.checks import lines, refuse_spam, text, whole
 from keystead.kits.widgets.service.days import iso
@@ -22,15 +21,13 @@ from keystead.kits.widgets.service.outcomes import (
     Posted,
     Visitor,
 )
-from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
 from keystead.kits.widgets.service.services import UNSET, Service, Use
 from keystead.parts.digest import digest, same
-from keystead.schema import Bound, Operation
-from keystead.schema.key import nothing
-from keystead.schema.key import number as count_of
-from keystead.schema.kinds import SortedSetKey, ValueKey
-from keystead.schema.kinds.value import Seen
+from keystead.schema import Bound, Operation, Steps, procedure
+from keystead.schema.key import Key
+from keystead.schema.kinds import Seen, SortedSetKey, ValueKey
 from keystead.schema.times import deadline_ms, moment
 
 AUTHOR_MAX: Final = 20
@@ -54,7 +51,6 @@ SELECTS: Final = [
 _MESSAGE_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PAGE: Final = 500  # messages that are read at once where one is looked for
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_MARK: Final = 1  # the place of the mark among the operations of a post
 
 
 class Boards(Service[BbsRecord]):
@@ -112,45 +108,45 @@ class Boards(Service[BbsRecord]):
         edit_token = secrets.token_urlsafe(24)
         limit: str | None = "post"
         async with self._turn(id):
-            record = await self._allowing(id, visitor, message, author, icon, selects)
-            for attempt in range(ATTEMPTS):
+            await self._allowing(id, visitor, message, author, icon, selects)
+            async for _ in tries(self.word):
+                seen = await self._known(id)
+                board = seen.value
                 version, below = await self.keys.run(
-                    self.keys.bbs_version(record.id).get(), self.keys.bbs_messages(record.id).items(0, 0).if_readable()
+                    self.keys.bbs_version(board.id).get(), self.keys.bbs_messages(board.id).items(0, 0).if_readable()
                 )
                 now_ms = max([self.site.now_ms(), *(deadline_ms(one.timestamp) for one in below)])
-                message_id = _message_id(record.id, now_ms)
-
-                def step(
-                    seen: Seen[BbsRecord], version: int = version, message_id: str = message_id, now_ms: int = now_ms
-                ) -> Sequence[Operation[Any]]:
-                    keys, board = self.keys, seen.value
-                    user_hash = self._visitor_hash(board.id, visitor)
-                    new = BbsMessage(
-                        id=message_id,
-                        timestamp=moment(now_ms),
-                        userHash=user_hash,
-                        editDigest=digest(edit_token),
-                        **self._checked(board, message, author, icon, selects),
-                    )
-                    told = {"messageId": new.id, "author": new.author, "message": new.message}
-                    return [
-                        self._is(keys.bbs_version(board.id), version),
-                        keys.bbs_post(board.id, user_hash).add(moment(self.site.now_ms())),
-                        keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
-                        keys.bbs_version(board.id).increment(),
-                        *self._hooks.told(self.name, board, "bbs.post", told),
-                    ]
-
-                _, done = await self._guarded(id, limit, visitor, step)
+                new = BbsMessage(
+                    id=_message_id(board.id, now_ms),
+                    timestamp=moment(now_ms),
+                    userHash=self._visitor_hash(board.id, visitor),
+                    editDigest=digest(edit_token),
+                    **self._checked(board, message, author, icon, selects),
+                )
+                done = await self._guarded(seen, limit, visitor, partial(self._post, board=board, new=new, at=version))
                 limit = None  # it is counted
-                if done.stopped_at == _MARK:
+                if done.stopped == "bbs_post":
                     self.site.count("widgets", "post", "too-soon")
-                    raise await self._too_soon(record.id, visitor)
+                    raise await self._too_soon(board.id, visitor)
                 if done:
-                    self.site.count("widgets", "post", "ok")
-                    return Posted(await self.get(id), message_id, edit_token)
-                await apart(attempt)
-        raise contended()
+                    break
+        self.site.count("widgets", "post", "ok")
+        return Posted(await self.get(id), new.id, edit_token)
+
+    @procedure
+    def _post(self, guards: Guards, board: BbsRecord, new: BbsMessage, at: int) -> Steps[None]:
+        """A message on top of those that were read at this version."""
+        keys, version = self.keys, self.keys.bbs_version(board.id)
+        data = {"messageId": new.id, "author": new.author, "message": new.message}
+        told = self._hooks.told(self.name, board, "bbs.post", data)
+        return Steps(
+            *guards,
+            self._is(version, at),
+            keys.bbs_post(board.id, new.userHash).add(moment(self.site.now_ms())),
+            keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
+            version.increment(),
+            *told,
+        )
 
     async def get(self, id: Any, page: Any = 1, visitor: Visitor | None = None, *, limit: Any = None) -> BoardData:
         """A page of messages, the newest first. One round trip where this process knows the board, and two otherwise.
@@ -160,7 +156,7 @@ class Boards(Service[BbsRecord]):
         number = whole("page", page, 1)
         wanted = None if limit is None else whole("limit", limit, 1, LIMIT_MAX)
         size = wanted or (await self._known(id)).value.settings.messagesPerPage or DEFAULT_PAGE
-        for _ in range(ATTEMPTS):
+        async for _ in tries(self.word):
             at = (number - 1) * size
 
             def operations(at: int = at, size: int = size) -> list[Operation[Any]]:
@@ -258,25 +254,22 @@ class Boards(Service[BbsRecord]):
             record = change.of(seen.value).model_copy(update={"settings": settings})
             most = settings.maxMessages or DEFAULT_MESSAGES
             messages = self.keys.bbs_messages(record.id)
-            cut: Operation[Any] = Operation(messages.bound, "trim", [("LTRIM", messages.key, 0, most - 1)], nothing)
-            return [self._written(record), cut, self.keys.bbs_version(record.id).increment()]
+            return [self._written(record), messages.trim(most), self.keys.bbs_version(record.id).increment()]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
         return data.model_copy(update={"webhookSecret": change.secret})
 
     # --- one message -------------------------------------------------------------------------------------------
 
-    async def _allowing(self, id: Any, visitor: Visitor, *given: Any) -> BbsRecord:
-        """The board, if it takes this message. One that this process remembers may have other settings by now."""
+    async def _allowing(self, id: Any, visitor: Visitor, *given: Any) -> None:
+        """Refuse what the board does not take. One that this process remembers may have other settings by now."""
         record = (await self._met(id, "post", visitor)).value
         try:
             self._checked(record, *given)
         except WidgetRefused:
             await self._limit.count("write", visitor.address)  # what is refused costs something, too
             self._forget(record.id)
-            record = (await self._known(id)).value
-            self._checked(record, *given)
-        return record
+            self._checked((await self._known(id)).value, *given)
 
     def _checked(
         self, record: BbsRecord, message: Any, author: Any, icon: Any, selects: Sequence[Any]
@@ -319,7 +312,7 @@ class Boards(Service[BbsRecord]):
             raise wrong("messageId", "messageId says which message it is, as the board tells it")
         if visitor is not None:
             await self._limit.count("write", visitor.address)
-        for attempt in range(ATTEMPTS):
+        async for _ in tries(self.word):
             seen = await self._known(id)
             record = seen.value
             version = await self.keys.bbs_version(record.id).get()
@@ -329,48 +322,41 @@ class Boards(Service[BbsRecord]):
                 if await self.keys.bbs_version(record.id).get() != version:
                     continue
                 raise WidgetRefused("NOT_FOUND", "there is no such message; it may have been taken away")
-            place, raw, message = found
+            place, stored, message = found
             if edit_token is not None and not same(digest(edit_token), message.editDigest or ""):
                 raise WidgetRefused("UNAUTHORIZED", "this is not the edit token of this message")
             await self._hooks.announce(self.name, record)
-            steps = self._message_steps(record, place, raw, message, changed)
-            done = await self.keys.atomically(
-                self._records(record.id).holds(seen),
-                self._is(self.keys.bbs_version(record.id), version),
-                *steps,
-                self.keys.bbs_version(record.id).increment(),
-            )
-            if done:
+            counter = self.keys.bbs_version(record.id)
+            steps = self._message_steps(record, place, stored, message, changed)
+            if await self._write(seen, [self._is(counter, version), *steps, counter.increment()]):
                 return
             self._forget(record.id)
-            await apart(attempt)
-        raise contended()
 
     def _message_steps(
-        self, record: BbsRecord, place: int, raw: bytes, message: BbsMessage, changed: dict[str, Any] | None
+        self,
+        record: BbsRecord,
+        place: int,
+        stored: Seen[BbsMessage | None],
+        message: BbsMessage,
+        changed: dict[str, Any] | None,
     ) -> list[Operation[Any]]:
         messages = self.keys.bbs_messages(record.id)
         if changed is None:
-            gone: Operation[Any] = Operation(messages.bound, "remove", [("LREM", messages.key, 1, raw)], count_of)
-            return [gone, *self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})]
+            told = self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})
+            return [messages.remove(stored, 1), *told]
         written = self._changed(record, message, changed)
         new = message.model_copy(update=written | {"edited": moment(self.site.now_ms())})
-        told = {"messageId": new.id, "author": new.author, "message": new.message}
-        return [messages.replace(place, new), *self._hooks.told(self.name, record, "bbs.edit", told)]
+        data = {"messageId": new.id, "author": new.author, "message": new.message}
+        return [messages.replace(place, new), *self._hooks.told(self.name, record, "bbs.edit", data)]
 
-    async def _found(self, id: str, message_id: str) -> tuple[int, bytes, BbsMessage] | None:
+    async def _found(self, id: str, message_id: str) -> tuple[int, Seen[BbsMessage | None], BbsMessage] | None:
         """A message with its place and as it is stored, looked for from the newest on."""
-        messages, at, named = self.keys.bbs_messages(id), 0, message_id.encode("utf-8", "replace")
-        family: Any = messages.bound.family
+        messages, at = self.keys.bbs_messages(id), 0
         while True:
-            [page] = await messages.bound.store.run([("LRANGE", messages.key, at, at + _PAGE - 1)])
-            for place, raw in enumerate(page, at):
-                if named not in raw:
-                    continue  # without reading it: a board may hold ten thousand
-                with suppress(Unreadable):  # `keystead doctor` says so
-                    message = family.item.decode(raw, messages.key, None)
-                    if message.id == message_id:
-                        return place, raw, message
+            page = await messages.see(at, at + _PAGE - 1)
+            for place, stored in enumerate(page, at):
+                if stored.value is not None and stored.value.id == message_id:
+                    return place, stored, stored.value
             if len(page) < _PAGE:
                 return None
             at += _PAGE
@@ -391,9 +377,9 @@ class Boards(Service[BbsRecord]):
         at = max(filter(None, (newest[0].timestamp, newest[0].edited))) if newest else None
         return Use(at, lambda: [self._is(counter, version)])
 
-    def _belongings(self, record: BbsRecord) -> list[str]:
+    def _belongings(self, record: BbsRecord) -> list[Key]:
         keys, id = self.keys, record.id
-        return [keys.bbs_messages(id).key, keys.bbs_version(id).key, keys.bbs_posters(id).key]
+        return [keys.bbs_messages(id), keys.bbs_version(id), keys.bbs_posters(id)]
 
     def _marks(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.bbs_posters(id), self.keys.bbs_post

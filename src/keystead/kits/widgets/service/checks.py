@@ -62,6 +62,10 @@ def another(url: str) -> str:
     return f"{candidates(url)[0][:-9]}-{secrets.token_hex(4)}"
 
 
+def is_id(id: Any) -> bool:
+    return isinstance(id, str) and _ID.fullmatch(id) is not None
+
+
 def checked_id(id: Any) -> str:
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise wrong("id", f"id has 1 to {ID_MAX} letters, digits, _ and -, such as example-a1b2c3d4")

@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
+from keystead.errors import StoreError
 from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
-from keystead.kits.widgets.service.records import ATTEMPTS, KEPT, Surroundings, apart, contended
+from keystead.kits.widgets.service.records import KEPT, Guards, Surroundings, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import (
-    UNSET,
-    Service,
-    Use,
-    count_if_absent,
-    days_since,
-    if_absent,
-    last_use,
-    number_of,
-)
-from keystead.schema import Bound, Operation
-from keystead.schema.kinds import SetKey, ValueKey
-from keystead.schema.kinds.value import Seen
+from keystead.kits.widgets.service.services import UNSET, Service, Use, days_since, last_use
+from keystead.schema import Bound, Operation, Steps, procedure
+from keystead.schema.key import Key
+from keystead.schema.kinds import CounterKey, Seen, SetKey, ValueKey
 from keystead.schema.times import moment
-from keystead.stores import Reply
 
 COUNTER_TYPES: Final = ("total", "today", "yesterday", "week", "month")
 _WEEK: Final = 7
 _MONTH: Final = 30  # days, today among them
 
-# Places of the operations of a visit.
-_READ, _HELD, _MARK = range(3)
-
+_PRUNED_AT: Final = 16  # visits of a day, when the visitors of the days before are taken out, if there are any
 _SETTLING_MS: Final = 60_000  # after midnight
 
 
@@ -48,6 +39,7 @@ class Counters(Service[CounterRecord]):
     def __init__(self, given: Surroundings) -> None:
         super().__init__(given)
         self._days: OrderedDict[str, _Known] = OrderedDict()
+        self._numbers_of = lru_cache(KEPT)(self._keys_of)  # most visits are of today, to pages that are visited often
 
     async def create(
         self, url: Any, token: Any, *, visitor: Visitor, id: Any = None, webhook_url: Any = None
@@ -75,72 +67,75 @@ class Counters(Service[CounterRecord]):
 
     async def _increment(self, id: str, visitor: Visitor) -> CounterData:
         limit: str | None = "write"
-        for attempt in range(ATTEMPTS):
-            before: int | None = None
-            if (await self._known(id)).value.webhook is not None:
-                before = await self.keys.counter_total(id).get()
+        async for _ in tries(self.word):
+            seen = await self._met(id, limit, visitor)
+            told = None if seen.value.webhook is None else await self.keys.counter_total(id).get()
             now_ms = self.site.now_ms()
             day = self._calendar.day(now_ms)
-            step = partial(self._visit, visitor, now_ms, day, before)
-            try:
-                past = self._known_past(id, day)
-                if past is not None:
-                    seen, done = await self._guarded(id, limit, visitor, step)
-                else:
-                    # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
-                    (seen, done), past = await asyncio.gather(
-                        self._guarded(id, limit, visitor, step), self._past(id, day)
-                    )
-            except _ToBeTold:
-                continue
+            step = partial(self._visit, record=seen.value, visitor=visitor, now_ms=now_ms, day=day, before=told)
+            visit, known = self._guarded(seen, limit, visitor, step), self._known_past(id, day)
+            if known is not None:
+                done, past = await visit, known
+            else:
+                # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
+                done, past = await asyncio.gather(visit, self._past(id, day))
             limit = None  # it is counted
-            if done.stopped_at == _HELD and before is not None and before < LARGEST:  # others came between
-                await apart(attempt)
-                continue
-            past = await self._past_of(seen.value, past)
-            self._remember(seen.value, past, now_ms)
-            now: Now = done.values[_READ] if done else done.before[_READ]
-            if done:
-                now = Now(now.total + 1, now.today + 1, moment(now_ms))
-            self.site.count("widgets", "visit", "counted" if done else "known")
-            return _data(seen.value, now, past, duplicate=done.stopped_at == _MARK)
-        raise contended()
+            if done.stopped == "counter_total" and (told is None or told >= LARGEST):
+                return (await self.get(id)).model_copy(update={"duplicate": False})
+            if done or done.stopped == "counter_visit":
+                past = await self._past_of(seen.value, past)
+                self._remember(seen.value, past, now_ms)
+                now = _now([*done.value, moment(now_ms)] if done else done.before[-1])
+                self.site.count("widgets", "visit", "counted" if done else "known")
+                if done and now.today == _PRUNED_AT:
+                    with suppress(StoreError):  # the visit counts, and the next day takes them out
+                        await self.keys.counter_visitors(id).live()
+                return _data(seen.value, now, past, duplicate=not done)
+        raise AssertionError  # pragma: no cover - the last of the tries raises
 
+    @procedure
     def _visit(
-        self, visitor: Visitor, now_ms: int, day: Day, before: int | None, seen: Seen[CounterRecord]
-    ) -> Sequence[Operation[Any]]:
-        keys, record, at = self.keys, seen.value, moment(now_ms)
-        id = record.id
-        total, mark = keys.counter_total(id), keys.counter_visit(id, self._visitor_hash(id, visitor, str(day.date)))
-        if before is None and record.webhook is not None:
-            raise _ToBeTold
+        self, guards: Guards, record: CounterRecord, visitor: Visitor, now_ms: int, day: Day, before: int | None
+    ) -> Steps[tuple[int, int]]:
+        """Count a visit, unless this visitor was counted today: then the numbers stand before the mark."""
+        keys, id, at = self.keys, record.id, moment(now_ms)
+        total, today, last = self._numbers_of(id, day.date)
+        user_hash, ends_ms = self._visitor_hash(id, visitor, str(day.date)), day.mark_ends_ms(now_ms)
         told: list[Operation[Any]] = []
         if before is not None and before < LARGEST:
             counts = {"previousCount": before, "newCount": before + 1, "incrementBy": 1}
-            told, held = self._hooks.told(self.name, record, "counter.increment", counts), self._is(total, before)
-        else:
-            held = total.at_most(LARGEST - 1)
-        return [
+            told = self._hooks.told(self.name, record, "counter.increment", counts)
+        counted, counted_today = total.increment(), today.increment()
+        return Steps(
+            *guards,
+            self._is(total, before) if told and before is not None else total.at_most(LARGEST - 1),
             self._now(id, day),
-            held,  # before the mark: a guard after a write makes the store keep a copy of what is written over
-            mark.add(at, end_of_day=day.mark_ends_ms(now_ms)),
-            total.increment(),
-            keys.counter_daily(id, day.date).increment(),
-            keys.counter_last(id).set(at),
+            keys.counter_visit(id, user_hash).alone.add(at, end_of_day=ends_ms).required(),
+            keys.counter_visitors(id).add(user_hash, end_of_day=ends_ms),
+            counted,
+            counted_today,
+            last.set(at),
             *told,
-        ]
+        ).giving(counted, counted_today)
+
+    def _keys_of(self, id: str, date: dt.date) -> tuple[CounterKey, CounterKey, ValueKey[datetime]]:
+        keys = self.keys
+        return keys.counter_total(id), keys.counter_daily(id, date), keys.counter_last(id)
+
+    def _now(self, id: str, day: Day) -> Operation[list[Any]]:
+        return self.keys.counter_total.get_all(*self._numbers_of(id, day.date))
 
     async def get(self, id: Any, visitor: Visitor | None = None) -> CounterData:
         """The numbers of a counter. One round trip."""
         checked_id(id)
         now_ms = self.site.now_ms()
         day = self._calendar.day(now_ms)
-        (record, (now,)), past = await asyncio.gather(
+        (record, [now]), past = await asyncio.gather(
             self._read(id, visitor, lambda: [self._now(id, day)]), self._past(id, day)
         )
         past = await self._past_of(record, past)
         self._remember(record, past, now_ms)
-        return _data(record, now, past)
+        return _data(record, _now(now), past)
 
     async def shown(self, id: Any, type: str = "total", visitor: Visitor | None = None) -> int:
         """One of the numbers; 0: there is no such counter."""
@@ -196,22 +191,10 @@ class Counters(Service[CounterRecord]):
     async def _upgrade_steps(self, record: CounterRecord) -> list[Operation[Any]]:
         steps: list[Operation[Any]] = []
         if record.totalCount is not None:
-            steps.append(count_if_absent(self.keys.counter_total(record.id), record.totalCount))
+            steps.append(self.keys.counter_total(record.id).start_at(record.totalCount))
         if record.lastVisit is not None:
-            steps.append(if_absent(self.keys.counter_last(record.id), record.lastVisit))
+            steps.append(self.keys.counter_last(record.id).add(record.lastVisit))
         return steps
-
-    def _now(self, id: str, day: Day) -> Operation[Now]:
-        keys = self.keys
-        asked = (keys.counter_total(id), keys.counter_daily(id, day.date), keys.counter_last(id))
-        command = ("MGET", *(one.key for one in asked))
-
-        def read(replies: list[Reply]) -> Now:
-            found = zip(asked, replies[0], strict=True)
-            total, today, at = (one.bound.family.value_of(raw, one.key, None) for one, raw in found)
-            return Now(total or 0, today or 0, at)
-
-        return Operation(keys.counter_total, "get", [command], read)
 
     def _known_past(self, id: str, day: Day) -> Past | None:
         known, record = self._days.get(id), self._kept.get(id)
@@ -223,10 +206,7 @@ class Counters(Service[CounterRecord]):
         if known is not None:
             return known
         record = self._kept.get(id)
-        keys = [self.keys.counter_daily(id, day.back(back)).key for back in range(1, _MONTH)]
-        counted = self.keys.counter_daily
-        [found] = await counted.store.run([("MGET", *keys)])
-        days = [number_of(counted, key, one) for key, one in zip(keys, found, strict=True)]
+        days = await self._numbers(self.keys.counter_daily, [(id, day.back(back)) for back in range(1, _MONTH)])
         made = None if record is None else record.value.created
         return Past(days[0], sum(days[: _WEEK - 1]), sum(days), day, made)
 
@@ -247,22 +227,13 @@ class Counters(Service[CounterRecord]):
     async def _last_use(self, record: CounterRecord) -> Use:
         return await last_use(self.keys.counter_last(record.id))
 
-    def _belongings(self, record: CounterRecord) -> list[str]:
+    def _belongings(self, record: CounterRecord) -> list[Key]:
         keys, id = self.keys, record.id
-        days = days_since(record, self.site.now_ms())
-        return [
-            keys.counter_total(id).key,
-            keys.counter_last(id).key,
-            keys.counter_visitors(id).key,
-            *(keys.counter_daily(id, day).key for day in days),
-        ]
+        days = [keys.counter_daily(id, day) for day in days_since(record, self.site.now_ms())]
+        return [keys.counter_total(id), keys.counter_last(id), keys.counter_visitors(id), *days]
 
     def _marks(self, id: str) -> tuple[SetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.counter_visitors(id), self.keys.counter_visit
-
-
-class _ToBeTold(Exception):
-    """The counter has got a webhook meanwhile, so the total must be read first."""
 
 
 class Now(NamedTuple):
@@ -289,6 +260,11 @@ class _Known(NamedTuple):
 
     def is_of(self, record: CounterRecord, day: Day) -> bool:
         return self.past.day == day and self.record.created == record.created
+
+
+def _now(found: Sequence[Any]) -> Now:
+    total, today, last = found
+    return Now(total or 0, today or 0, last)
 
 
 def _data(record: CounterRecord, now: Now, past: Past, *, duplicate: bool | None = None) -> CounterData:

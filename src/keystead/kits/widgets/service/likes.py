@@ -10,12 +10,12 @@ from keystead.kits.widgets.models import Icon, LikeRecord
 from keystead.kits.widgets.service.checks import LARGEST, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, LikeData, Owner, Visitor
-from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, Use, count_if_absent, if_absent, last_use
-from keystead.schema import Bound, Operation
-from keystead.schema.kinds import SetKey, ValueKey
-from keystead.schema.kinds.value import Seen
+from keystead.kits.widgets.service.services import UNSET, Service, Use, last_use
+from keystead.schema import Bound, Operation, Steps, procedure
+from keystead.schema.key import Key
+from keystead.schema.kinds import Seen, SetKey, ValueKey
 from keystead.schema.times import moment
 
 ICONS: Final[tuple[Icon, ...]] = get_args(Icon)
@@ -51,41 +51,40 @@ class Likes(Service[LikeRecord]):
         """
         limit: str | None = "write"
         async with self._turn(id):
-            for attempt in range(ATTEMPTS):
-                await self._met(id, limit, visitor)
-                day = self._today
+            async for _ in tries(self.word):
+                seen, day = await self._met(id, limit, visitor), self._today
                 mark = self._mark(id, visitor, day)
                 state, before = await self.keys.run(mark.see(), self.keys.like_total(id).get())
-                likes = not (state is not None and state.value)
-                step = partial(self._toggled, mark, state, before, day)
-                _, done = await self._guarded(id, limit, visitor, step)
+                step = partial(self._toggle, record=seen.value, mark=mark, state=state, before=before, day=day)
+                done = await self._guarded(seen, limit, visitor, step)
                 limit = None  # it is counted
+                likes = not (state is not None and state.value)
                 is_full = likes and before >= LARGEST
                 if done or is_full:
                     self.site.count("widgets", "like", "liked" if likes else "taken-back")
-                    return await self.get(id, visitor, counted=True)
-                await apart(attempt)
-        raise contended()
+                    break
+        return await self.get(id, visitor, counted=True)
 
-    def _toggled(
-        self, mark: ValueKey[bool], state: Seen[bool] | None, before: int, day: Day, seen: Seen[LikeRecord]
-    ) -> Sequence[Operation[Any]]:
-        id, likes = seen.value.id, not (state is not None and state.value)
-        now_ms = self.site.now_ms()
+    @procedure
+    def _toggle(
+        self, guards: Guards, record: LikeRecord, mark: ValueKey[bool], state: Seen[bool] | None, before: int, day: Day
+    ) -> Steps[None]:
+        """Like the page where the mark that was read does not say so, and take it back where it does."""
+        id, likes, now_ms = record.id, not (state is not None and state.value), self.site.now_ms()
         total = self.keys.like_total(id)
         after = before + 1 if likes else max(before - 1, 0)
         counts = {"previousLikes": before, "newLikes": after, "userAction": "like" if likes else "unlike"}
-        told = self._hooks.told(self.name, seen.value, "like.toggle", counts)
-        # More likes may come at any time; what goes down must not go below zero, and what is told must be true.
-        held = self._is(total, before) if told or not likes else total.at_most(LARGEST - 1)
-        return [
+        told = self._hooks.told(self.name, record, "like.toggle", counts)
+        return Steps(
+            *guards,
             mark.holds(state),
-            held,
+            # More likes may come at any time; what goes down must not go below zero, and what is told must be true.
+            self._is(total, before) if told or not likes else total.at_most(LARGEST - 1),
             mark.set(likes, end_of_day=day.mark_ends_ms(now_ms)),
             *([total.increment(after - before)] if after != before else []),
             self.keys.like_last(id).set(moment(now_ms)),
             *told,
-        ]
+        )
 
     async def get(self, id: Any, visitor: Visitor | None = None, *, counted: bool = False) -> LikeData:
         """The total, and whether this visitor likes the page today. One round trip."""
@@ -149,9 +148,9 @@ class Likes(Service[LikeRecord]):
     async def _upgrade_steps(self, record: LikeRecord) -> list[Operation[Any]]:
         steps: list[Operation[Any]] = []
         if record.totalLikes is not None:
-            steps.append(count_if_absent(self.keys.like_total(record.id), record.totalLikes))
+            steps.append(self.keys.like_total(record.id).start_at(record.totalLikes))
         if record.lastLike is not None:
-            steps.append(if_absent(self.keys.like_last(record.id), record.lastLike))
+            steps.append(self.keys.like_last(record.id).add(record.lastLike))
         return steps
 
     @property
@@ -164,9 +163,9 @@ class Likes(Service[LikeRecord]):
     async def _last_use(self, record: LikeRecord) -> Use:
         return await last_use(self.keys.like_last(record.id))
 
-    def _belongings(self, record: LikeRecord) -> list[str]:
+    def _belongings(self, record: LikeRecord) -> list[Key]:
         keys, id = self.keys, record.id
-        return [keys.like_total(id).key, keys.like_last(id).key, keys.like_users(id).key]
+        return [keys.like_total(id), keys.like_last(id), keys.like_users(id)]
 
     def _marks(self, id: str) -> tuple[SetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.like_users(id), self.keys.like_user

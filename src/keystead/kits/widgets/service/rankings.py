@@ -14,19 +14,17 @@ from hashlib import sha256
 from math import floor, inf
 from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
-from keystead.errors import Unreadable
 from keystead.kits.widgets.models import RankingDetail, RankingEntry, RankingMeta, RankingRecord, SortOrder
 from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, whole
 from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
-from keystead.kits.widgets.service.records import ATTEMPTS, apart, contended
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, Use, if_absent, last_use
-from keystead.schema import Bound, Operation
-from keystead.schema.key import nothing
-from keystead.schema.kinds import SortedSetKey, ValueKey
-from keystead.schema.kinds.value import Seen
+from keystead.kits.widgets.service.services import UNSET, Service, Use, last_use
+from keystead.schema import Bound, Operation, Steps, procedure
+from keystead.schema.key import Key
+from keystead.schema.kinds import Seen, SortedSetKey, ValueKey
 from keystead.schema.times import deadline_ms, moment
 
 NAME_MAX: Final = 50
@@ -41,7 +39,6 @@ COOLDOWN_S: Final = 60
 ORDERS: Final[tuple[SortOrder, ...]] = get_args(SortOrder)
 
 _AT_ONCE: Final = 2000  # entries that are written with one command
-_MARK: Final = 1  # the place of the mark among the operations of a submit
 _FEW: Final = 200  # entries of one score whose turns are asked for one by one; of more, all turns are read
 
 _Placed: TypeAlias = tuple[RankingEntry, float]
@@ -93,54 +90,46 @@ class Rankings(Service[RankingRecord]):
         sent = _Sent(_member(called), whole("score", score), self._display(display_score))
         limit: str | None = "write"
         async with self._turn(id):
-            for attempt in range(ATTEMPTS):
-                record = (await self._met(id, limit, visitor)).value
-                standing = await self._standing(record, sent.member)
+            async for _ in tries(self.word):
+                seen = await self._met(id, limit, visitor)
+                standing = await self._standing(seen.value, sent.member)
                 improved = standing.is_improved_by(sent.score)
                 cut = await self._cut_for_one_more(standing) if improved else []
-                step = partial(self._submitted, visitor, sent, standing, cut)
-                try:
-                    seen, done = await self._guarded(id, limit, visitor, step)
-                except _OtherSettings:
-                    continue
+                step = partial(self._submit, visitor=visitor, sent=sent, standing=standing, cut=cut)
+                done = await self._guarded(seen, limit, visitor, step)
                 limit = None  # it is counted
-                if done.stopped_at == _MARK:
+                if done.stopped == "ranking_submit":
                     raise await self._too_soon(id, visitor)
                 if done:
-                    self.site.count("widgets", "score", "better" if improved else "not-better")
-                    data = await self.get(id)
-                    stands = sent.score if improved else standing.own
-                    rank = None if stands is None else await self._rank(seen.value, sent.member, stands, improved)
-                    return data.model_copy(update={"improved": improved, "rank": rank})
-                await apart(attempt)
-        raise contended()
+                    break
+        self.site.count("widgets", "score", "better" if improved else "not-better")
+        data = await self.get(id)
+        stands = sent.score if improved else standing.own
+        rank = None if stands is None else await self._rank(seen.value, sent.member, stands, improved)
+        return data.model_copy(update={"improved": improved, "rank": rank})
 
-    def _submitted(
-        self,
-        visitor: Visitor,
-        sent: _Sent,
-        standing: _Standing,
-        cut: Sequence[RankingEntry],
-        seen: Seen[RankingRecord],
-    ) -> Sequence[Operation[Any]]:
+    @procedure
+    def _submit(
+        self, guards: Guards, visitor: Visitor, sent: _Sent, standing: _Standing, cut: Sequence[RankingEntry]
+    ) -> Steps[None]:
         """What stands is what was read: every change of the scores moves the sequence on."""
-        record, keys, at = seen.value, self.keys, moment(self.site.now_ms())
-        if record != standing.record:
-            raise _OtherSettings
+        record, keys, at = standing.record, self.keys, moment(self.site.now_ms())
         id, counter = record.id, keys.ranking_sequence(record.id)
-        mark = keys.ranking_submit(id, self._visitor_hash(id, visitor))
+        same, mark = self._is(counter, standing.sequence), keys.ranking_submit(id, self._visitor_hash(id, visitor))
         if not standing.is_improved_by(sent.score):
-            return [self._is(counter, standing.sequence), mark.holds(None)]
-        told = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
-        return [
-            self._is(counter, standing.sequence),
+            return Steps(*guards, same, mark.holds(None))
+        data = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
+        told = self._hooks.told(self.name, record, "ranking.submit", data)
+        return Steps(
+            *guards,
+            same,
             mark.add(at),
             counter.increment(),
             *self._without_entries(id, cut),
             *self._with_entry(id, sent, standing.sequence + 1),
             keys.ranking_last(id).set(at),
-            *self._hooks.told(self.name, record, "ranking.submit", told),
-        ]
+            *told,
+        )
 
     def _with_entry(self, id: str, sent: _Sent, turn: int) -> list[Operation[Any]]:
         detail = RankingDetail(displayScore=sent.display, at=moment(self.site.now_ms()))
@@ -329,11 +318,11 @@ class Rankings(Service[RankingRecord]):
         The store sorts equals by their names. So where the last of them has others of its score behind it, all of that
         score are looked at.
         """
-        scores, ends = self.keys.ranking_scores(id), found[:number]
+        ends = found[:number]
         split = found[number][1] if len(found) > number and found[number][1] == ends[-1][1] else None
-        by_score: dict[float, list[bytes]] = {}
+        by_score: dict[float, list[RankingEntry]] = {}
         for member, score in ends:
-            by_score.setdefault(score, []).append(_encoded(scores, member))
+            by_score.setdefault(score, []).append(member)
         if split is not None:
             by_score[split] = await self._equal(id, split)
         ordered = await asyncio.gather(*(self._by_turn(id, members) for members in by_score.values()))
@@ -342,28 +331,23 @@ class Rankings(Service[RankingRecord]):
             for score, members in zip(by_score, ordered, strict=True)
             for member in (reversed(members) if last_come else members)
         ]
-        return [(_decoded(scores, member), score) for member, score in placed[:number]]
+        return placed[:number]
 
-    async def _equal(self, id: str, score: float) -> list[bytes]:
-        """The members of a score, as they are stored: there may be thousands, of which few are shown."""
-        scores = self.keys.ranking_scores(id)
-        [found] = await scores.bound.store.run([("ZRANGE", scores.key, score, score, "BYSCORE")])
-        return list(found)
+    async def _equal(self, id: str, score: float) -> list[RankingEntry]:
+        """The members of a score: there may be thousands, of which few are shown."""
+        return [member for member, _ in await self.keys.ranking_scores(id).between(score, score).if_readable()]
 
-    async def _by_turn(self, id: str, members: list[bytes]) -> list[bytes]:
+    async def _by_turn(self, id: str, members: list[RankingEntry]) -> list[RankingEntry]:
         """Members of one score, the first to come first. What another program has put in has no turn, and is before."""
         if len(members) <= 1:
             return members
         turns = self.keys.ranking_turns(id)
-        store, key = turns.bound.store, turns.key
         if len(members) <= _FEW:
-            found = await store.run([("ZSCORE", key, member) for member in members])
-            known = {member: turn for member, turn in zip(members, found, strict=True) if turn is not None}
-            return sorted(members, key=lambda member: (known.get(member, 0), member))
-        [listed] = await store.run([("ZRANGE", key, 0, -1)])
-        wanted = set(members)
-        came = [member for member in listed if member in wanted]
-        return [*sorted(wanted.difference(came)), *came]
+            found = await self.keys.run(*(turns.score(member) for member in members))
+            known = dict(zip(members, found, strict=True))
+        else:
+            known = dict(await turns.lowest(MAX_ENTRIES).if_readable())
+        return sorted(members, key=lambda member: known.get(member) or 0)
 
     async def _rank(self, record: RankingRecord, member: RankingEntry, score: float, has_just_come: bool) -> int | None:
         """The place of an entry; None: it is gone by now. One that has just come is the last of its score."""
@@ -377,8 +361,7 @@ class Rankings(Service[RankingRecord]):
         if equal == 1 or has_just_come:
             return count
         members = await self._by_turn(record.id, await self._equal(record.id, score))
-        data = _encoded(scores, member)
-        return count - len(members) + members.index(data) + 1 if data in members else None
+        return count - len(members) + members.index(member) + 1 if member in members else None
 
     async def _upgrade_steps(self, record: RankingRecord) -> list[Operation[Any]]:
         """Scores of the first layout: with the turn as a fraction, or as the document writes them, with members of
@@ -387,25 +370,20 @@ class Rankings(Service[RankingRecord]):
         It is guarded by the sequence: where an entry came meanwhile, nothing is written.
         """
         id, scores, counter = record.id, self.keys.ranking_scores(record.id), self.keys.ranking_sequence(record.id)
-        options = ("REV",) if record.sortOrder == "desc" else ()
-        [found] = await scores.bound.store.run([("ZRANGE", scores.key, 0, -1, *options, "WITHSCORES")])
-        number, kept = await self.keys.run(counter.get(), self.keys.ranking_details(id).get().if_readable())
+        number, found, kept = await self.keys.run(
+            counter.get(), scores.see_lowest(10**9), self.keys.ranking_details(id).get().if_readable()
+        )
         placed: dict[RankingEntry, float] = {}
-        gone: list[bytes] = []
-        for data, score in found:
-            member = _member(self._name_in(data, scores))
-            is_kept = member not in placed and len(placed) < record.maxEntries
-            if not is_kept or _encoded(scores, member) != data:
-                gone.append(data)
-            if is_kept:
+        for seen, score in reversed(found) if record.sortOrder == "desc" else found:
+            member = _member(_name_of(seen))
+            if member not in placed and len(placed) < record.maxEntries:
                 placed[member] = floor(score) if number else float(score)  # only with a sequence a fraction is a turn
         steps: list[Operation[Any]] = [self._is(counter, number)]
         if record.lastSubmit is not None:
-            steps.append(if_absent(self.keys.ranking_last(id), record.lastSubmit))
+            steps.append(self.keys.ranking_last(id).add(record.lastSubmit))
         if found:
-            steps += [self.keys.ranking_turns(id).delete(), counter.set(max(number, len(placed)) + 1)]
-        for at in range(0, len(gone), _AT_ONCE):
-            steps.append(Operation(scores.bound, "remove", [("ZREM", scores.key, *gone[at : at + _AT_ONCE])], nothing))
+            again = counter.set(max(number, len(placed)) + 1)
+            steps += [scores.delete(), self.keys.ranking_turns(id).delete(), again]
         listed = list(enumerate(placed, 1))
         for at in range(0, len(listed), _AT_ONCE):
             some = listed[at : at + _AT_ONCE]
@@ -418,15 +396,6 @@ class Rankings(Service[RankingRecord]):
             steps.append(self.keys.ranking_details(id).remove(*no_more))
         return steps
 
-    def _name_in(self, data: bytes, scores: SortedSetKey[RankingEntry]) -> str:
-        """The name in a member: as it is written here, as `{name}:{unique_id}` without escapes, or the name alone."""
-        try:
-            name = _decoded(scores, data).name
-        except Unreadable:
-            text = data.decode("utf-8", "replace")
-            name = text.rpartition(":")[0] or text
-        return name
-
     async def _too_soon(self, id: str, visitor: Visitor) -> Exception:
         sent = await self.keys.ranking_submit(id, self._visitor_hash(id, visitor)).get()
         left_ms = 1000 if sent is None else deadline_ms(sent) + COOLDOWN_S * 1000 - self.site.now_ms()
@@ -435,7 +404,7 @@ class Rankings(Service[RankingRecord]):
     async def _last_use(self, record: RankingRecord) -> Use:
         return await last_use(self.keys.ranking_last(record.id))
 
-    def _belongings(self, record: RankingRecord) -> list[str]:
+    def _belongings(self, record: RankingRecord) -> list[Key]:
         keys, id = self.keys, record.id
         families = (
             keys.ranking_scores,
@@ -446,7 +415,7 @@ class Rankings(Service[RankingRecord]):
             keys.ranking_meta,
             keys.ranking_submitters,
         )
-        return [family(id).key for family in families]
+        return [family(id) for family in families]
 
     def _marks(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.ranking_submitters(id), self.keys.ranking_submit
@@ -478,20 +447,12 @@ class _Standing(NamedTuple):
         return score > beaten if self.record.sortOrder == "desc" else score < beaten
 
 
-class _OtherSettings(Exception):
-    """The owner has changed the ranking since it was read, so what goes must be looked for again."""
-
-
-def _encoded(scores: SortedSetKey[RankingEntry], member: RankingEntry) -> bytes:
-    codec: Any = scores.bound.family.codecs["member"]
-    data: bytes = codec.encode(member, scores.key)
-    return data
-
-
-def _decoded(scores: SortedSetKey[RankingEntry], data: bytes) -> RankingEntry:
-    codec: Any = scores.bound.family.codecs["member"]
-    member: RankingEntry = codec.decode(data, scores.key)
-    return member
+def _name_of(seen: Seen[RankingEntry | None]) -> str:
+    """The name in a member: as it is written here, as `{name}:{unique_id}` without escapes, or the name alone."""
+    if seen.value is not None:
+        return seen.value.name
+    text = seen.stored.decode("utf-8", "replace")
+    return text.rpartition(":")[0] or text
 
 
 def _member(name: str) -> RankingEntry:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from keystead.errors import BadKey, Unreadable
+from keystead.errors import BadKey, Contended, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.models import ServiceName, WidgetRecord
@@ -30,14 +28,14 @@ from keystead.kits.widgets.service.outcomes import Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, unknown
 from keystead.kits.widgets.service.settings import WidgetSettings
 from keystead.parts.limit import NamedLimits, client_of
-from keystead.schema import Bound, Done, Operation
-from keystead.schema.key import nothing
-from keystead.schema.kinds import CounterKey, ValueKey
-from keystead.schema.kinds.value import Seen
+from keystead.schema import Bound, Done, Operation, Steps, attempts, procedure
+from keystead.schema.kinds import CounterKey, Seen, ValueKey
+from keystead.schema.slots import one_step
 
 R = TypeVar("R", bound=WidgetRecord)
+D = TypeVar("D")
+Guards: TypeAlias = Sequence[Operation[Any]]
 
-ATTEMPTS: Final = 20
 KEPT: Final = 10_000  # records that a process remembers, of each service
 
 
@@ -70,7 +68,6 @@ class Records(Generic[R]):
         self._secret = given.secret
         self._kept: OrderedDict[str, Seen[R]] = OrderedDict()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._in_one_step = self.keys.store_of("default").guarantees.atomic == "any keys"
         self._records: Bound[ValueKey[R]] = getattr(self.keys, self.name)
 
     async def _see(self, id: str) -> Seen[R] | None:
@@ -125,36 +122,39 @@ class Records(Generic[R]):
         self._kept.pop(id, None)
 
     async def _guarded(
-        self, id: Any, limit: str | None, visitor: Visitor, step: Callable[[Seen[R]], Sequence[Operation[Any]]]
-    ) -> tuple[Seen[R], Done[Any]]:
-        """What `step` says of the record, in one atomic step with the guard that this is still the record.
+        self, seen: Seen[R], limit: str | None, visitor: Visitor, step: Callable[[Guards], Coroutine[Any, Any, Done[D]]]
+    ) -> Done[D]:
+        """What a procedure does behind the guards that it is given: that this is still the record, and the limit.
 
-        The request is counted in the same round trip; no limit: it was counted before. A place in the outcome counts
-        from the first of the operations of `step`. Raises WidgetRefused where there is no such widget, or LimitReached.
+        The request is counted in the same round trip, and in a cluster in one before; no limit: it was counted already.
+        Where `stopped` is the name of the service, the record is another by now, and is read anew the next time.
+        Raises LimitReached.
         """
-        for attempt in range(ATTEMPTS):
-            seen = await self._met(id, None if attempt else limit, visitor)
-            counting = None if limit is None or attempt else self._limit.counting(limit, visitor.address)
+        counting = None if limit is None else self._limit.counting(limit, visitor.address)
+        if seen.value.webhook is not None:
             await self._hooks.announce(self.name, seen.value)
-            wanted = step(seen)  # or raise what keeps it from being counted
-            guards = [self._records(id).holds(seen)]
-            if counting is not None and self._in_one_step:
-                guards.insert(0, counting.within)
-                # Both leave in one turn, the count first: one round trip.
-                _, done = await asyncio.gather(counting.count, self.keys.atomically(*guards, *wanted))
-                if done.stopped_at == 0:
-                    raise counting.reached
-            else:
-                if counting is not None and await counting.count > counting.limit:
-                    for dropped in (*guards, *wanted):
-                        dropped.close()
-                    raise counting.reached
-                done = await self.keys.atomically(*guards, *wanted)
-            if done.stopped_at != len(guards) - 1:
-                return seen, _without(done, len(guards))
-            self._forget(id)
-            await apart(attempt)
-        raise contended()
+        record = self._records(seen.value.id)
+        if counting is None:
+            done = await step([record.holds(seen)])
+        elif not one_step(self._records.store, record.key, counting.counter.key):
+            # Two slots of a cluster have no common order, so this one is counted before.
+            if await counting.count > counting.limit:
+                raise counting.reached
+            done = await step([record.holds(seen)])
+        else:
+            # Both leave in one turn, so it is one round trip; and as neighbours, the count first: of many that come at
+            # once, each is measured by those before it and not by all of them.
+            _, done = await asyncio.gather(counting.count, step([counting.within, record.holds(seen)]))
+            if done.stopped == "requests":
+                raise counting.reached
+        if done.stopped == self.name:
+            self._forget(seen.value.id)
+        return done
+
+    @procedure
+    def _write(self, seen: Seen[R], operations: Sequence[Operation[Any]]) -> Steps[None]:
+        """Something of a widget, if this is still its record."""
+        return Steps(self._records(seen.value.id).holds(seen), *operations)
 
     async def _read(
         self, id: Any, visitor: Visitor | None, operations: Callable[[], Sequence[Operation[Any]]]
@@ -195,18 +195,14 @@ class Records(Generic[R]):
             "UNREADABLE", f"what is stored of this {self.word} cannot be read; `keystead doctor` shows it"
         )
 
-    def _written(self, record: R, *options: str) -> Operation[Any]:
+    def _written(self, record: R) -> Operation[None]:
         """A write of the record alone: its index names it already, or is written beside it."""
-        bound = self._records
-        key = bound(record.id).key
-        codec: Any = bound.family.codecs["value"]
-        command = ("SET", key, codec.encode(record, key, bound.keyspace.ring), *options)
-        return Operation(bound, "set", [command], nothing)
+        return self._records(record.id).alone.set(record)
 
     def _visitor_hash(self, id: str, visitor: Visitor, day: str = "") -> str:
         """Who a visitor is to one widget: 16 digits that tell nobody their address, nor who they are elsewhere."""
         said = "\n".join((self.name, id, client_of(visitor.address), visitor.agent, day))
-        return hmac.new(self._secret, said.encode("utf-8", "replace"), sha256).hexdigest()[:16]
+        return hmac.digest(self._secret, said.encode("utf-8", "replace"), "sha256").hex()[:16]
 
     @staticmethod
     def _is(total: CounterKey, number: int) -> Operation[bool]:
@@ -224,16 +220,12 @@ class Records(Generic[R]):
             yield
 
 
-def _without(done: Done[Any], guards: int) -> Done[Any]:
-    """The outcome without its guards."""
-    place = None if done.stopped_at is None else done.stopped_at - guards
-    return Done(done.values[guards:], place, done.before[guards:])
+class tries(attempts):  # noqa: N801 - it is used as a function is
+    """Attempts that end in what visitors are told."""
 
-
-async def apart(attempt: int) -> None:
-    """Whoever lost waits a little, each another time, so that somebody wins."""
-    await asyncio.sleep(secrets.randbelow(1000) / 1_000_000 * 2 ** min(attempt, 6))
-
-
-def contended() -> WidgetRefused:
-    return WidgetRefused("TRY_AGAIN", "too many change this at the same time; try again in a moment", retryAfter=1)
+    async def __anext__(self) -> int:
+        try:
+            return await super().__anext__()
+        except Contended:
+            sentence = "too many change this at the same time; try again in a moment"
+            raise WidgetRefused("TRY_AGAIN", sentence, retryAfter=1) from None

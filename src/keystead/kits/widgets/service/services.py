@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from hashlib import sha256
 from math import inf
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
@@ -31,22 +30,21 @@ from keystead.kits.widgets.service.checks import (
     checked_url,
     could_be_token,
     is_derived,
+    is_id,
 )
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, Deleted, Owner, Visitor
-from keystead.kits.widgets.service.records import ATTEMPTS, Records, Surroundings, apart, contended
+from keystead.kits.widgets.service.records import Records, Surroundings, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, not_owner, unknown, wrong
 from keystead.parts.digest import same
 from keystead.parts.passwords import PasswordsBusy, hashed, matches
-from keystead.schema import Bound, Operation
-from keystead.schema.key import nothing
-from keystead.schema.kinds import CounterKey, SetKey, SortedSetKey, ValueKey
-from keystead.schema.kinds.value import Seen
-from keystead.schema.pace import replies_of
+from keystead.schema import Bound, Operation, Steps, procedure
+from keystead.schema.key import Key
+from keystead.schema.kinds import CounterKey, Seen, SetKey, SortedSetKey, ValueKey
 from keystead.schema.times import deadline_ms, moment
-from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Reply, Step
 
 R = TypeVar("R", bound=WidgetRecord)
+
+T = TypeVar("T")
 
 BATCH_CREATE_MAX: Final = 100
 BATCH_GET_MAX: Final = 1000
@@ -55,6 +53,8 @@ _SUMS_KEPT: Final = 100
 _WALKED: Final = 5000  # entries of an index that are read at once
 _AT_ONCE: Final = 500  # keys that are deleted in one step
 _PAGE: Final = 100  # widgets that are looked at together
+_OTHER_IS_BACK: Final = "the record that the address led to is there by now"
+_LEADS_ELSEWHERE: Final = "the address leads to another record by now"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -118,7 +118,7 @@ class Service(Records[R]):
         """What everybody sees of it. Raises WidgetRefused where there is no such widget."""
         raise NotImplementedError
 
-    def _belongings(self, record: R) -> list[str]:
+    def _belongings(self, record: R) -> list[Key]:
         """The keys that belong to a widget, but for marks, its owner and the record itself."""
         raise NotImplementedError
 
@@ -161,14 +161,13 @@ class Service(Records[R]):
         first: Callable[[str], list[Operation[Any]]],
     ) -> tuple[R, bool]:
         """The record for a page, and whether it is new. Raises WidgetRefused where somebody else owns it."""
-        mapped_key = self._urls(url)
-        for attempt in range(ATTEMPTS):
-            mapped = await mapped_key.see()
-            there = None if mapped is None else await self._see(unquoted(mapped.value))
-            if there is None or there.value.url != url:
+        address = self._urls(url)
+        async for _ in tries(self.word):
+            mapped = await address.see()
+            before = None if mapped is None else await self._see(unquoted(mapped.value))
+            there, free = before, ""
+            if before is None or before.value.url != url:
                 there, free = await self._place_for(url, wanted)
-            else:
-                free = None
             if there is not None:
                 if there.value.ending is not None:
                     await self._finish(there)
@@ -179,44 +178,46 @@ class Service(Records[R]):
                     if refused.reason != "NOT_FOUND":
                         raise
                     continue  # it was deleted meanwhile
-                if (mapped is not None and mapped.value == there.value.id) or await self._found_again(there, mapped):
+                if (mapped is not None and mapped.value == there.value.id) or await self._lead_to(there, mapped):
                     return there.value, False
                 continue
             created = moment(self.site.now_ms())
             record = make({"id": free, "url": url, "created": created, "webhook": hook, "layout": LAYOUT})
-            written = partial(self._first_writes, record, await keeping.hashed(), first)
-            if self._in_one_step:
-                done = await self.keys.atomically(
-                    mapped_key.holds(mapped), *written(), mapped_key.set(record.id), self._listed(record)
-                )
-            else:
-                # An entry and an address that lead nowhere do no harm, and the next to come puts them right.
-                if not await self.keys.atomically(mapped_key.holds(mapped), mapped_key.set(record.id)):
-                    continue
-                # Two may make one for this page under two ids. Each lets the address lead to their own before they look
-                # for the other's record, and writes their own before they look at the address: one of them notices.
-                if mapped is not None and await self._has(mapped.value, url):
-                    await mapped_key.compare_and_set(record.id, mapped.value)
-                    continue
-                await self._listed(record)
-                done = await self.keys.atomically(*written())
-                if done and await mapped_key.get() != record.id:
-                    await self._undo(record)
-                    continue
+            done = await self._add(record, await keeping.hashed(), first, mapped, before)
             if done:
                 self.site.count("widgets", f"{self.name}-created", "ok")
                 return record, True
-            await apart(attempt)
-        raise contended()
+            if done.stopped == _OTHER_IS_BACK and mapped is not None:
+                await address.compare_and_set(record.id, mapped.value)
+            elif done.stopped == _LEADS_ELSEWHERE:
+                await self._undo(record)
+        raise AssertionError  # pragma: no cover - the last of the tries raises
 
-    def _first_writes(
-        self, record: R, token_hash: str, first: Callable[[str], Sequence[Operation[Any]]]
-    ) -> list[Operation[Any]]:
-        return [
-            self._written(record, "NX").required(),
-            self._owners(record.id).set(token_hash),
-            *first(record.id),
-        ]
+    @procedure(ordered="an address and an entry of the index that lead nowhere are put right by the next to come")
+    def _add(
+        self,
+        record: R,
+        token_hash: str,
+        first: Callable[[str], list[Operation[Any]]],
+        mapped: Seen[str] | None,
+        before: Seen[R] | None,
+    ) -> Steps[None]:
+        """A record for a page, whose address has led elsewhere (`mapped`), and what stood there (`before`).
+
+        Two may make one for this page under two ids. Each lets the address lead to their own before they look for the
+        other's record, and writes their own before they look at the address: one of them notices.
+        """
+        id, address, other = record.id, self._urls(record.url), None if mapped is None else unquoted(mapped.value)
+        return Steps(
+            address.holds(mapped),
+            address.set(id),
+            *([self._records(other).holds(before).otherwise(_OTHER_IS_BACK)] if is_id(other) and other != id else []),
+            self._listed(record),
+            self._records(id).alone.add(record).required(),
+            self._owners(id).set(token_hash),
+            *first(id),
+            address.holds(id).otherwise(_LEADS_ELSEWHERE),
+        )
 
     async def _place_for(self, url: str, wanted: str | None) -> tuple[Seen[R] | None, str]:
         """The record that this page has without an address that leads to it, or the id that it can have."""
@@ -232,20 +233,15 @@ class Service(Records[R]):
             raise wrong("id", "this id is taken; choose another, or leave it out")
         return None, another(url)  # somebody has chosen all that this page would have had
 
-    async def _found_again(self, there: Seen[R], mapped: Seen[str] | None) -> bool:
-        """Let the address and the index lead to a record that is there. False: it is not, any more.
+    @procedure(ordered="what leads to a record that was deleted meanwhile is put right by the next to come")
+    def _lead_to(self, there: Seen[R], mapped: Seen[str] | None) -> Steps[None]:
+        """Let the address and the index lead to a record, if it is still there.
 
         Others may have made it just now, or a cluster was interrupted between the two.
         """
         record, address = there.value, self._urls(there.value.url)
-        leads: list[Operation[Any]] = [address.holds(mapped), address.set(record.id)]
-        if self._in_one_step:
-            still = self._records(record.id).holds(there)
-            return bool(await self.keys.atomically(still, *leads, self._listed(record)))
-        await self._listed(record)
-        await self.keys.atomically(*leads)
-        # Where it was deleted meanwhile, the next to come puts right what leads nowhere.
-        return await self._see(record.id) == there
+        listed, mapping = self._listed(record), address.set(record.id)
+        return Steps(listed, address.holds(mapped), mapping, self._records(record.id).holds(there))
 
     async def _has(self, id: str, url: str) -> bool:
         """Whether there is a record of this id, and it is of this page."""
@@ -338,27 +334,29 @@ class Service(Records[R]):
 
     async def _upgraded(self, seen: Seen[R]) -> Seen[R] | None:
         """Who may come between: another process that upgrades it, or its owner. The record holds all of them off."""
-        for attempt in range(ATTEMPTS):
-            record, id = seen.value, seen.value.id
-            steps = await self._upgrade_steps(record)
-            if record.owner is not None:
-                steps.append(if_absent(self._owners(id), record.owner))
-            none = dict.fromkeys(record.old_fields)
-            update = {**none, "layout": LAYOUT, "moved": moment(self.site.now_ms())}
-            steps.append(self._written(record.model_copy(update=update)))
-            if self._in_one_step:
-                steps.append(self._listed(record))
-            else:
-                await self._listed(record)
-            done = await self.keys.atomically(self._records(id).holds(seen), *steps)
-            again = await self._records(id).see()
+        async for _ in tries(self.word):
+            steps = await self._upgrade_steps(seen.value)
+            done = await self._upgrade(seen, steps)
+            again = await self._records(seen.value.id).see()
             if again is None or not again.value.is_old:
                 if done:
                     self.site.count("widgets", f"{self.name}-upgraded", "ok")
                 return again
             seen = again
-            await apart(attempt)
-        raise contended()
+        raise AssertionError  # pragma: no cover - the last of the tries raises
+
+    @procedure(ordered="an entry of the index that leads nowhere is put right by the next to come")
+    def _upgrade(self, seen: Seen[R], steps: Sequence[Operation[Any]]) -> Steps[None]:
+        """The record in the layout of today, with these changes of its rows."""
+        record = seen.value
+        update = {**dict.fromkeys(record.old_fields), "layout": LAYOUT, "moved": moment(self.site.now_ms())}
+        return Steps(
+            self._listed(record),
+            self._records(record.id).holds(seen),
+            *steps,
+            *([] if record.owner is None else [self._owners(record.id).add(record.owner)]),
+            self._written(record.model_copy(update=update)),
+        )
 
     async def upgrade_all(self) -> int:
         """Upgrade the rows of all widgets, also of those that no index names; how many were old."""
@@ -379,18 +377,16 @@ class Service(Records[R]):
         """What an owner changes, in one atomic step. The new record, where a step writes it, is read again."""
         seen = await self._owned(owner, visitor)
         id = seen.value.id
-        for attempt in range(ATTEMPTS):
-            wanted = await step(seen)
-            done = await self.keys.atomically(self._records(id).holds(seen), *wanted)
-            if done:
-                self._forget(id)
-                return (await self._known(id)).value
-            await apart(attempt)
-            again = await self._see(id)
-            if again is None or again.value.ending is not None or again.value.created != seen.value.created:
-                raise unknown(self.word)
-            seen = again
-        raise contended()
+        async for number in tries(self.word):
+            if number:
+                again = await self._see(id)
+                if again is None or again.value.ending is not None or again.value.created != seen.value.created:
+                    raise unknown(self.word)
+                seen = again
+            if await self._write(seen, await step(seen)):
+                break
+        self._forget(id)
+        return (await self._known(id)).value
 
     def _hook_change(self, webhook_url: Any) -> HookChange[R]:
         """What is done to the webhook of a record. Raises WidgetRefused."""
@@ -414,29 +410,25 @@ class Service(Records[R]):
 
     async def _end(self, seen: Seen[R]) -> None:
         id, created = seen.value.id, seen.value.created
-        for attempt in range(ATTEMPTS):
+        async for _ in tries(self.word):
             done = await self._mark_ending(seen)
             again = await self._see(id)
             if again is None or again.value.created != created:
                 return None
             if done or again.value.ending is not None:
                 return await self._finish(again)
-            await apart(attempt)
             seen = again
-        raise contended()
+        raise AssertionError  # pragma: no cover - the last of the tries raises
 
-    async def _mark_ending(self, seen: Seen[R], *guards: Operation[Any]) -> bool:
-        """From now on it is gone for everybody. False: it, or what is guarded, is another by now."""
-        id, name = seen.value.id, WidgetName(self.name, seen.value.id)
+    @procedure(ordered="the clean-up finishes what is noted and marked, and takes back a note of what is not marked")
+    def _mark_ending(self, seen: Seen[R], guards: Sequence[Operation[Any]] = ()) -> Steps[None]:
+        """Mark a record that is to be deleted, and note its name: from now on it is gone for everybody."""
         last = seen.value.model_copy(update={"ending": secrets.token_urlsafe(8), "webhook": None})
-        if not self._in_one_step:
-            await self.keys.ending().add(name)  # before: the clean-up takes back a note of what is not ending
-        noted = [self.keys.ending().add(name)] if self._in_one_step else []
-        done = await self.keys.atomically(self._records(id).holds(seen), *guards, self._written(last), *noted)
-        if done and not self._in_one_step:
-            await self.keys.ending().add(name)  # and after: the clean-up may have come between
-        self._forget(id)
-        return bool(done)
+        name, ending = WidgetName(self.name, last.id), self.keys.ending()
+        # Once more after it: the clean-up may have come between, and taken the note back.
+        return Steps(
+            ending.add(name), self._records(last.id).holds(seen), *guards, self._written(last), ending.add(name)
+        )
 
     async def there(self, id: str) -> R | None:
         """The record; None: there is none."""
@@ -465,29 +457,15 @@ class Service(Records[R]):
         if deadline_ms(max(known)) >= before_ms:
             return None
         if not dry_run:
-            if not await self._mark_ending(seen, *use.still()):
+            if not await self._mark_ending(seen, use.still()):
                 return None
             await self.finish(id)
             self.site.count("widgets", f"{self.name}-deleted", "idle")
         return seen.value
 
-    async def walk(self, before_ms: float = inf) -> AsyncIterator[list[str]]:
-        """The ids of all that were made before, some at a time, the oldest first.
-
-        One that is deleted meanwhile moves the others up: so a page begins behind those that were left.
-        """
-        store, key, left = self.index.bound.store, self.index.key, 0
-        while True:
-            try:
-                [page] = await store.run([("ZRANGE", key, -inf, before_ms, "BYSCORE", "LIMIT", left, _PAGE)])
-            except Unreadable as error:
-                log_unreadable(store, error)
-                return
-            if not page:
-                return
-            yield [id.decode("utf-8", "replace") for id in page]  # what is no text is no id either
-            there = await store.run([("ZSCORE", key, id) for id in page])
-            left += sum(score is not None for score in there)
+    def walk(self, before_ms: float = inf) -> AsyncIterator[list[str]]:
+        """The ids of all that were made before, some at a time, the oldest first."""
+        return self.index.pages(before_ms, page=_PAGE)
 
     async def finish(self, id: str) -> bool:
         """Finish what was begun to be deleted. False: it is not being deleted."""
@@ -516,43 +494,38 @@ class Service(Records[R]):
         Each step is guarded by the record: where somebody else has finished, and the page has a new one by now, nothing
         of that is touched.
         """
-        record = seen.value
-        id, guard = record.id, self._records(record.id)
+        record, id = seen.value, seen.value.id
+        self._forget(id)
         has_marks = self._marks(id)
         if has_marks is not None:
             marked, marks = has_marks
             for some in _chunks(await _all_of(marked), _AT_ONCE):
-                gone = self._gone_keys([marks(id, one).key for one in some])
-                if not await self.keys.atomically(guard.holds(seen), gone, marked.remove(*some)):
+                gone = [marks(id, one).alone.delete() for one in some]
+                if not await self._write(seen, [*gone, marked.remove(*some)]):
                     return
-        for keys in _chunks([*self._belongings(record), self._owners(id).key], _AT_ONCE):
-            if not await self.keys.atomically(guard.holds(seen), self._gone_keys(keys)):
+        for keys in _chunks([*self._belongings(record), self._owners(id)], _AT_ONCE):
+            if not await self._write(seen, [key.alone.delete() for key in keys]):
                 return
-        mapped_key = self._urls(record.url)
-        mapped = await mapped_key.see()
-
-        def unmapped() -> list[Operation[Any]]:
-            leads_here = mapped is not None and mapped.value == id
-            return [mapped_key.holds(mapped), _gone(mapped_key)] if leads_here else []
-
-        def ended() -> list[Operation[Any]]:
-            return [*self._hooks.dropped(self.name, id), _gone(guard)]
-
-        if self._in_one_step:
-            unlisted, unnoted = self.index.remove(id), self.keys.ending().remove(WidgetName(self.name, id))
-            await self.keys.atomically(guard.holds(seen), *unmapped(), *ended(), unlisted, unnoted)
-            return
-        await self.index.remove(id)
-        await self.keys.atomically(*unmapped())
-        if not await self.keys.atomically(guard.holds(seen), *ended()):
+        if not await self._remove(seen, await self._urls(record.url).see()):
             # Somebody else was faster, and what was taken out just now may be of one that was made since.
             there = await self._see(id)
             if there is not None and there.value.ending is None:
-                await self._found_again(there, await self._urls(there.value.url).see())
+                await self._lead_to(there, await self._urls(there.value.url).see())
         await self._unnoted(id)
 
-    def _gone_keys(self, keys: list[str]) -> Operation[None]:
-        return Operation(self._records, "delete", [("DEL", *keys)], nothing)
+    @procedure(ordered="the record goes last, and as long as it is marked, the clean-up finishes what is noted")
+    def _remove(self, seen: Seen[R], mapped: Seen[str] | None) -> Steps[None]:
+        """Take out what leads to a record that is ending, and the record."""
+        id, address = seen.value.id, self._urls(seen.value.url)
+        leads_here = mapped is not None and mapped.value == id
+        return Steps(
+            self.index.remove(id),
+            *([address.holds(mapped), address.alone.delete()] if leads_here else []),
+            self._records(id).holds(seen),
+            *self._hooks.dropped(self.name, id),
+            self._records(id).alone.delete(),
+            self.keys.ending().remove(WidgetName(self.name, id)),
+        )
 
     # --- listing -----------------------------------------------------------------------------------------------
 
@@ -584,21 +557,17 @@ class Service(Records[R]):
         return await self._totals(wanted, totals)
 
     async def _totals(self, ids: Sequence[str], totals: Bound[Any]) -> dict[str, int]:
-        numbers = await self._numbers(totals, [totals(id).key for id in ids])
-        return dict(zip(ids, numbers, strict=True))
+        return dict(zip(ids, await self._numbers(totals, ids), strict=True))
 
-    async def _numbers(self, totals: Bound[Any], keys: list[str]) -> list[int]:
-        """What these keys hold. One round trip, with one command where one can name keys of several slots.
-
-        One that cannot be read counts as 0, and hides no other.
-        """
-        if not keys:
+    async def _numbers(self, counters: Bound[CounterKey], names: Sequence[Any]) -> list[int]:
+        """What these counters hold. One round trip. One that cannot be read counts as 0, and hides no other."""
+        if not names:
             return []
-        if self._in_one_step:
-            [found] = await totals.store.run([("MGET", *keys)])
-        else:
-            found = await replies_of(totals.store, [("GET", key) for key in keys])
-        return [number_of(totals, key, data) for key, data in zip(keys, found, strict=True)]
+        try:
+            return [number or 0 for number in await counters.get_all(*names)]
+        except Unreadable:
+            keys = (counters(*name) if isinstance(name, tuple) else counters(name) for name in names)
+            return list(await self.keys.run(*(key.get().if_readable() for key in keys)))
 
     async def _sum(self, prefix: Any, visitor: Visitor, totals: Bound[Any]) -> int:
         """Of all whose ids begin so. It walks through the index, a page at a time: so one walk at a time in a process,
@@ -615,15 +584,11 @@ class Service(Records[R]):
                     self._sums.popitem(last=False)
         return found[0]
 
-    async def _walked(self, beginning: str, totals: Bound[Any]) -> int:
-        prefix, store, found, at = beginning.encode(), self.index.bound.store, 0, 0
-        while True:
-            [listed] = await store.run([("ZRANGE", self.index.key, at, at + _WALKED - 1)])
-            keys = [key for id in listed if id.startswith(prefix) and (key := _key_of(totals, id)) is not None]
-            found += sum(await self._numbers(totals, keys))
-            if len(listed) < _WALKED:
-                return found
-            at += _WALKED
+    async def _walked(self, beginning: str, totals: Bound[CounterKey]) -> int:
+        found = 0
+        async for ids in self.index.pages(page=_WALKED):
+            found += sum(await self._numbers(totals, [id for id in ids if id.startswith(beginning) and is_id(id)]))
+        return found
 
 
 class _Keeping:
@@ -644,26 +609,9 @@ class _Keeping:
         return self._hash
 
 
-def if_absent(key: ValueKey[Any], value: Any) -> Operation[Any]:
-    """Writes a value where there is none, and stops nothing where there is one."""
-    codec: Any = key.bound.family.codecs["value"]
-    command = ("SET", key.key, codec.encode(value, key.key, key.bound.keyspace.ring), "NX")
-    return Operation(key.bound, "add", [command], nothing)
-
-
-def count_if_absent(key: CounterKey, number: int) -> Operation[Any]:
-    return Operation(key.bound, "set", [("SET", key.key, number, "NX")], nothing)
-
-
 def unquoted(text: str) -> str:
     """A text that may stand there as JSON."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
-def _gone(key: Any) -> Operation[Any]:
-    """Deletes this key and nothing that belongs to it: that is gone already, or goes in the same step."""
-    steps: list[Step] = [("DEL", key.key)]
-    return Operation(key.bound, "delete", steps, nothing)
 
 
 def days_since(record: WidgetRecord, now_ms: int) -> Iterable[Any]:
@@ -680,27 +628,6 @@ async def _all_of(marked: SetKey[str] | SortedSetKey[str]) -> list[str]:
     return [one for one, _ in await marked.lowest(10**9)]
 
 
-def _chunks(keys: list[str], size: int) -> Iterable[list[str]]:
-    for at in range(0, len(keys), size):
-        yield keys[at : at + size]
-
-
-def number_of(counters: Bound[Any], key: str, data: Reply) -> int:
-    """What a counter holds; 0: there is none, or it cannot be read, which the log says."""
-    try:
-        if isinstance(data, Unreadable):
-            raise data
-        found: int | None = counters.family.value_of(data, key, None)
-    except Unreadable as error:
-        log_unreadable(counters.store, error)
-        return 0
-    return found or 0
-
-
-def _key_of(totals: Bound[Any], id: bytes) -> str | None:
-    """The key of the total of what an index names; None: it names no widget."""
-    try:
-        key: str = totals(id.decode()).key
-    except (UnicodeDecodeError, BadKey):
-        return None
-    return key
+def _chunks(all: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+    for at in range(0, len(all), size):
+        yield all[at : at + size]

@@ -13,7 +13,8 @@ from keystead.kits.widgets.service.outcomes import Created, Owner, Visitor, Welc
 from keystead.kits.widgets.service.refused import wrong
 from keystead.kits.widgets.service.services import UNSET, Service
 from keystead.schema import Operation
-from keystead.schema.kinds.value import Seen
+from keystead.schema.key import Key
+from keystead.schema.kinds import Seen
 from keystead.schema.times import moment
 
 MODES: Final[tuple[WelcomeMode, ...]] = get_args(WelcomeMode)
@@ -94,7 +95,7 @@ class Welcomes(Service[WelcomeRecord]):
         data = _data(await self._change(owner, visitor, step))
         return data.model_copy(update={"webhookSecret": change.secret})
 
-    def _belongings(self, record: WelcomeRecord) -> list[str]:
+    def _belongings(self, record: WelcomeRecord) -> list[Key]:
         return []
 
     def _marks(self, id: str) -> None:
