@@ -17,6 +17,8 @@ def network_of(address: str) -> str:
     An IPv4 address that is written as IPv6 (`::ffff:192.0.2.1`) is that IPv4 address. What is no address stays as it
     is: it is one client, too.
     """
+    if ":" not in address:  # most are; to be told by an error takes longer than all else here
+        return address
     try:
         read = IPv6Address(address.partition("%")[0])
     except ValueError:
