@@ -609,3 +609,17 @@ async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: 
     now, count = await some.run(some.count("a").clock(), some.count("a").get())
     assert abs(now - time.time_ns() // 1_000_000) < 300_000
     assert count == 7
+
+
+@everywhere
+async def test_a_value_that_will_be_written_guards_what_comes_after_it(keys: Keys) -> None:
+    key = keys.profile("7")
+    ours = key.as_seen(ANN)
+    assert not await key.holds(ours)
+    await key.set(ANN)
+    assert await key.see() == ours
+    assert await key.holds(ours)
+    assert await key.replace_seen(ours, BOB)
+    assert not await key.holds(ours)
+    with pytest.raises(BadCall, match="sealed"):
+        keys.secret("7").as_seen(Secret(user="ann", token="x"))

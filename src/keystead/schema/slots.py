@@ -13,6 +13,11 @@ def one_step(store: Store, *keys: str) -> bool:
     return store.guarantees.atomic == "any keys" or len({slot_name(store, key) for key in keys}) == 1
 
 
+def spans_keys(store: Store) -> bool:
+    """Whether an atomic step may be about several keys at all: any, or those of one slot."""
+    return store.guarantees.atomic in ("any keys", "one slot")
+
+
 def slots_of(store: Store, steps: Sequence[Step]) -> set[str]:
     """The names of the slots that these steps touch. A message has none."""
     return {slot_name(store, key) for step in steps for key in keys_of(step)}

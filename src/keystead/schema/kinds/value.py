@@ -136,6 +136,15 @@ class ValueKey(Key, Generic[T]):
         steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
         return self._guarded("replace_seen", steps, value, now_ms, at_ms)
 
+    def as_seen(self, value: T) -> Seen[T]:
+        """What `see` gives once this value is written, for a later `holds`. Nothing is sent.
+
+        A sealed value is stored in another form each time, so it must be seen: raises BadCall.
+        """
+        if self._codec.sealed:
+            raise BadCall(f"{self.bound.family.place} holds sealed values; use see() instead")
+        return Seen(value, self._codec.encode(value, self.key))
+
     @property
     def _codec(self) -> Codec[T]:
         codec: Codec[T] = self.bound.family.codec
