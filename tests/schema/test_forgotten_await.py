@@ -58,6 +58,7 @@ class AppKeys(Keyspace):
 ANN = Cart(owner="ann")
 OF_ANY_KEY: dict[str, tuple[Any, ...]] = {
     "exists": (),
+    "absent": (),
     "remaining": (),
     "touch": (),
     "delete": (),

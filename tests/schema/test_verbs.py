@@ -35,6 +35,7 @@ from keystead import (
     until,
 )
 from keystead.errors import BadCall
+from keystead.schema.operation import joined
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -623,3 +624,43 @@ async def test_a_value_that_will_be_written_guards_what_comes_after_it(keys: Key
     assert not await key.holds(ours)
     with pytest.raises(BadCall, match="sealed"):
         keys.secret("7").as_seen(Secret(user="ann", token="x"))
+
+
+@everywhere
+async def test_a_key_that_is_there_stops_what_needs_it_absent(store: Store) -> None:
+    keys = Group(store)
+    assert await keys.owner("a").absent()
+    assert await keys.atomically(keys.owner("a").absent(), keys.guests("a").add("ann"))
+    assert not await keys.guests("a").absent()
+    assert not await keys.atomically(keys.guests("a").absent(), keys.owner("a").set("x"))
+    assert await keys.owner("a").absent()
+
+
+@everywhere
+async def test_a_read_or_error_gives_the_error_and_the_others_go_on(store: Store) -> None:
+    keys = Keys(store, seal=RING)
+    await store.run([("SET", keys.profile("7").key, "{")])
+    found, hits = await keys.run(keys.profile("7").get().or_error(), keys.hits("p").increment())
+    assert (type(found), hits) == (Unreadable, 1)
+    seen = await keys.profile("7").see().or_error()
+    assert isinstance(seen, Unreadable)
+    assert seen.raw == b"{"
+    assert await keys.profile("8").get().or_error() is None
+    with pytest.raises(BadCall, match="reads of one command"):
+        keys.session("7").update({"logins": 1}).or_error()
+
+
+@everywhere
+async def test_operations_that_are_joined_are_one_with_one_result(store: Store) -> None:
+    keys = Group(store)
+    total, owner = keys.total("a"), keys.owner("a")
+
+    def enter(most: int) -> Any:
+        return joined("enter", [total.at_most(most), owner.add("x"), total.increment()], lambda *all: all[2], stopped=0)
+
+    assert await enter(0) == 1
+    assert await enter(0) == 0
+    assert (await keys.atomically(enter(1), owner.get())).values == (2, "x")
+    assert not await keys.atomically(owner.set("y"), enter(1))
+    both = joined("look", [owner.get(), total.get()], lambda *found: found, atomic=False)
+    assert await keys.run(both, owner.exists()) == (("x", 2), True)

@@ -38,6 +38,11 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
     yield from family.further_misfits(guarantees)
 
 
+def has_atomic_steps(guarantees: Guarantees) -> bool:
+    """Whether the store has atomic steps, on one key at least, and every later read sees what they did."""
+    return guarantees.consistency != "eventual" and guarantees.atomic != "nothing"
+
+
 def _shortest_ms(lifetime: Lifetime) -> int | None:
     """How long a key lives at least, where its lifetime says so."""
     match lifetime:

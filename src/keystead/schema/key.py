@@ -11,7 +11,7 @@ from keystead.schema import deletion, listing
 from keystead.schema.lifetime import Lifetime, Sliding, Until
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.times import deadline_ms
-from keystead.stores import Reply
+from keystead.stores import Reply, absent
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -118,6 +118,13 @@ class Key(Named):
     def clock(self) -> Operation[int]:
         """What the clock of the store says, in ms since 1970: for a batch, in which it has the time of the others."""
         return Operation(self.bound, "clock", [("TIME",)], _clock_ms)
+
+    def absent(self) -> Operation[bool]:
+        """Whether there is no such key, of whatever kind.
+
+        For `atomically`: where there is one, nothing of the whole takes effect.
+        """
+        return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
 
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime

@@ -112,6 +112,16 @@ class Operation(Generic[R]):
         """
         return IfReadable(self)
 
+    def or_error(self) -> Operation[R | Unreadable]:
+        """The same read, whose result is the error where what it finds cannot be read; it is neither raised nor logged.
+
+        For who goes on in another way then. A key of another kind is an error of the store, and raised as ever.
+        """
+        verb, steps = self.pending, self.in_batch()
+        if type(self) is not Operation:
+            raise BadCall("or_error is for reads of one command")
+        return Operation(self.bound, verb, steps, partial(_finish_or_error, self.finish))
+
     def required(self) -> Operation[R]:
         """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
 
@@ -303,6 +313,13 @@ class IfReadable(Compound[R]):
         return self._inner_finish([_nothing(step) for step in self.steps])
 
 
+def _finish_or_error(finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R | Unreadable:
+    try:
+        return finish(replies)
+    except Unreadable as error:
+        return error
+
+
 def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:
     """The result of what can be read among these replies."""
     try:
@@ -349,6 +366,41 @@ class Deleting(Compound[R]):
     """An operation whose first step deletes, so that its reply says whether there was something."""
 
     __slots__ = ()
+
+
+def joined(
+    verb: str,
+    operations: Sequence[Operation[Any]],
+    make: Callable[..., R],
+    *,
+    atomic: bool = True,
+    stopped: Any = _NOT_STOPPED,
+) -> Operation[R]:
+    """Several operations of one store as one, whose result is what `make` makes of theirs.
+
+    For a part that gives its caller one operation to await, or to put into a batch. All of them take effect, or none
+    does, and `stopped` is the result where a guard among them stops it; reads need not be `atomic`.
+    """
+    steps: list[Any] = []
+    parts: list[tuple[Operation[Any], int, int]] = []
+    use_all(operations)
+    for one in operations:
+        begin = len(steps)
+        steps += one.in_batch()
+        parts.append((one, begin, len(steps)))
+
+    def finish(replies: list[Reply]) -> R:
+        return make(*[one.finish(replies[begin:end]) for one, begin, end in parts])
+
+    async def follow(replies: list[Reply]) -> None:
+        for one, begin, end in parts:
+            await one.upkeep(replies[begin:end])
+
+    bound = operations[0].bound
+    if not atomic:
+        return Operation(bound, verb, steps, finish)
+    follows = any(one.follow is not None for one in operations)
+    return Compound(bound, verb, steps, finish, atomic=True, stopped=stopped, follow=follow if follows else None)
 
 
 def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:

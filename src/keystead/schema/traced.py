@@ -38,6 +38,7 @@ READS: Final = frozenset(
             "clock",
             "see",
             "holds",
+            "absent",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
@@ -45,7 +46,7 @@ READS: Final = frozenset(
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
-    {"at_most", "at_least", "score_at_most", "holds", "compare_and_set", "replace_seen", "update"}
+    {"at_most", "at_least", "score_at_most", "holds", "absent", "compare_and_set", "replace_seen", "update"}
 )
 
 _PATHS_MOST: Final = 64
@@ -300,4 +301,7 @@ class _TracedOperation:
         return _TracedOperation(TracedStep(step.family, step.verb, str(reason), step.slot), self)
 
     def if_readable(self) -> _TracedOperation:
+        return self
+
+    def or_error(self) -> _TracedOperation:
         return self

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
 
-from keystead.errors import BadCall
+from keystead.errors import BadCall, Unreadable
 from keystead.schema import deletion, listing
 from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.contention import attempts
@@ -159,7 +159,11 @@ class ValueKey(Key, Generic[T]):
         return value
 
     def _seen(self, replies: list[Reply]) -> Seen[T] | None:
-        value = self._read(replies)
+        try:
+            value = self._read(replies)
+        except Unreadable as error:
+            error.raw = bytes(replies[0])  # so that it can be guarded, too
+            raise
         return None if value is None else Seen(value, bytes(replies[0]))
 
     def _write(
