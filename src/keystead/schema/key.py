@@ -126,6 +126,10 @@ class Key(Named):
         """
         return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
 
+    def left_ms(self) -> Operation[int]:
+        """How many ms it will live if nobody touches it; -2: there is no such key; -1: for ever."""
+        return Operation(self.bound, "left_ms", [("PTTL", self.key)], number)
+
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
         if not isinstance(lifetime, Sliding):

@@ -39,6 +39,9 @@ READS: Final = frozenset(
             "see",
             "holds",
             "absent",
+            "left_ms",
+            "field_at_most",
+            "between_at_most",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between"),
@@ -46,7 +49,18 @@ READS: Final = frozenset(
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
-    {"at_most", "at_least", "score_at_most", "holds", "absent", "compare_and_set", "replace_seen", "update"}
+    {
+        "at_most",
+        "at_least",
+        "score_at_most",
+        "holds",
+        "absent",
+        "field_at_most",
+        "between_at_most",
+        "compare_and_set",
+        "replace_seen",
+        "update",
+    }
 )
 
 _PATHS_MOST: Final = 64

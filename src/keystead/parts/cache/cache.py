@@ -25,8 +25,6 @@ from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.cache")
 
-_MS = timedelta(milliseconds=1)
-
 T = TypeVar("T")
 
 Key: TypeAlias = "ValueKey[T] | HashKey[T, Any, Any]"
@@ -256,7 +254,7 @@ class Cache(Generic[T]):
     def _reads(self, key: Key[T]) -> list[Operation[Any]]:
         """What reads an entry, and how long it lives where that is to be known."""
         read = self._entry(key).get()
-        return [read] if self._sliding is None else [read, key.remaining()]
+        return [read] if self._sliding is None else [read, key.left_ms()]
 
     async def _looks(self, keys: Sequence[Key[T]]) -> list[Look[T]]:
         """A look at each key, in one round trip."""
@@ -366,14 +364,7 @@ def _look_of(key: Any, *found: Any) -> Look[Any]:
     for one in found:
         if isinstance(one, StoreError | Unreadable):
             return Look(key, error=one)
-    return Look(key, found[0], left_ms=_left_ms(found[1]) if len(found) > 1 else None)
-
-
-def _left_ms(left: timedelta | None) -> int:
-    """Negative where there is no entry, or one that has no end: the next touch is to give it one."""
-    if left is None or left == timedelta.max:
-        return -2 if left is None else -1
-    return left // _MS
+    return Look(key, found[0], left_ms=found[1] if len(found) > 1 else None)
 
 
 def _check_declared(entries: Any, marks: Any, stale: Any) -> None:

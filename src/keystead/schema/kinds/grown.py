@@ -10,7 +10,7 @@ from keystead.schema.codec import Codec
 from keystead.schema.key import Key, Moment, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
-from keystead.stores import Command, Reply, at_most, more_than
+from keystead.stores import Command, Reply, StoreMs, TimedCommand, at_most, more_than
 
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ class GrownKey(Key):
         self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
     ) -> Operation[R]:
         renewal = self._renewal(self.bound.now_ms(), at_ms)
-        if not renewal and len(commands) == 1:
+        if not renewal and len(commands) == 1 and not is_timed(commands[0]):
             return Operation(self.bound, verb, commands, finish)
         return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
 
@@ -57,7 +57,13 @@ class GrownKey(Key):
         """A command that does not make the key live longer: a read, or a removal."""
         return Operation(self.bound, verb, [command], finish)
 
-    def _at_most(self, verb: str, command: Command, limit: float) -> Operation[bool]:
+    def _timed(self, verb: str, command: TimedCommand, finish: Callable[[list[Reply]], R]) -> Operation[R]:
+        """The same, where a bound may be up to the clock of the store, which only an atomic step asks."""
+        if is_timed(command):
+            return Compound(self.bound, verb, [command], finish, atomic=True)
+        return Operation(self.bound, verb, [command], finish)
+
+    def _at_most(self, verb: str, command: TimedCommand, limit: float | StoreMs) -> Operation[bool]:
         """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
         return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
 
@@ -69,6 +75,11 @@ class GrownKey(Key):
         if type(limit) is not int or not 0 <= limit < 2**63:
             raise BadValue(f"{self.key}: a limit is a whole number from 0 on")
         return self._at_most(verb, command, limit)
+
+
+def is_timed(command: TimedCommand) -> bool:
+    """Whether the clock of the store fills a place in this command."""
+    return StoreMs in map(type, command)
 
 
 def refuse_container(pattern: str, member: Codec[Any]) -> None:
