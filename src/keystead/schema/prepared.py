@@ -1,60 +1,61 @@
-"""Prepared steps: a procedure that is called again and again with other keys, and planned once."""
+"""Prepared steps: an atomic step that is planned once, and run again and again on other keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from typing import Any, TypeVar
+from typing import Any
 
-from keystead.errors import Unreadable
+from keystead.errors import BadDeclaration, Unreadable
 from keystead.schema.family import Bound
-from keystead.schema.operation import Done, finished, stopped_in
-from keystead.schema.procedure import Steps
-from keystead.stores import AtMost, Call, Required, Step
-
-R = TypeVar("R")
+from keystead.schema.operation import Operation, use_all
+from keystead.stores import AtMost, Call, Outcome, Required, Step
 
 
-def prepared(
-    families: Sequence[Bound[Any]], make: Callable[..., Steps[R]], *, texts: int = 0
-) -> Callable[..., Coroutine[Any, Any, Done[R]]]:
-    """A function that runs the steps that `make` makes of a key of each family, and of so many texts, as one.
+class Prepared:
+    """Operations on a key of each of these families, of which all but the keys is the same each time.
 
-        count = prepared([keys.hits], lambda hits: Steps(hits.at_most(9), hits.increment()))
-        done = await count(b"hits:7")
+        count = Prepared([keys.hits], lambda hits: ([hits.get()], [hits.at_most(9), hits.increment()]))
+        outcome = await count.ask(b"hits:7")
+        [before] = count.found(outcome, [b"hits:7"])
 
-    It takes the names of the keys, and the texts, as bytes. `make` is called once: what it makes is the same each time
-    but for the keys, and for the texts, which stand as members. All keys are of one store, and in one slot.
+    make    is called with a key of each family, and with so many `texts`, which stand as members. It returns what is
+            read first, and then what is done; a guard among the latter stops the whole
+    ask     runs them as one, in one round trip, given the names of the keys and the texts as bytes. Its result is true
+            where everything took effect
+
+    It is for what is asked for with every request. Whatever is called less often is a procedure.
     """
-    names = [f"\x00place {number}\x00" for number in range(len(families) + texts)]
 
-    def steps_for(given: Sequence[str]) -> Steps[R]:
-        keys = [bound.family.verbs(bound, name) for bound, name in zip(families, given, strict=False)]
-        return make(*keys, *given[len(families) :])
+    def __init__(
+        self,
+        families: Sequence[Bound[Any]],
+        make: Callable[..., tuple[Sequence[Operation[Any]], Sequence[Operation[Any]]]],
+        *,
+        texts: int = 0,
+    ) -> None:
+        self._families = families
+        self._make = make
+        names = [f"\x00place {number}\x00" for number in range(len(families) + texts)]
+        reads, rest = self._made_of(names)
+        if any(len(one.steps) != 1 for one in reads):
+            raise BadDeclaration("what a prepared step reads is read by one command each")
+        self._finish = [one.finish for one in reads]
+        steps = [step for one in (*reads, *rest) for step in one.in_batch()]
+        self.ask = families[0].store.prepared_steps(_filling(steps, names), len(names))
 
-    steps = steps_for(names)
-    operations = steps.operations
-    parts = [one.in_batch() for one in operations]
-    wanted: list[tuple[Any, int, int]] = []
-    at = 0
-    for one, part in zip(operations, parts, strict=True):
-        if steps.wants(one):
-            wanted.append((one, at, at + len(part)))
-        at += len(part)
-    ask = families[0].store.prepared_steps(_filling([step for part in parts for step in part], names), len(names))
-
-    async def call(*given: bytes) -> Done[R]:
-        outcome = await ask(*given)
+    def found(self, outcome: Outcome, names: Sequence[bytes]) -> list[Any]:
+        """What was read when these were asked for, whether the whole took effect or not. Raises Unreadable."""
         try:
-            if outcome.stopped_at is not None:
-                return stopped_in(operations, parts, outcome)
-            return Done(steps.value_of({one: one.finish(outcome.replies[begin:end]) for one, begin, end in wanted}))
-        except Unreadable:  # of which the operation of this key knows the name
-            own = steps_for([one.decode() for one in given]).operations
-            await finished(own, [one.in_batch() for one in own], outcome)
-            raise
+            return [finish([reply]) for finish, reply in zip(self._finish, outcome.replies)]  # noqa: B905 - reads first
+        except Unreadable:  # said once more, by the keys that were meant
+            reads, rest = self._made_of([name.decode() for name in names])
+            use_all([*reads, *rest])
+            return [one.finish([reply]) for one, reply in zip(reads, outcome.replies, strict=False)]
 
-    return call
+    def _made_of(self, names: Sequence[str]) -> tuple[Sequence[Operation[Any]], Sequence[Operation[Any]]]:
+        keys = [bound.family.verbs(bound, name) for bound, name in zip(self._families, names, strict=False)]
+        return self._make(*keys, *names[len(keys) :])
 
 
 def _filling(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list[Step]]:

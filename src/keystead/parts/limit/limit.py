@@ -6,18 +6,18 @@ import os
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, Unreadable
 from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict, least_of
-from keystead.schema import Bound, Done, Operation, Steps, procedure
+from keystead.schema import Bound, Operation
 from keystead.schema.operation import joined
-from keystead.schema.prepared import prepared
+from keystead.schema.prepared import Prepared
 from keystead.schema.unreadable import log_unreadable
 
 _POLICIES: Final = ("deny", "allow", "raise")
@@ -46,7 +46,8 @@ class Limits:
         self.limits = limits
         self.family = limits[0].family
         self.store = self.family.store
-        self._usual: tuple[Callable[..., Awaitable[Done[Any]]], Judge] | None = None
+        self._usual: tuple[Prepared, Judge] | None = None
+        self._keeps_hits = any(limit.keeps_hits for limit in limits)
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
         """Count a request of a client, or one that counts as several, and learn whether it is let through.
@@ -108,38 +109,28 @@ class Limits:
         await self.family.keyspace.run(*[key.delete() for key in self._keys(client)])
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
-        keys = self._keys(client)
-        done, judge = await self._counted(keys, by)
-        verdict = judge(done.value if done else done.before, by, True)
-        # What the store did is what counts.
-        return verdict if verdict.allowed is bool(done) else replace(verdict, allowed=bool(done))
+        if by == 1:  # with every request: so it is prepared
+            usual, judge = self._usual or self._prepare()
+            names = [limit._key(client).key.encode() for limit in self.limits]
+            if self._keeps_hits:
+                names.append(_hits.new())
+            outcome = await usual.ask(*names)
+            return as_counted(judge(usual.found(outcome, names), 1, True), outcome.stopped_at is None)
+        done = await self.family.keyspace.atomically(*self.in_steps(*client, by=by))
+        return as_counted(done.values[0] if done else done.before[0], bool(done))
 
-    async def _counted(self, keys: Sequence[Any], by: int) -> tuple[Done[Any], Judge]:
-        """Count a hit where all limits allow it. What it gives, and what comes first in `before`, are the looks."""
-        if by == 1:
-            count, judge = self._usual or self._prepare()
-            return await count(*[key.key.encode() for key in keys], _hits.new()), judge
-        asked = self._asked(keys, by)
-        return await self._count(asked), _judging(asked)
-
-    def _prepare(self) -> tuple[Callable[..., Awaitable[Done[Any]]], Judge]:
-        """The usual hit, of which all but the keys and its name is the same each time."""
+    def _prepare(self) -> tuple[Prepared, Judge]:
+        """The usual hit, of which all but the names is the same each time."""
         judges: list[Judge] = []
 
-        def make(*given: Any) -> Steps[Any]:
-            asked = self._asked(given[:-1], 1, given[-1])
+        def make(*given: Any) -> tuple[list[Operation[Any]], list[Operation[Any]]]:
+            asked = self._asked(given[: len(self.limits)], 1, given[-1])
             judges.append(_judging(asked))
-            return Limits._count.function(self, asked)
+            return _looks(asked), _counts(asked)
 
-        count = prepared([limit.family for limit in self.limits], make, texts=1)
+        count = Prepared([limit.family for limit in self.limits], make, texts=int(self._keeps_hits))
         self._usual = count, judges[0]
         return self._usual
-
-    @procedure
-    def _count(self, asked: Sequence[Asked]) -> Steps[Any]:
-        # Everything is read before the first guard, so that a refusal tells all, too.
-        looks = [look for one in asked for look in one.looks]
-        return Steps(*looks, *_counts(asked)).giving(*looks)
 
     def _asked(self, keys: Sequence[Any], by: int, hit: str = "") -> list[Asked]:
         """What is to be done for a hit; `hit` is a name that no other has."""
@@ -163,6 +154,8 @@ class Limit(Limits, ABC):
 
     Raises BadDeclaration for a family of another shape, and DoesNotFit for a store that cannot do it in one step.
     """
+
+    keeps_hits: ClassVar[bool] = False  # whether each hit has an entry of its own, by its name
 
     def __init__(
         self, family: Bound[Any], rate: str | Rate, *, when_down: WhenDown = "deny", name: str | None = None
@@ -237,7 +230,17 @@ if hasattr(os, "register_at_fork"):
 
 def _look(verb: str, asked: Sequence[Asked], by: int, *, counted: bool) -> Operation[Verdict]:
     judge = _judging(asked)
-    return joined(verb, [look for one in asked for look in one.looks], lambda *found: judge(found, by, counted))
+    return joined(verb, _looks(asked), lambda *found: judge(found, by, counted))
+
+
+def as_counted(verdict: Verdict, is_counted: bool) -> Verdict:
+    """What the store did is what counts."""
+    return verdict if verdict.allowed is is_counted else replace(verdict, allowed=is_counted)
+
+
+def _looks(asked: Sequence[Asked]) -> list[Operation[Any]]:
+    # Everything is read before the first guard, so that a refusal tells all, too.
+    return [look for one in asked for look in one.looks]
 
 
 def _counts(asked: Sequence[Asked]) -> list[Operation[Any]]:

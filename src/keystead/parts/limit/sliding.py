@@ -26,6 +26,8 @@ class SlidingWindow(Limit):
     than the limit; for more than 100,000 a FixedWindow or a TokenBucket is the better choice.
     """
 
+    keeps_hits = True
+
     def _checked(self) -> None:
         family, window_ms = self.family.family, self.rate.window_ms
         if not isinstance(family, SortedSet) or family.member.type is not str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadKey
-from keystead.parts.limit.limit import Asked, Limit
+from keystead.parts.limit.limit import Asked, Limit, as_counted
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.verdict import Verdict
@@ -59,7 +58,7 @@ class FixedWindow(Limit):
     def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:
         limit, held, left_ms = self.rate.amount, found[0] or 0, found[1]
         if left_ms < 0:  # there is no window yet
-            left_ms = self.rate.window_ms
+            left_ms = self._window_ms
         allowed = held <= limit - by
         remaining = limit - held - (by if allowed and counted else 0)
         return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
@@ -104,12 +103,22 @@ class AlignedWindow(Limit):
             self._clock.saw(await self._key(client).clock())
         for _ in range(_TRIES):
             start_ms = self._start_ms()
-            done, _ = await self._counted([self._key_in(start_ms, client)], by)
-            found = done.value if done else done.before
-            verdict = self._judge_in(start_ms, found, by, True)
+            is_counted, found = await self._counted(self._key_in(start_ms, client), by)
+            verdict = as_counted(self._judge_in(start_ms, found, by, True), is_counted)
             if start_ms <= found[0] < start_ms + self.rate.window_ms:
                 break
-        return verdict if verdict.allowed is bool(done) else replace(verdict, allowed=bool(done))
+        return verdict
+
+    async def _counted(self, key: Any, by: int) -> tuple[bool, Sequence[Any]]:
+        """Count a hit in this window; whether it was counted, and what was found just before."""
+        if by == 1:
+            usual, _ = self._usual or self._prepare()
+            name = key.key.encode()
+            outcome = await usual.ask(name)
+            return bool(outcome), usual.found(outcome, [name])
+        asked = self._asked_of(key, by, "")
+        done = await self.family.keyspace.atomically(*asked.looks, asked.guard, *asked.writes)
+        return bool(done), done.values if done else done.before
 
     def _start_ms(self) -> int:
         now_ms = self._clock.now_ms() if self._clock.is_known else self.family.now_ms()
