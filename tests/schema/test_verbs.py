@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from math import inf
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from keystead import (
     BadArgument,
+    BadDeclaration,
     BadKey,
     BadValue,
     Channel,
@@ -32,10 +34,12 @@ from keystead import (
     never,
     packed,
     sliding,
+    store_ms,
     until,
 )
 from keystead.errors import BadCall
 from keystead.schema.operation import joined
+from keystead.schema.prepared import Prepared
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -664,3 +668,86 @@ async def test_operations_that_are_joined_are_one_with_one_result(store: Store) 
     assert not await keys.atomically(owner.set("y"), enter(1))
     both = joined("look", [owner.get(), total.get()], lambda *found: found, atomic=False)
     assert await keys.run(both, owner.exists()) == (("x", 2), True)
+
+
+@everywhere
+async def test_scores_and_bounds_may_be_the_time_of_the_store(keys: Keys) -> None:
+    board = keys.board("1")
+    assert await board.put({"ann": store_ms(), "bob": store_ms(-60_000)}) == 2
+    assert await board.add("cid", store_ms(60_000))
+    assert await board.count_between(store_ms(-30_000), inf) == 2
+    assert [member for member, _ in await board.between(-inf, store_ms())] == ["bob", "ann"]
+    assert await board.score_at_most("bob", store_ms(-60_000))
+    assert not await board.score_at_most("cid", store_ms())
+    assert await board.raise_to("bob", store_ms())
+    assert await board.between_at_most(store_ms(-30_000), inf, 3)
+    assert not await board.between_at_most(store_ms(-30_000), inf, 2)
+    assert not await keys.atomically(board.between_at_most(-inf, inf, 2), board.remove("ann"))
+    assert await board.remove_between(-inf, store_ms()) == 2
+    assert await board.count() == 1
+
+
+@everywhere
+async def test_a_field_that_is_a_number_has_a_limit_and_may_be_the_time_of_the_store(store: Store) -> None:
+    class Windows(Keyspace):
+        window = Hash("window:{id}", dict[str, int], lifetime=after("1h"), doc="a window")
+        note = Hash("note:{id}", dict[str, str], lifetime=after("1h"), doc="no numbers")
+
+    keys = Windows(store)
+    window = keys.window("a")
+    assert await window.add_field("start", store_ms())
+    assert not await window.add_field("start", store_ms(5_000))
+    now, start = await keys.run(window.clock(), window.field("start"))
+    assert start is not None
+    assert 0 <= now - start < 300_000
+    assert await window.field_at_most("count", 0)
+    assert await keys.atomically(window.field_at_most("count", 1), window.increment("count", 2))
+    assert not await keys.atomically(window.field_at_most("count", 1), window.increment("count", 2))
+    assert await window.field("count") == 2
+    note = keys.note("a")
+    with pytest.raises(BadCall, match="no whole number"):
+        note.field_at_most("x", 1)
+    with pytest.raises(BadCall, match="no whole number"):
+        note.add_field("x", store_ms())
+    with pytest.raises(BadValue, match="64 bits"):
+        window.field_at_most("count", 2**63)
+
+
+@everywhere
+async def test_how_many_ms_a_key_has_left(keys: Keys) -> None:
+    assert await keys.code("x").left_ms() == -2
+    await keys.run(keys.code("x").set("1"), keys.board("1").put({"a": 1}))
+    left_ms, never_ms = await keys.run(keys.code("x").left_ms(), keys.board("1").left_ms())
+    assert 0 < left_ms <= 3_600_000
+    assert never_ms == -1
+
+
+@everywhere
+async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
+    keys = Group(store)
+    enter = Prepared(
+        [keys.total, keys.waiting],
+        lambda total, waiting, who: (
+            [total.get(), waiting.count()],
+            [total.at_most(1), total.increment(), waiting.add(who, 7)],
+        ),
+        texts=1,
+    )
+
+    async def ask(id: str, who: str) -> tuple[bool, list[Any]]:
+        names = [keys.total(id).key.encode(), keys.waiting(id).key.encode(), who.encode()]
+        outcome = await enter.ask(*names)
+        return bool(outcome), enter.found(outcome, names)
+
+    assert await ask("a", "ann") == (True, [0, 0])
+    assert await ask("b", "ann") == (True, [0, 0])
+    assert await ask("a", "bob") == (True, [1, 1])
+    assert await ask("a", "cid") == (False, [2, 2])
+    assert await keys.waiting("a").lowest(9) == [("ann", 7.0), ("bob", 7.0)]
+    left = await keys.waiting("a").remaining()
+    assert left is not None
+    await store.run([("SET", keys.total("a").key, "9" * 30)])
+    with pytest.raises(Unreadable, match="total: this is no whole number"):
+        await ask("a", "dan")
+    with pytest.raises(BadDeclaration, match="one command each"):
+        Prepared([keys.total], lambda total: ([total.increment(), joined("two", [total.get(), total.get()], max)], []))

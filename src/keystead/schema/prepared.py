@@ -38,6 +38,7 @@ class Prepared:
         self._make = make
         names = [f"\x00place {number}\x00" for number in range(len(families) + texts)]
         reads, rest = self._made_of(names)
+        use_all([*reads, *rest])
         if any(len(one.steps) != 1 for one in reads):
             raise BadDeclaration("what a prepared step reads is read by one command each")
         self._finish = [one.finish for one in reads]
