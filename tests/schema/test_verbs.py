@@ -38,7 +38,7 @@ from keystead import (
     until,
 )
 from keystead.errors import BadCall
-from keystead.schema.operation import joined
+from keystead.schema.operation import combine
 from keystead.schema.prepared import Prepared
 from tests.schema.conftest import STORES
 
@@ -660,13 +660,15 @@ async def test_operations_that_are_joined_are_one_with_one_result(store: Store) 
     total, owner = keys.total("a"), keys.owner("a")
 
     def enter(most: int) -> Any:
-        return joined("enter", [total.at_most(most), owner.add("x"), total.increment()], lambda *all: all[2], stopped=0)
+        return combine(
+            "enter", [total.at_most(most), owner.add("x"), total.increment()], lambda *all: all[2], stopped=0
+        )
 
     assert await enter(0) == 1
     assert await enter(0) == 0
     assert (await keys.atomically(enter(1), owner.get())).values == (2, "x")
     assert not await keys.atomically(owner.set("y"), enter(1))
-    both = joined("look", [owner.get(), total.get()], lambda *found: found, atomic=False)
+    both = combine("look", [owner.get(), total.get()], lambda *found: found, atomic=False)
     assert await keys.run(both, owner.exists()) == (("x", 2), True)
 
 
@@ -750,4 +752,7 @@ async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
     with pytest.raises(Unreadable, match="total: this is no whole number"):
         await ask("a", "dan")
     with pytest.raises(BadDeclaration, match="one command each"):
-        Prepared([keys.total], lambda total: ([total.increment(), joined("two", [total.get(), total.get()], max)], []))
+        Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))
+    linked = Keys(store, seal=RING).link
+    with pytest.raises(BadDeclaration, match="not the same each time"):
+        Prepared([linked], lambda link: ([], [link.delete()]))

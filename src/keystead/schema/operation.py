@@ -368,7 +368,7 @@ class Deleting(Compound[R]):
     __slots__ = ()
 
 
-def joined(
+def combine(
     verb: str,
     operations: Sequence[Operation[Any]],
     make: Callable[..., R],

@@ -8,6 +8,7 @@ from typing import Any
 
 from keystead.errors import BadDeclaration, Unreadable
 from keystead.schema.family import Bound
+from keystead.schema.lifetime import After, Never, Sliding
 from keystead.schema.operation import Operation, use_all
 from keystead.stores import AtMost, Call, Outcome, Required, Step
 
@@ -37,34 +38,41 @@ class Prepared:
         self._families = families
         self._make = make
         names = [f"\x00place {number}\x00" for number in range(len(families) + texts)]
-        reads, rest = self._made_of(names)
+        reads, rest = self._operations_for(names)
         use_all([*reads, *rest])
         if any(len(one.steps) != 1 for one in reads):
             raise BadDeclaration("what a prepared step reads is read by one command each")
+        if any(one.follow is not None for one in rest):
+            raise BadDeclaration("what a prepared step does needs no upkeep, as a record that is listed does")
+        for family in (bound.family for bound in families):
+            if not isinstance(family.lifetime, After | Sliding | Never):
+                raise BadDeclaration(
+                    f"{family.place}: how long it lives is not the same each time, so it is not prepared"
+                )
         self._finish = [one.finish for one in reads]
         steps = [step for one in (*reads, *rest) for step in one.in_batch()]
-        self.ask = families[0].store.prepared_steps(_filling(steps, names), len(names))
+        self.ask = families[0].store.prepared_steps(_template(steps, names), len(names))
 
     def found(self, outcome: Outcome, names: Sequence[bytes]) -> list[Any]:
         """What was read when these were asked for, whether the whole took effect or not. Raises Unreadable."""
         try:
             return [finish([reply]) for finish, reply in zip(self._finish, outcome.replies)]  # noqa: B905 - reads first
         except Unreadable:  # said once more, by the keys that were meant
-            reads, rest = self._made_of([name.decode() for name in names])
+            reads, rest = self._operations_for([name.decode() for name in names])
             use_all([*reads, *rest])
             return [one.finish([reply]) for one, reply in zip(reads, outcome.replies, strict=False)]
 
-    def _made_of(self, names: Sequence[str]) -> tuple[Sequence[Operation[Any]], Sequence[Operation[Any]]]:
+    def _operations_for(self, names: Sequence[str]) -> tuple[Sequence[Operation[Any]], Sequence[Operation[Any]]]:
         keys = [bound.family.verbs(bound, name) for bound, name in zip(self._families, names, strict=False)]
         return self._make(*keys, *names[len(keys) :])
 
 
-def _filling(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list[Step]]:
+def _template(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list[Step]]:
     """A function that makes these steps with other arguments in the places of these names."""
     places = {word: number for number, name in enumerate(names) for word in (name, name.encode())}
     templates = []
     for step in steps:
-        wrap, words = _taken_apart(step)
+        wrap, words = _split_step(step)
         own = [(at, places[word]) for at, word in enumerate(words) if isinstance(word, str | bytes) and word in places]
         templates.append((wrap, words, own))
 
@@ -80,13 +88,13 @@ def _filling(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list[
     return fill
 
 
-def _taken_apart(step: Any) -> tuple[Callable[[list[Any]], Step] | None, Sequence[Any]]:
+def _split_step(step: Any) -> tuple[Callable[[list[Any]], Step] | None, Sequence[Any]]:
     """The words of a step, and what makes a step of them again; None: they are a command."""
     if isinstance(step, AtMost):
         kind, limit = type(step), step.limit
         return lambda words: kind(words, limit), step.command
     if isinstance(step, Required):
-        return Required, _taken_apart(step.command)[1]
+        return Required, _split_step(step.command)[1]
     if isinstance(step, Call):
         return None, (step.spec.name, *step.args)
     if isinstance(step, tuple | list):

@@ -40,6 +40,7 @@ READS: Final = frozenset(
             "holds",
             "absent",
             "left_ms",
+            "as_seen",
             "field_at_most",
             "between_at_most",
         ),

@@ -19,7 +19,7 @@ from keystead.parts.cache.places import EntriesWithMarks, MarksInside, Place
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
 from keystead.schema.lifetime import After, Sliding, Spread
-from keystead.schema.operation import joined
+from keystead.schema.operation import combine
 from keystead.schema.slots import has_slots, spans_keys
 from keystead.schema.unreadable import log_unreadable
 
@@ -147,7 +147,7 @@ class Cache(Generic[T]):
         if key.bound is not self._entries:
             raise self._stranger(key)
         read, *left = self._reads(key)
-        return joined("look", [read.or_error(), *left], lambda *found: _look_of(key, *found), atomic=False)
+        return combine("look", [read.or_error(), *left], lambda *found: _look_of(key, *found), atomic=False)
 
     async def answer_to(self, look: Look[T], load: Load[T]) -> Answer[T]:
         """The answer to a look. Where it found an entry this costs nothing, but for a touch each `touch_every` where

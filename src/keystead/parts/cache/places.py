@@ -16,7 +16,7 @@ from keystead.parts.cache.marks import Mark, Marks
 from keystead.schema import Bound, Codec, Operation, Steps, procedure
 from keystead.schema.kinds import Seen, ValueKey
 from keystead.schema.lifetime import Sliding
-from keystead.schema.operation import joined
+from keystead.schema.operation import combine
 from keystead.schema.unreadable import log_unreadable
 
 # In front of a mark that stands in the place of an entry. No JSON begins so, and no other value is let in that does.
@@ -127,7 +127,7 @@ class Place:
 
     def put(self, value: Any) -> Operation[None]:
         """Write a value, whatever was there. Loads that began before write nothing any more."""
-        return joined("put", self._written(value), lambda *_: None)
+        return combine("put", self._written(value), lambda *_: None)
 
     @procedure
     def change(self, fields: Mapping[str, Any]) -> Steps[None]:
@@ -137,10 +137,10 @@ class Place:
     def drop(self) -> Operation[bool]:
         """Delete everything. Loads that began before write nothing any more. Whether there was an entry."""
         if not self._inside:
-            return joined("drop", self._dropped(), lambda deleted, *_: bool(deleted))
+            return combine("drop", self._dropped(), lambda deleted, *_: bool(deleted))
         # Whether there was an entry or only a mark, a delete cannot say: so it is looked at in the same step.
         reads = [self.entry.get().or_error(), *self._dropped()]
-        return joined("drop", reads, lambda found, *_: found is not None)
+        return combine("drop", reads, lambda found, *_: found is not None)
 
     def _stale_read(self) -> list[Operation[Any]]:
         return [copy.get().or_error() for copy in self._copies[1:]]

@@ -16,12 +16,11 @@ from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict, least_of
 from keystead.schema import Bound, Operation
-from keystead.schema.operation import joined
+from keystead.schema.operation import combine
 from keystead.schema.prepared import Prepared
 from keystead.schema.unreadable import log_unreadable
 
 _POLICIES: Final = ("deny", "allow", "raise")
-
 
 # What the looks of a hit found, as how many it counts, and whether it is counted where they allow it.
 Judge: TypeAlias = Callable[[Sequence[Any], int, bool], Verdict]
@@ -102,7 +101,7 @@ class Limits:
         """
         _check(by)
         asked = self._asked(self._keys(client), by)
-        return _look("in_steps", asked, by, counted=True), joined("in_steps", _counts(asked), _true, stopped=False)
+        return _look("in_steps", asked, by, counted=True), combine("in_steps", _counts(asked), _true, stopped=False)
 
     async def reset(self, *client: Any) -> None:
         """Forget what a client has used up. One round trip."""
@@ -124,8 +123,8 @@ class Limits:
         judges: list[Judge] = []
 
         def make(*given: Any) -> tuple[list[Operation[Any]], list[Operation[Any]]]:
-            asked = self._asked(given[: len(self.limits)], 1, given[-1])
-            judges.append(_judging(asked))
+            asked = self._asked(given[: len(self.limits)], 1, given[-1] if self._keeps_hits else "")
+            judges[:] = [_judge_for(asked)]
             return _looks(asked), _counts(asked)
 
         count = Prepared([limit.family for limit in self.limits], make, texts=int(self._keeps_hits))
@@ -229,8 +228,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _look(verb: str, asked: Sequence[Asked], by: int, *, counted: bool) -> Operation[Verdict]:
-    judge = _judging(asked)
-    return joined(verb, _looks(asked), lambda *found: judge(found, by, counted))
+    judge = _judge_for(asked)
+    return combine(verb, _looks(asked), lambda *found: judge(found, by, counted))
 
 
 def as_counted(verdict: Verdict, is_counted: bool) -> Verdict:
@@ -247,7 +246,7 @@ def _counts(asked: Sequence[Asked]) -> list[Operation[Any]]:
     return [*(one.guard for one in asked), *(write for one in asked for write in one.writes)]
 
 
-def _judging(asked: Sequence[Asked]) -> Judge:
+def _judge_for(asked: Sequence[Asked]) -> Judge:
     """What is said of a hit on several limits: what the one says that lets the least through."""
     if len(asked) == 1:
         return asked[0].judge

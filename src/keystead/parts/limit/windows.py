@@ -103,13 +103,13 @@ class AlignedWindow(Limit):
             self._clock.saw(await self._key(client).clock())
         for _ in range(_TRIES):
             start_ms = self._start_ms()
-            is_counted, found = await self._counted(self._key_in(start_ms, client), by)
+            is_counted, found = await self._count(self._key_in(start_ms, client), by)
             verdict = as_counted(self._judge_in(start_ms, found, by, True), is_counted)
             if start_ms <= found[0] < start_ms + self.rate.window_ms:
                 break
         return verdict
 
-    async def _counted(self, key: Any, by: int) -> tuple[bool, Sequence[Any]]:
+    async def _count(self, key: Any, by: int) -> tuple[bool, Sequence[Any]]:
         """Count a hit in this window; whether it was counted, and what was found just before."""
         if by == 1:
             usual, _ = self._usual or self._prepare()

@@ -11,7 +11,9 @@ from keystead.schema.family import Family
 from keystead.schema.lifetime import Sliding
 from keystead.schema.traced import READS
 
-OF_EVERY_KEY: Final = ("exists", "remaining", "shorten", "clock", "lasting", "delete", "plan_delete")
+OF_EVERY_KEY: Final = (
+    *("exists", "absent", "remaining", "left_ms", "shorten", "clock", "lasting", "delete", "plan_delete"),
+)
 
 _MOST_WRITES = 5
 _MOST_READS = 2
