@@ -49,14 +49,17 @@ class Prepared:
                 raise BadDeclaration(
                     f"{family.place}: how long it lives is not the same each time, so it is not prepared"
                 )
-        self._finish = [one.finish for one in reads]
+        self._finish = [(place, one.finish) for place, one in enumerate(reads)]
         steps = [step for one in (*reads, *rest) for step in one.in_batch()]
         self.ask = families[0].store.prepared_steps(_template(steps, names), len(names))
 
     def found(self, outcome: Outcome, names: Sequence[bytes]) -> list[Any]:
         """What was read when these were asked for, whether the whole took effect or not. Raises Unreadable."""
+        replies, found = outcome.replies, []
         try:
-            return [finish([reply]) for finish, reply in zip(self._finish, outcome.replies)]  # noqa: B905 - reads first
+            for place, finish in self._finish:  # no comprehension, which is a call of its own on Python 3.11
+                found.append(finish([replies[place]]))
+            return found
         except Unreadable:  # said once more, by the keys that were meant
             reads, rest = self._operations_for([name.decode() for name in names])
             use_all([*reads, *rest])

@@ -110,7 +110,7 @@ class Limits:
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
         if by == 1:  # with every request: so it is prepared
             usual, judge = self._usual or self._prepare()
-            names = [limit._key(client).key.encode() for limit in self.limits]
+            names = [limit.family.render(*client).encode() for limit in self.limits]
             if self._keeps_hits:
                 names.append(_hits.new())
             outcome = await usual.ask(*names)
