@@ -58,27 +58,28 @@ class AppKeys(Keyspace):
 ANN = Cart(owner="ann")
 OF_ANY_KEY: dict[str, tuple[Any, ...]] = {
     "exists": (),
+    "absent": (),
+    "left_ms": (),
     "remaining": (),
     "touch": (),
     "delete": (),
     "shorten": (9,),
     "extend": (9,),
     "clock": (),
-    "absent": (),
 }
 VERBS: dict[str, dict[str, tuple[Any, ...]]] = {
     "name": OF_ANY_KEY | {"get": (), "see": (), "holds": (None,), "set": ("a",), "add": ("a",), "replace": ("a",)}
     | {"compare_and_set": ("a", "b"), "replace_seen": (Seen("a", b"a"), "b"), "consume": (), "use": ()},
     "cart": OF_ANY_KEY | {"get": (), "set": (ANN,), "add": (ANN,), "update": ({"total": 1},), "field": ("total",)}
     | {"fields": ("total",), "has": ("total",), "count": (), "at_most": (1,), "increment": ("total",), "use": ()}
-    | {"consume_field": ("total",), "remove": ("total",)},
+    | {"consume_field": ("total",), "remove": ("total",), "field_at_most": ("total", 1)},
     "items": {"put": ({"a": 1},), "add_field": ("a", 1), "increment": ("a", 2), "copy": ({b"a": b"1"},)}
     | {"see": (), "holds": ({b"a": b"1"},)},
     "carts": OF_ANY_KEY | {"put": ({1: 1},), "add": (1, 1), "raise_to": (1, 1), "lower_to": (1, 1), "score": (1,)}
     | {"increment": (1,), "rank": (1,), "rank_from_top": (1,), "lowest": (1,), "highest": (1,), "between": (1, 2)}
     | {"count": (), "count_between": (1, 2), "at_most": (1,), "remove": (1,), "remove_between": (1, 2)}
     | {"move": (1, 2), "score_at_most": (1, 2), "keep_highest": (1,), "keep_lowest": (1,), "pop_lowest": ()}
-    | {"score_is": (1, 2), "see_lowest": (1,)},
+    | {"score_is": (1, 2), "see_lowest": (1,), "between_at_most": (1, 2, 3)},
     "hits": OF_ANY_KEY | {"get": (), "at_most": (1,), "holds": (1,), "increment": (), "decrement": (), "set": (1,)}
     | {"at_least": (1,), "start_at": (1,), "consume": ()},
     "tags": OF_ANY_KEY | {"members": (), "has": ("a",), "count": (), "at_most": (1,), "add": ("a",), "remove": ("a",)}

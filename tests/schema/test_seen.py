@@ -22,7 +22,7 @@ from keystead import (
     never,
 )
 from keystead.schema.kinds import Seen
-from keystead.schema.operation import joined, settled
+from keystead.schema.operation import combine, settled
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
@@ -203,13 +203,13 @@ async def test_an_operation_of_several_and_one_that_sends_nothing(memory: Store)
     await note.set("x")
 
     def both() -> Operation[tuple[str | None, int]]:
-        return joined("both", [note.get(), total.increment()], lambda text, count: (text, count), atomic=False)
+        return combine("both", [note.get(), total.increment()], lambda text, count: (text, count), atomic=False)
 
     assert await both() == ("x", 1)
     assert await keys.run(both(), settled(keys.note, "nothing", 7), note.exists()) == (("x", 2), 7, True)
     assert await settled(keys.note, "nothing", False) is False
     done = await keys.atomically(both(), settled(keys.note, "nothing", None))
     assert done.values == (("x", 3), None)
-    stopped = joined("guarded", [note.holds("y"), total.increment()], lambda *_: True, stopped=False)
+    stopped = combine("guarded", [note.holds("y"), total.increment()], lambda *_: True, stopped=False)
     assert await stopped is False
     assert await total.get() == 3

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from math import inf
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from keystead import (
     BadArgument,
+    BadDeclaration,
     BadKey,
     BadValue,
     Channel,
@@ -33,9 +35,12 @@ from keystead import (
     never,
     packed,
     sliding,
+    store_ms,
     until,
 )
 from keystead.errors import BadCall
+from keystead.schema.operation import combine
+from keystead.schema.prepared import Prepared
 from tests.parts.sessions.relays import Relay
 from tests.schema.conftest import STORES
 
@@ -804,3 +809,145 @@ async def test_a_walk_through_a_sorted_set_misses_nobody_when_members_are_taken_
         await scores.put({number: number // 3 for number in range(20)})
     await store.run([("DEL", scores.key), ("SET", scores.key, "x")])
     assert [page async for page in scores.pages()] == []
+
+
+@everywhere
+async def test_a_value_that_will_be_written_guards_what_comes_after_it(keys: Keys) -> None:
+    key = keys.profile("7")
+    ours = key.as_seen(ANN)
+    assert not await key.holds(ours)
+    await key.set(ANN)
+    assert await key.see() == ours
+    assert await key.holds(ours)
+    assert await key.replace_seen(ours, BOB)
+    assert not await key.holds(ours)
+    with pytest.raises(BadCall, match="sealed"):
+        keys.secret("7").as_seen(Secret(user="ann", token="x"))
+
+
+@everywhere
+async def test_a_key_that_is_there_stops_what_needs_it_absent(store: Store) -> None:
+    keys = Group(store)
+    assert await keys.owner("a").absent()
+    assert await keys.atomically(keys.owner("a").absent(), keys.guests("a").add("ann"))
+    assert not await keys.guests("a").absent()
+    assert not await keys.atomically(keys.guests("a").absent(), keys.owner("a").set("x"))
+    assert await keys.owner("a").absent()
+
+
+@everywhere
+async def test_a_read_or_error_gives_the_error_and_the_others_go_on(store: Store) -> None:
+    keys = Keys(store, seal=RING)
+    await store.run([("SET", keys.profile("7").key, "{")])
+    found, hits = await keys.run(keys.profile("7").get().or_error(), keys.hits("p").increment())
+    assert (type(found), hits) == (Unreadable, 1)
+    seen = await keys.profile("7").see().or_error()
+    assert isinstance(seen, Unreadable)
+    assert seen.raw == b"{"
+    assert await keys.profile("8").get().or_error() is None
+    with pytest.raises(BadCall, match="reads of one command"):
+        keys.session("7").update({"logins": 1}).or_error()
+
+
+@everywhere
+async def test_operations_that_are_joined_are_one_with_one_result(store: Store) -> None:
+    keys = Group(store)
+    total, owner = keys.total("a"), keys.owner("a")
+
+    def enter(most: int) -> Any:
+        return combine(
+            "enter", [total.at_most(most), owner.add("x"), total.increment()], lambda *all: all[2], stopped=0
+        )
+
+    assert await enter(0) == 1
+    assert await enter(0) == 0
+    assert (await keys.atomically(enter(1), owner.get())).values == (2, "x")
+    assert not await keys.atomically(owner.set("y"), enter(1))
+    both = combine("look", [owner.get(), total.get()], lambda *found: found, atomic=False)
+    assert await keys.run(both, owner.exists()) == (("x", 2), True)
+
+
+@everywhere
+async def test_scores_and_bounds_may_be_the_time_of_the_store(keys: Keys) -> None:
+    board = keys.board("1")
+    assert await board.put({"ann": store_ms(), "bob": store_ms(-60_000)}) == 2
+    assert await board.add("cid", store_ms(60_000))
+    assert await board.count_between(store_ms(-30_000), inf) == 2
+    assert [member for member, _ in await board.between(-inf, store_ms())] == ["bob", "ann"]
+    assert await board.score_at_most("bob", store_ms(-60_000))
+    assert not await board.score_at_most("cid", store_ms())
+    assert await board.raise_to("bob", store_ms())
+    assert await board.between_at_most(store_ms(-30_000), inf, 3)
+    assert not await board.between_at_most(store_ms(-30_000), inf, 2)
+    assert not await keys.atomically(board.between_at_most(-inf, inf, 2), board.remove("ann"))
+    assert await board.remove_between(-inf, store_ms()) == 2
+    assert await board.count() == 1
+
+
+@everywhere
+async def test_a_field_that_is_a_number_has_a_limit_and_may_be_the_time_of_the_store(store: Store) -> None:
+    class Windows(Keyspace):
+        window = Hash("window:{id}", dict[str, int], lifetime=after("1h"), doc="a window")
+        note = Hash("note:{id}", dict[str, str], lifetime=after("1h"), doc="no numbers")
+
+    keys = Windows(store)
+    window = keys.window("a")
+    assert await window.add_field("start", store_ms())
+    assert not await window.add_field("start", store_ms(5_000))
+    now, start = await keys.run(window.clock(), window.field("start"))
+    assert start is not None
+    assert 0 <= now - start < 300_000
+    assert await window.field_at_most("count", 0)
+    assert await keys.atomically(window.field_at_most("count", 1), window.increment("count", 2))
+    assert not await keys.atomically(window.field_at_most("count", 1), window.increment("count", 2))
+    assert await window.field("count") == 2
+    note = keys.note("a")
+    with pytest.raises(BadCall, match="no whole number"):
+        note.field_at_most("x", 1)
+    with pytest.raises(BadCall, match="no whole number"):
+        note.add_field("x", store_ms())
+    with pytest.raises(BadValue, match="64 bits"):
+        window.field_at_most("count", 2**63)
+
+
+@everywhere
+async def test_how_many_ms_a_key_has_left(keys: Keys) -> None:
+    assert await keys.code("x").left_ms() == -2
+    await keys.run(keys.code("x").set("1"), keys.board("1").put({"a": 1}))
+    left_ms, never_ms = await keys.run(keys.code("x").left_ms(), keys.board("1").left_ms())
+    assert 0 < left_ms <= 3_600_000
+    assert never_ms == -1
+
+
+@everywhere
+async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
+    keys = Group(store)
+    enter = Prepared(
+        [keys.total, keys.waiting],
+        lambda total, waiting, who: (
+            [total.get(), waiting.count()],
+            [total.at_most(1), total.increment(), waiting.add(who, 7)],
+        ),
+        texts=1,
+    )
+
+    async def ask(id: str, who: str) -> tuple[bool, list[Any]]:
+        names = [keys.total(id).key.encode(), keys.waiting(id).key.encode(), who.encode()]
+        outcome = await enter.ask(*names)
+        return bool(outcome), enter.found(outcome, names)
+
+    assert await ask("a", "ann") == (True, [0, 0])
+    assert await ask("b", "ann") == (True, [0, 0])
+    assert await ask("a", "bob") == (True, [1, 1])
+    assert await ask("a", "cid") == (False, [2, 2])
+    assert await keys.waiting("a").lowest(9) == [("ann", 7.0), ("bob", 7.0)]
+    left = await keys.waiting("a").remaining()
+    assert left is not None
+    await store.run([("SET", keys.total("a").key, "9" * 30)])
+    with pytest.raises(Unreadable, match="total: this is no whole number"):
+        await ask("a", "dan")
+    with pytest.raises(BadDeclaration, match="one command each"):
+        Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))
+    linked = Keys(store, seal=RING).link
+    with pytest.raises(BadDeclaration, match="not the same each time"):
+        Prepared([linked], lambda link: ([], [link.delete()]))

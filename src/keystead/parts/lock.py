@@ -13,16 +13,15 @@ from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
 from keystead.parts.visible import visible
-from keystead.schema import OmittedIfNone, Operation
+from keystead.schema import OmittedIfNone, Operation, Steps, procedure
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
 from keystead.schema.lifetime import Never, Sliding
-from keystead.stores import Step, required
+from keystead.schema.slots import spans_keys
 
 __all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost"]
 
 _LONGEST_BY: Final = 200
 _LONGEST_COMMENT: Final = 500
-_FENCE_REPLY: Final = 3  # the place of INCRBY among the replies of an acquisition
 
 
 class Holder(BaseModel):
@@ -104,7 +103,6 @@ class Lock:
         self._lifetime = _checked(holder, fence)
         self._holder = holder
         self._fence = fence
-        self._store = holder.bound.store
         self._now_ms = holder.bound.now_ms
         self._wait = wait
 
@@ -124,27 +122,19 @@ class Lock:
             since_ms=asked_ms,
             comment=visible(comment, _LONGEST_COMMENT) if comment else None,
         )
-        seen = Seen(holder, self._holder.bound.family.codec.encode(holder, self._holder.key))
-        steps: list[Step] = [
-            ("GET", self._holder.key),  # what it says where the next step stops the whole
-            *self._holder.add(holder).required().in_batch(),
-            ("SET", self._fence.key, asked_ms, "NX"),
-            *self._fence.increment().in_batch(),
-        ]
+        seen = self._holder.as_seen(holder)
         try:
-            outcome = await self._store.atomically(steps)
+            done = await self._take(holder)
         except asyncio.CancelledError:
             with suppress(KeysteadError):  # it may have taken effect, and nobody would know
-                await self._released(seen)
+                await self._release(seen)
             raise
-        if not outcome:
-            return self._held_by(outcome.replies[0])
-        return Hold(self, seen, int(outcome.replies[_FENCE_REPLY]), asked_ms)
+        return Hold(self, seen, done.value, asked_ms) if done else _held_by(done.before[0])
 
     async def holder(self) -> HeldBy | None:
         """Who holds it; None: nobody does. It may be another a moment later. One round trip."""
         found = await self._holder.get()
-        return None if found is None else HeldBy(found.by, found.since_ms, found.comment)
+        return None if found is None else _held_by(found)
 
     @asynccontextmanager
     async def holding(self, by: str, comment: str = "") -> AsyncIterator[Hold]:
@@ -170,17 +160,24 @@ class Lock:
         if await keeper.stop() or not await hold.release():
             raise LockLost(hold.by)
 
-    async def _refreshed(self, seen: Seen[Holder]) -> bool:
-        # The value says whose hold it is, so nobody refreshes that of another.
-        touch = required(("PEXPIRE", self._holder.key, self._lifetime.ms))
-        return bool(await self._store.atomically([*self._holder.holds(seen).in_batch(), touch]))
+    @procedure
+    def _take(self, holder: Holder) -> Steps[int]:
+        up = self._fence.increment()
+        return Steps(
+            self._holder.get(),  # who has it, where the next step stops the whole
+            self._holder.add(holder).otherwise("held"),
+            self._fence.start_at(holder.since_ms),
+            up,
+        ).giving(up)
 
-    async def _released(self, seen: Seen[Holder]) -> bool:
-        return bool(await self._store.atomically([*self._holder.holds(seen).in_batch(), ("DEL", self._holder.key)]))
+    # The value says whose hold it is, so nobody refreshes or releases that of another.
+    @procedure
+    def _refresh(self, seen: Seen[Holder]) -> Steps[None]:
+        return Steps(self._holder.holds(seen), self._holder.touch().required())
 
-    def _held_by(self, raw: bytes) -> HeldBy:
-        holder: Holder = self._holder.bound.family.value_of(raw, self._holder.key, None)
-        return HeldBy(holder.by, holder.since_ms, holder.comment)
+    @procedure
+    def _release(self, seen: Seen[Holder]) -> Steps[None]:
+        return Steps(self._holder.holds(seen), self._holder.delete())
 
 
 class Hold:
@@ -214,7 +211,7 @@ class Hold:
     async def refresh(self) -> bool:
         """Hold it for another 120 s. False: it is over, and somebody else may hold it. One round trip, atomic."""
         asked_ms = self._lock._now_ms()
-        if self._over or not await self._lock._refreshed(self._seen):
+        if self._over or not await self._lock._refresh(self._seen):
             self._over = True
             return False
         self._refreshed_ms = asked_ms
@@ -229,7 +226,7 @@ class Hold:
 
     async def release(self) -> bool:
         """Give it back. False: it was over already, and whoever holds it now goes on. One round trip, atomic."""
-        if self._over or not await self._lock._released(self._seen):
+        if self._over or not await self._lock._release(self._seen):
             self._over = True
             return False
         self._over = True
@@ -286,6 +283,10 @@ class _Keeper:
         return self._work.cancelling() > self._cancelled_before
 
 
+def _held_by(holder: Holder) -> HeldBy:
+    return HeldBy(holder.by, holder.since_ms, holder.comment)
+
+
 def _checked(holder: Any, fence: Any) -> Sliding:
     """The lifetime of a hold. Raises BadDeclaration or DoesNotFit where a lock cannot be made of these keys."""
     if not isinstance(holder, ValueKey) or holder.bound.family.codec.type is not Holder:
@@ -306,6 +307,6 @@ def _checked(holder: Any, fence: Any) -> Sliding:
     store = holder.bound.store
     if fence.bound.store is not store:
         raise DoesNotFit("a lock and its fencing number live in one store; give their families one role")
-    if store.guarantees.atomic not in ("any keys", "one slot"):
+    if not spans_keys(store):
         raise DoesNotFit(f"a lock does not fit {store.url}: it is taken in one atomic step on two keys")
     return lifetime

@@ -359,6 +359,13 @@ class Bound(Generic[K]):
         """The same family, whose keys live for so long after each write."""
         return self._of(lifetime=Sliding(ms, ms), has_moment=False)
 
+    def holding(self, codec: Codec[Any], lifetime: Lifetime | None = None) -> Bound[K]:
+        """The same keys in the same store, whose values this codec reads and writes, and which live so long.
+
+        For a part that keeps something of its own in the place of a value.
+        """
+        return self._of(codec=codec, lifetime=self.family.lifetime if lifetime is None else lifetime)
+
     def _of(self, **changed: Any) -> Bound[K]:
         """The same keys in the same store, of a family that differs in this."""
         family = object.__new__(type(self.family))  # `copy` takes ten times as long

@@ -53,7 +53,7 @@ def has_atomic_steps(guarantees: Guarantees) -> bool:
 def _shortest_ms(lifetime: Lifetime) -> int | None:
     """How long a key lives at least, where its lifetime says so."""
     match lifetime:
-        case After() | Sliding():
+        case After() | Sliding() if type(lifetime) in (After, Sliding):  # a lifetime of a part says it itself
             return lifetime.ms
         case Spread():
             return lifetime.shortest_ms

@@ -137,6 +137,10 @@ class Key(Named):
             raise BadCall(f"{self.key} would live longer than its family allows: {longest} ms at most")
         return Operation(self.bound, "extend", [("PEXPIREAT", self.key, at_ms, "GT")], truth)
 
+    def left_ms(self) -> Operation[int]:
+        """How many ms it will live if nobody touches it; -2: there is no such key; -1: for ever."""
+        return Operation(self.bound, "left_ms", [("PTTL", self.key)], number)
+
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
         if not isinstance(lifetime, Sliding):

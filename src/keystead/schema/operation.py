@@ -112,6 +112,16 @@ class Operation(Generic[R]):
         """
         return IfReadable(self)
 
+    def or_error(self) -> Operation[R | Unreadable]:
+        """The same read, whose result is the error where what it finds cannot be read; it is neither raised nor logged.
+
+        For who goes on in another way then. A key of another kind is an error of the store, and raised as ever.
+        """
+        verb, steps = self.pending, self.in_batch()
+        if type(self) is not Operation:
+            raise BadCall("or_error is for reads of one command")
+        return Operation(self.bound, verb, steps, partial(_finish_or_error, self.finish))
+
     def required(self) -> Operation[R]:
         """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
 
@@ -333,6 +343,13 @@ class IfReadable(Compound[R]):
         return self._inner_finish([_nothing(step) for step in self.steps])
 
 
+def _finish_or_error(finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R | Unreadable:
+    try:
+        return finish(replies)
+    except Unreadable as error:
+        return error
+
+
 def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:
     """The result of what can be read among these replies."""
     try:
@@ -382,7 +399,7 @@ class Deleting(Compound[R]):
     __slots__ = ()
 
 
-def joined(
+def combine(
     verb: str,
     operations: Sequence[Operation[Any]],
     make: Callable[..., R],

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadError, Unreadable
@@ -114,30 +115,27 @@ class Procedure(Generic[O, P, R]):
         self.name = function.__name__
         self.place = function.__qualname__
         self.__doc__ = function.__doc__
+        self._call = self._calling()
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name, self.place = name, f"{owner.__name__}.{name}"
+        self._call = self._calling()
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
     def __get__(self, instance: O, owner: type) -> Callable[P, Coroutine[Any, Any, Done[R]]]: ...
     def __get__(self, instance: O | None, owner: type) -> Any:
-        if instance is None:
-            return self
-        call = self._calling(instance)
-        # Kept with the instance, unless it was asked for by `super()`, past one of the same name.
-        if getattr(type(instance), self.name, None) is self and hasattr(instance, "__dict__"):
-            vars(instance)[self.name] = call
-        return call
+        # Not kept with the instance, which would refer to itself then, and be freed by the garbage collector only.
+        return self if instance is None else MethodType(self._call, instance)
 
     def __call__(self, *args: Any, **values: Any) -> Any:
         raise BadArgument(f"{self.place} is a declaration; bind its keyspace first: keys = Keys(store)")
 
-    def _calling(self, instance: O) -> Callable[P, Coroutine[Any, Any, Done[R]]]:
+    def _calling(self) -> Callable[Concatenate[O, P], Coroutine[Any, Any, Done[R]]]:
         function, place = self.function, self.place
 
-        async def call(*args: P.args, **values: P.kwargs) -> Done[R]:
+        async def call(instance: O, /, *args: P.args, **values: P.kwargs) -> Done[R]:
             steps = function(instance, *args, **values)
             if type(steps) is not Steps:
                 raise BadDeclaration(f"{place} returns Steps(...), not {type(steps).__name__}")

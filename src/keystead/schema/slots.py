@@ -18,6 +18,11 @@ def spans_keys(store: Store) -> bool:
     return store.guarantees.atomic in ("any keys", "one slot")
 
 
+def has_slots(store: Store) -> bool:
+    """Whether keys that are changed together need one hash tag there."""
+    return store.guarantees.atomic == "one slot"
+
+
 def slots_of(store: Store, steps: Sequence[Step]) -> set[str]:
     """The names of the slots that these steps touch. A message has none."""
     return {slot_name(store, key) for step in steps for key in keys_of(step)}
@@ -26,7 +31,7 @@ def slots_of(store: Store, steps: Sequence[Step]) -> set[str]:
 def slot_name(store: Store, key: str | bytes) -> str:
     """Keys with the same one can be changed together: what a cluster chooses the slot by, or the key itself."""
     text = key if isinstance(key, str) else key.decode("utf-8", "surrogateescape")
-    if store.guarantees.atomic != "one slot":
+    if not has_slots(store):
         return text
     _, opened, rest = text.partition("{")
     tag, closed, _ = rest.partition("}")

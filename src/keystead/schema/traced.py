@@ -42,6 +42,10 @@ READS: Final = frozenset(
             "newest",
             "see_latest",
             "see_lowest",
+            "left_ms",
+            "as_seen",
+            "field_at_most",
+            "between_at_most",
         ),
         *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
         *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between", "pages"),
@@ -50,7 +54,7 @@ READS: Final = frozenset(
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
     {
-        *("at_most", "at_least", "score_at_most", "score_is", "holds", "absent"),
+        *("at_most", "at_least", "score_at_most", "score_is", "field_at_most", "between_at_most", "holds", "absent"),
         *("compare_and_set", "replace_seen", "update"),
     }
 )
@@ -313,4 +317,7 @@ class _TracedOperation:
         return _TracedOperation(TracedStep(step.family, step.verb, str(reason), step.slot), self)
 
     def if_readable(self) -> _TracedOperation:
+        return self
+
+    def or_error(self) -> _TracedOperation:
         return self

@@ -275,7 +275,7 @@ async def test_while_the_store_is_away_a_block_goes_on_until_the_lock_would_be_f
 
     async def work() -> None:
         async with lock.holding("user:1"):
-            monkeypatch.setattr(lock, "_refreshed", away)
+            monkeypatch.setattr(lock, "_refresh", away)
             for passed_ms in (30_000, 60_000, 90_000, 120_000):
                 assert await waits.end_next(partial(clock.stand_at, began + passed_ms)) == 30
             await asyncio.Event().wait()

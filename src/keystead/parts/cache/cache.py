@@ -15,12 +15,13 @@ from keystead.errors import BadDeclaration, BadKey, CommandError, DoesNotFit, St
 from keystead.parts.cache.answers import Answer, Counts, LoadFailed, Look
 from keystead.parts.cache.flight import Failed, Flight, Raised
 from keystead.parts.cache.marks import Marks
-from keystead.parts.cache.places import Beside, Inside, Place, is_mark
+from keystead.parts.cache.places import EntriesWithMarks, MarksInside, Place
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
 from keystead.schema.lifetime import After, Sliding, Spread
+from keystead.schema.operation import combine
+from keystead.schema.slots import has_slots, spans_keys
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Command, Reply
 
 _log = logging.getLogger("keystead.cache")
 
@@ -63,7 +64,7 @@ class Cache(Generic[T]):
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         _check_declared(entries, marks, stale)
-        self._place = _place_in(entries, marks, stale)
+        inside = _stand_inside(entries, marks, stale)
         if store_down not in ("load", "raise"):
             raise BadDeclaration(f'store_down is "load" or "raise", not {store_down!r}')
         self._entries: Bound[Any] = entries
@@ -71,12 +72,10 @@ class Cache(Generic[T]):
         self._stale = stale
         self._loads_anyway = store_down == "load"
         self._wait = wait
-        self._store = entries.store
-        self._ask = self._store.prepared((entries.family.read_command("")[0], 1))
+        self._with_marks = entries.holding(EntriesWithMarks(entries)) if inside else None
+        self._marks_inside = entries.holding(MarksInside(marks), marks.family.lifetime) if inside else None
         lifetime = entries.family.lifetime
         self._sliding = lifetime if isinstance(lifetime, Sliding) else None
-        self._inside = self._place is Inside
-        self._value_of: Callable[[Any, str, Any], T | None] = entries.family.value_of
         self._flights: dict[str, asyncio.Task[Any]] = {}  # by key: those that may be joined
         self._refreshes: dict[str, asyncio.Task[Any]] = {}
         self._latest: dict[str, asyncio.Task[Any]] = {}  # those that were started last
@@ -124,8 +123,7 @@ class Cache(Generic[T]):
         if self._sliding is not None:
             return (await self.answer(key, load)).value
         try:
-            [raw] = await self._ask(key.key.encode())
-            value = self._read(raw, key)
+            value: T | None = await self._entry(key).get()
         except (Unreadable, StoreError) as error:
             return (await self._missed(key, load, error)).value
         if value is None:
@@ -148,7 +146,8 @@ class Cache(Generic[T]):
         """
         if key.bound is not self._entries:
             raise self._stranger(key)
-        return Operation(self._entries, "look", self._reads(key), lambda replies: self._seen(key, replies))
+        read, *left = self._reads(key)
+        return combine("look", [read.or_error(), *left], lambda *found: _look_of(key, *found), atomic=False)
 
     async def answer_to(self, look: Look[T], load: Load[T]) -> Answer[T]:
         """The answer to a look. Where it found an entry this costs nothing, but for a touch each `touch_every` where
@@ -215,7 +214,7 @@ class Cache(Generic[T]):
         if not isinstance(self._entries.family, Hash):
             raise BadDeclaration(f"{self._entries.family.place} is no Hash, so it has no fields to change; use put")
         with suppress(WrongKind):  # the key of the entry holds something else altogether
-            if await place.written(place.changed(fields)):
+            if await place.change(fields):
                 return True
         # Who may come between: a load that read before the change, and writes now. So it is dropped with its mark.
         await place.drop()
@@ -248,38 +247,27 @@ class Cache(Generic[T]):
 
     # --- inside --------------------------------------------------------------------------------------------
 
-    def _read(self, raw: Any, key: Key[T]) -> T | None:
-        if self._inside and is_mark(raw):
-            return None
-        return self._value_of(raw, key.key, self._entries.ring)
+    def _entry(self, key: Key[T]) -> Any:
+        """The key as it is read here: for a mark that stands in its place there is no entry."""
+        return key if self._with_marks is None else type(key)(self._with_marks, key.key)
 
-    def _reads(self, key: Key[T]) -> list[Command]:
+    def _reads(self, key: Key[T]) -> list[Operation[Any]]:
         """What reads an entry, and how long it lives where that is to be known."""
-        read: Command = self._entries.family.read_command(key.key)
-        return [read] if self._sliding is None else [read, ("PTTL", key.key)]
-
-    def _seen(self, key: Key[T], replies: list[Reply]) -> Look[T]:
-        for reply in replies:
-            if isinstance(reply, StoreError):
-                return Look(key, error=reply)
-        try:
-            value = self._read(replies[0], key)
-        except Unreadable as error:
-            return Look(key, error=error)
-        return Look(key, value, left_ms=None if self._sliding is None else replies[1])
+        read = self._entry(key).get()
+        return [read] if self._sliding is None else [read, key.left_ms()]
 
     async def _looks(self, keys: Sequence[Key[T]]) -> list[Look[T]]:
         """A look at each key, in one round trip."""
         for key in keys:
             if key.bound is not self._entries:
                 raise self._stranger(key)
-        commands = [command for key in keys for command in self._reads(key)]
+        reads = [read for key in keys for read in self._reads(key)]
         try:
-            replies: list[Reply] = await self._store.run(commands)
-        except StoreError as error:
-            replies = error.replies or [error] * len(commands)
+            found: Sequence[Any] = await self._entries.keyspace.run(*reads)
+        except (StoreError, Unreadable) as error:
+            found = error.results or [error] * len(reads)
         each = 1 if self._sliding is None else 2
-        return [self._seen(key, replies[at * each : (at + 1) * each]) for at, key in enumerate(keys)]
+        return [_look_of(key, *found[at * each : (at + 1) * each]) for at, key in enumerate(keys)]
 
     async def _touch(self, key: Key[T]) -> None:
         """Let an entry live on. What was dropped meanwhile stays so; and it was read, whether this succeeds or not."""
@@ -292,7 +280,7 @@ class Cache(Generic[T]):
         """There is no entry, or it could not be read."""
         over = isinstance(error, Unreadable)
         if isinstance(error, Unreadable):
-            log_unreadable(self._store, error)
+            log_unreadable(self._entries.store, error)
         away = error is not None and not over
         if error is not None and away and (isinstance(error, CommandError) or not self._loads_anyway):
             raise error
@@ -360,11 +348,23 @@ class Cache(Generic[T]):
     def _place_of(self, key: Key[T]) -> Place:
         if key.bound is not self._entries:
             raise self._stranger(key)
-        return self._place(key, self._marks, self._stale)
+        if self._marks_inside is not None:
+            return Place(self._entry(key), ValueKey(self._marks_inside, key.key), None, self._marks.family)
+        values = key.values
+        stale = None if self._stale is None else self._stale(**values)
+        return Place(key, self._marks(**values), stale, self._marks.family)
 
     def _stranger(self, key: Any) -> BadKey:
         place = self._entries.family.place
         return BadKey(f"this is a cache of {place}, and takes keys of that family as its keyspace makes them")
+
+
+def _look_of(key: Any, *found: Any) -> Look[Any]:
+    """A look that found this: an entry, how long it lives, or an error in the place of either."""
+    for one in found:
+        if isinstance(one, StoreError | Unreadable):
+            return Look(key, error=one)
+    return Look(key, found[0], left_ms=found[1] if len(found) > 1 else None)
 
 
 def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
@@ -407,16 +407,15 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
         raise BadDeclaration(f"{stale.family.place} is for when an entry is gone, so it lives longer than one")
 
 
-def _place_in(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> type[Place]:
-    """How entries and marks are kept in this store. Raises DoesNotFit where it cannot be done."""
+def _stand_inside(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> bool:
+    """Whether marks stand in the place of entries in this store. Raises DoesNotFit where neither can be done."""
     store, place = entries.store, entries.family.place
     families = [entries.family, marks.family, *(() if stale is None else (stale.family,))]
     if marks.store is not store or (stale is not None and stale.store is not store):
         raise DoesNotFit(f"the cache of {place} is written in one atomic step; give all its families one role")
-    guarantees = store.guarantees
-    for why in marks.family.further_misfits(guarantees):
+    for why in marks.family.further_misfits(store.guarantees):
         raise DoesNotFit(f"{marks.family.place} does not fit {store.url}: {why}")
-    if guarantees.atomic == "one key":
+    if not spans_keys(store):
         if isinstance(entries.family.lifetime, Sliding):
             raise DoesNotFit(
                 f"{place} does not fit {store.url}: a mark stands in the place of an entry there, and a use could let "
@@ -427,14 +426,14 @@ def _place_in(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) 
                 f"{stale.family.place} does not fit {store.url}: an entry and its stale copy are dropped in one atomic "
                 "step, and there such a step is about one key; make the cache without stale="
             )
-        return Inside
+        return True
     tags = {family.pattern.tag for family in families}
-    if guarantees.atomic == "one slot" and (len(tags) > 1 or tags == {None}):
+    if has_slots(store) and (len(tags) > 1 or tags == {None}):
         raise DoesNotFit(
             f"the cache of {place} does not fit {store.url}: its families are written in one step, so they need one "
             "slot; give all of them the same tag="
         )
-    return Beside
+    return False
 
 
 def _type_of(family: Any) -> Any:

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreError, Unreadable, WrongKind
 from keystead.parts.cache.answers import Answer, Counts, TryLater
-from keystead.parts.cache.marks import Marks
+from keystead.parts.cache.marks import Mark, Marks
 from keystead.parts.cache.places import Looked, Place
+from keystead.schema import Bound, Operation
+from keystead.schema.kinds import Seen
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Step
 
 _log = logging.getLogger("keystead.cache")
 
@@ -44,7 +45,7 @@ class Raised:
 class _Replace:
     """What was seen is to be replaced by our mark."""
 
-    seen: bytes | None
+    seen: Seen[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,10 @@ class Flight:
         away: bool = False,
     ) -> None:
         self._place = place
-        self._name: str = place.entry.bound.family.place
-        self._now_ms: Callable[[], int] = place.entry.bound.now_ms
+        bound: Bound[Any] = place.entry.bound
+        self._name: str = bound.family.place
+        self._now_ms = bound.now_ms
+        self._store = bound.store
         self._asked_ms = 0
         self._times = marks.marked
         self._load = load
@@ -118,7 +121,7 @@ class Flight:
         try:
             end = await self._turn()
         except Unreadable as error:  # what stands beside the entry is of another kind: it can mark nothing
-            log_unreadable(self._place.store, error)
+            log_unreadable(self._store, error)
             return await self._loaded_anyway()
         except StoreError as error:
             if isinstance(error, CommandError) or not self._loads_anyway:
@@ -142,7 +145,7 @@ class Flight:
     async def _turn(self) -> End | None:
         """Wait until there is an answer, or (None) until it is our turn to load."""
         waited_ms = 0
-        instead_of: bytes | None = None
+        instead_of: Seen[Any] | None = None
         waits = False
         while True:
             looked = await self._looked(instead_of)
@@ -164,59 +167,51 @@ class Flight:
                     return end
             waited_ms += pause_ms
 
-    async def _looked(self, instead_of: bytes | None) -> Looked:
+    async def _looked(self, instead_of: Seen[Any] | None) -> Looked:
         try:
             return await self._place.look(over=self._over, instead_of=instead_of)
         except WrongKind as error:
-            log_unreadable(self._place.store, error)
+            log_unreadable(self._store, error)
             self._over = True  # the key of the entry holds something else altogether
             return await self._place.look(over=True, instead_of=instead_of)
 
     def _read(self, looked: Looked) -> End | _Replace | _Wait:
         """What follows from a look that did not put up our mark."""
-        if looked.entry is not None:
-            if self._over:
-                return _Replace(looked.seen)
-            try:
-                value = self._place.entry_value(looked.entry)
-            except Unreadable as error:
-                log_unreadable(self._place.store, error)
-                self._over = True
-                return _Replace(None)
-            if value is not None:
-                return Answer(value, "hit")
-        if looked.mark is None:
-            return _Replace(None)  # it was there a moment ago
-        mark = self._place.read(looked.mark)
-        if mark is None:
-            return _Replace(looked.seen)
+        entry, seen = looked.entry, looked.mark
+        if isinstance(entry, Unreadable):
+            log_unreadable(self._store, entry)
+            self._over = True
+            return _Replace(None)
+        if entry is not None:
+            return Answer(entry, "hit")
+        if seen is None or not seen.value:  # it was there a moment ago; or it is no mark that can be read
+            return _Replace(seen)
+        mark: Mark = seen.value
         match mark.state:
             case "loading":
                 return _Wait()
             case "nothing":
-                return _Replace(looked.seen) if self._refreshes else Answer(None, "nothing")
+                return _Replace(seen) if self._refreshes else Answer(None, "nothing")
             case "failed":
                 return self._stale_or(Failed(mark.why or "Exception", mark.retry_ms or 0), looked)
 
     def _stale_or(self, failed: Failed, looked: Looked) -> End:
-        try:
-            value = self._place.stale_value(looked.stale)
-        except Unreadable as error:
-            log_unreadable(self._place.store, error)
+        if isinstance(looked.stale, Unreadable):
+            log_unreadable(self._store, looked.stale)
             self._counts.unreadable += 1
             return failed
-        return failed if value is None else Answer(value, "stale")
+        return failed if looked.stale is None else Answer(looked.stale, "stale")
 
     # --- asking the provider -------------------------------------------------------------------------------
 
     async def _loaded(self, *, last: bool) -> End | None:
         try:
             value = await self._asked()
-            steps = self._steps(value)
+            operations = self._writing(value)
         except Exception as error:
             return await self._failed(error, last=last)
         try:
-            written = await self._place.written(steps)
+            written = await self._place.written(operations)
         except StoreError as error:
             if isinstance(error, CommandError) and not isinstance(error, Unreadable):
                 raise
@@ -253,12 +248,13 @@ class Flight:
         self._close()
         try:
             value = await self._asked()
-            self._steps(value)  # raises where it is no such value
+            if value is not None:
+                self._place.check(value)
         except Exception as error:
             return Failed(self._note(error), 0, error)
         return Answer(value, "loaded")
 
-    def _steps(self, value: Any) -> list[Step]:
+    def _writing(self, value: Any) -> list[Operation[Any]]:
         """What writes down what the provider said."""
         if value is None:
             return self._place.nothing(self._times.nothing_ms)

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration
 from keystead.schema import OmittedIfNone, Value
-from keystead.schema.lifetime import Lifetime, duration_ms, in_words
-from keystead.stores import Command, Guarantees
+from keystead.schema.fit import has_atomic_steps
+from keystead.schema.lifetime import After, duration_ms, in_words
+from keystead.stores import Guarantees
 
 
 class Mark(BaseModel):
@@ -31,17 +32,13 @@ class Mark(BaseModel):
 
 
 @dataclass(frozen=True)
-class _MarkLifetime(Lifetime):
-    """How long each mark stands. Whoever writes one says which it is."""
+class _MarkLifetime(After):
+    """How long each mark stands. Whoever writes one says which it is; `ms` is the longest."""
 
     loading_ms: int
     retry_ms: int
     retry_at_most_ms: int
     nothing_ms: int | None
-
-    @property
-    def longest_ms(self) -> int:  # type: ignore[override]
-        return max(self.loading_ms, self.retry_at_most_ms, self.nothing_ms or 0)
 
     @property
     def load_s(self) -> float:
@@ -51,21 +48,6 @@ class _MarkLifetime(Lifetime):
     @property
     def shortest_ms(self) -> int:
         return min(self.loading_ms, self.retry_ms, self.nothing_ms or self.retry_ms)
-
-    def on_create(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("PX", self.longest_ms)
-
-    def on_update(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("KEEPTTL",)
-
-    def on_write(self, key: str, now_ms: int, at_ms: int | None) -> list[Command]:
-        return [("PEXPIRE", key, self.longest_ms, "NX")]
-
-    def repair(self, key: str, now_ms: int, at_ms: int | None) -> Command:
-        return ("PEXPIRE", key, self.longest_ms)
-
-    def deadline_ms(self, now_ms: int, at_ms: int | None) -> int | None:
-        return now_ms + self.longest_ms
 
     def describe(self) -> str:
         to = "" if self.retry_at_most_ms == self.retry_ms else f" to {in_words(self.retry_at_most_ms)}"
@@ -107,9 +89,9 @@ class Marks(Value[Mark]):
             raise BadDeclaration(f"{pattern}: retry_at_most is at least as long as retry")
         if loading_ms < 10:
             raise BadDeclaration(f"{pattern}: a load needs more time than {in_words(loading_ms)}")
-        self.marked = _MarkLifetime(
-            loading_ms, retry_ms, retry_at_most_ms, None if nothing is None else duration_ms(nothing, "nothing")
-        )
+        nothing_ms = None if nothing is None else duration_ms(nothing, "nothing")
+        longest_ms = max(loading_ms, retry_at_most_ms, nothing_ms or 0)
+        self.marked = _MarkLifetime(longest_ms, loading_ms, retry_ms, retry_at_most_ms, nothing_ms)
         exempt: dict[str, Any] = {} if naming_exempt is None else {"naming_exempt": naming_exempt}
         super().__init__(
             pattern,
@@ -125,7 +107,7 @@ class Marks(Value[Mark]):
         )
 
     def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
-        if guarantees.consistency == "eventual" or guarantees.atomic == "nothing":
+        if not has_atomic_steps(guarantees):
             yield (
                 "without an atomic step that every read sees, a load that began before an entry was dropped could "
                 "write it again"

@@ -23,7 +23,7 @@ from keystead.schema import Bound, Operation, attempts
 from keystead.schema.fit import CACHE
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, Until, in_words
-from keystead.schema.operation import joined, settled
+from keystead.schema.operation import combine, settled
 from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.jwt")
@@ -112,7 +112,7 @@ class RevokedTokens:
             return itself or (until_ms is not None and access.issued_at_ms <= until_ms)
 
         asked = self._tokens(access.jti).exists(), self._since(access.sub).get()
-        return joined("is_revoked", asked, is_revoked, atomic=False)
+        return combine("is_revoked", asked, is_revoked, atomic=False)
 
     async def admitted(self, access: Access) -> Access | Denied:
         """The token, unless it was revoked, or all of its user's were. One round trip for both questions."""
@@ -151,7 +151,7 @@ class RevokedTokens:
             return settled(tokens, "revoke", False)
         one = "1" if tokens.family.codec.type is str else 1
         written = tokens(access.jti).set(one, **{_until(tokens).field: until_ms})
-        return joined("revoke", [written], lambda _: True, atomic=False)
+        return combine("revoke", [written], lambda _: True, atomic=False)
 
     async def revoke_all(self, sub: str) -> None:
         """End all tokens of a user that were issued until now. It never goes back. Two round trips.

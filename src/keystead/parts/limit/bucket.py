@@ -13,7 +13,7 @@ from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import Verdict
 from keystead.schema import Bound, SortedSet
 from keystead.schema.lifetime import Sliding, in_words
-from keystead.stores import Reply, TimedCommand, at_most, store_ms
+from keystead.stores import store_ms
 
 _FULL_AT: Final = "full_at"
 # A score has 53 bits and the time in ms has 41, so sums of this size are exact until the year 2109.
@@ -69,29 +69,29 @@ class TokenBucket(Limit):
                 f"it lives until its bucket is full, {in_words(self._fills_ms)} after the last hit, or longer, as in "
                 f'sliding("{2 * self._fills_ms}ms", touch_every="{self._fills_ms}ms")'
             )
-        self._lifetime_ms = family.lifetime.ms
 
-    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
-        token_ms, burst = self._token_ms, self.burst
-        full_at: TimedCommand = ("ZSCORE", key, _FULL_AT)
-        room_ms = (burst - by) * token_ms  # how far from full it may be before this hit
-
-        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
-            (seconds, micros), held = replies
-            now_ms = int(seconds) * 1000 + int(micros) // 1000
-            missing_ms = max(0.0, (held or 0) - now_ms)
-            allowed = missing_ms <= room_ms
-            wait_ms = None if by > burst else math.ceil(missing_ms - room_ms)
-            if allowed and counted:
-                missing_ms += by * token_ms
-            left = math.floor(burst - missing_ms / token_ms)
-            return self._verdict(allowed, burst, left, wait_ms, math.ceil(missing_ms))
-
+    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
         # Nothing is lower than now - room where there is no room for it at all.
-        guard = at_most(full_at, store_ms(room_ms) if by <= burst else -1)
-        writes: list[TimedCommand] = [
-            ("ZADD", key, "GT", store_ms(), _FULL_AT),  # one that is full is full from now on
-            ("ZADD", key, "INCR", by * token_ms, _FULL_AT),
-            ("PEXPIRE", key, self._lifetime_ms),
-        ]
-        return Asked((("TIME",), full_at), guard, writes, judge)
+        latest = store_ms(self._room_ms(by)) if by <= self.burst else -1
+        return Asked(
+            (key.clock(), key.score(_FULL_AT)),
+            key.score_at_most(_FULL_AT, latest),
+            # One that is full is full from now on.
+            (key.raise_to(_FULL_AT, store_ms()), key.increment(_FULL_AT, by * self._token_ms)),
+            self._judge,
+        )
+
+    def _room_ms(self, by: int) -> float:
+        """How far from full the bucket may be before a hit."""
+        return (self.burst - by) * self._token_ms
+
+    def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:
+        now_ms, held = found[0], found[1]
+        token_ms, room_ms = self._token_ms, self._room_ms(by)
+        missing_ms = max(0.0, (held or 0) - now_ms)
+        allowed = missing_ms <= room_ms
+        wait_ms = None if by > self.burst else math.ceil(missing_ms - room_ms)
+        if allowed and counted:
+            missing_ms += by * token_ms
+        left = math.floor(self.burst - missing_ms / token_ms)
+        return self._verdict(allowed, self.burst, left, wait_ms, math.ceil(missing_ms))

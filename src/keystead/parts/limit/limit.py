@@ -6,46 +6,47 @@ import os
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, Unreadable
 from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
-from keystead.parts.limit.verdict import LimitReached, Verdict
+from keystead.parts.limit.verdict import LimitReached, Verdict, least_of
 from keystead.schema import Bound, Operation
-from keystead.schema.operation import Compound
+from keystead.schema.operation import combine
+from keystead.schema.prepared import Prepared
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import AtMost, Outcome, Reply, Step, Store, TimedCommand
 
 _POLICIES: Final = ("deny", "allow", "raise")
+
+# What the looks of a hit found, as how many it counts, and whether it is counted where they allow it.
+Judge: TypeAlias = Callable[[Sequence[Any], int, bool], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A hit in steps, for one key: what is read, what must hold, what is written if it does, and what it all means.
+    """A hit on one key: what is read, what must hold, what is written if it does, and what it all means."""
 
-    judge   the verdict by the replies of the reads, and whether the hit is counted where they allow it
-    """
-
-    reads: Sequence[TimedCommand]
-    guard: AtMost
-    writes: Sequence[TimedCommand]
-    judge: Callable[[Sequence[Reply], bool], Verdict]
+    looks: Sequence[Operation[Any]]
+    guard: Operation[bool]
+    writes: Sequence[Operation[Any]]
+    judge: Judge
 
 
-# How the usual hit is sent, how many of its replies are looked at, and what they mean.
-_Usual: TypeAlias = tuple[Callable[..., Awaitable[Outcome]], int, Callable[[list[Reply]], Verdict]]
-
-
-class Limits(ABC):
+class Limits:
     """One limit, or several that count as one."""
 
-    store: Store
     family: Bound[Any]  # the first one
-    _usual: _Usual | None = None
+
+    def __init__(self, *limits: Limit) -> None:
+        self.limits = limits
+        self.family = limits[0].family
+        self.store = self.family.store
+        self._usual: tuple[Prepared, Judge] | None = None
+        self._keeps_hits = any(limit.keeps_hits for limit in limits)
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
         """Count a request of a client, or one that counts as several, and learn whether it is let through.
@@ -59,13 +60,15 @@ class Limits(ABC):
             _check(by)
         try:
             verdict = await self._hit(client, by)
-        except CommandError as error:
-            if isinstance(error, Unreadable):
-                log_unreadable(self.store, error)
+        except Unreadable as error:
+            log_unreadable(self.store, error)
+            raise
+        except CommandError:
             raise
         except StoreError as error:
             return self._when_down(error, client, by)
-        self._answered()
+        for limit in self.limits:
+            limit._outage.is_over()
         return verdict
 
     async def require(self, *client: Any, by: int = 1) -> Verdict:
@@ -81,8 +84,10 @@ class Limits(ABC):
         While the store is down, the error of the store is raised.
         """
         _check(by)
-        looks, _, judge = self._steps(self._asked_by(client, by), counted=False)
-        return judge((await self.store.atomically(looks)).replies)
+        asked = self._asked(self._keys(client), by)
+        for one in _counts(asked):
+            one.close()
+        return await _look("peek", asked, by, counted=False)
 
     def in_steps(self, *client: Any, by: int = 1) -> tuple[Operation[Verdict], Operation[bool]]:
         """A hit as two operations, for whoever shares one `atomically` with it:
@@ -95,88 +100,50 @@ class Limits(ABC):
         are awaited, and `when_down` does not apply: the error of the store is raised.
         """
         _check(by)
-        looks, counts, judge = self._steps(self._asked_by(client, by))
-        return (
-            Compound(self.family, "in_steps", looks, judge, atomic=True),
-            Compound(self.family, "in_steps", counts, _true, atomic=True, stopped=False),
-        )
+        asked = self._asked(self._keys(client), by)
+        return _look("in_steps", asked, by, counted=True), combine("in_steps", _counts(asked), _true, stopped=False)
 
     async def reset(self, *client: Any) -> None:
         """Forget what a client has used up. One round trip."""
-        await self.store.run([("DEL", key) for key in self._keys(client)])
+        await self.family.keyspace.run(*[key.delete() for key in self._keys(client)])
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
-        keys = self._keys(client)
-        if by == 1:
-            ask, looked, judge = self._usual or self._prepared(len(keys))
-            outcome = await ask(_hits.new(), *[key.encode() for key in keys])
-        else:
-            looks, counts, judge = self._steps(self._asked([key.encode() for key in keys], by, _hits.new()))
-            looked = len(looks)
-            outcome = await self.store.atomically([*looks, *counts])
-        verdict = judge(outcome.replies[:looked])
-        is_done = outcome.stopped_at is None
-        # What the store did is what counts.
-        return verdict if verdict.allowed is is_done else replace(verdict, allowed=is_done)
+        if by == 1:  # with every request: so it is prepared
+            usual, judge = self._usual or self._prepare()
+            names = [limit.family.render(*client).encode() for limit in self.limits]
+            if self._keeps_hits:
+                names.append(_hits.new())
+            outcome = await usual.ask(*names)
+            return as_counted(judge(usual.found(outcome, names), 1, True), outcome.stopped_at is None)
+        done = await self.family.keyspace.atomically(*self.in_steps(*client, by=by))
+        return as_counted(done.values[0] if done else done.before[0], bool(done))
 
-    def _prepared(self, keys: int) -> _Usual:
-        """The usual hit, of which all but the keys is the same each time."""
+    def _prepare(self) -> tuple[Prepared, Judge]:
+        """The usual hit, of which all but the names is the same each time."""
+        judges: list[Judge] = []
 
-        def make(hit: bytes, *keys: bytes) -> list[Step]:
-            looks, counts, _ = self._steps(self._asked(keys, 1, hit))
-            return [*looks, *counts]
+        def make(*given: Any) -> tuple[list[Operation[Any]], list[Operation[Any]]]:
+            asked = self._asked(given[: len(self.limits)], 1, given[-1] if self._keeps_hits else "")
+            judges[:] = [_judge_for(asked)]
+            return _looks(asked), _counts(asked)
 
-        looks, _, judge = self._steps(self._asked([b"key"] * keys, 1, b"hit"))
-        self._usual = self.store.prepared_steps(make, 1 + keys), len(looks), judge
+        count = Prepared([limit.family for limit in self.limits], make, texts=int(self._keeps_hits))
+        self._usual = count, judges[0]
         return self._usual
 
-    def _asked_by(self, client: tuple[Any, ...], by: int) -> Sequence[Asked]:
-        return self._asked([key.encode() for key in self._keys(client)], by, _hits.new())
-
-    def _steps(
-        self, asked: Sequence[Asked], *, counted: bool = True
-    ) -> tuple[list[Step], list[Step], Callable[[list[Reply]], Verdict]]:
-        """Everything is read before the first guard, so that a refusal tells all, too."""
-        looks: list[Step] = [command for one in asked for command in one.reads]
-        counts: list[Step] = [one.guard for one in asked]
-        for one in asked:
-            counts += one.writes
-        if len(asked) == 1:
-            judge_one = asked[0].judge
-            return looks, counts, lambda replies: judge_one(replies, counted)
-
-        def judge(replies: list[Reply]) -> Verdict:
-            found, at = [], 0
-            for one in asked:
-                found.append(replies[at : at + len(one.reads)])
-                at += len(one.reads)
-            verdicts = [one.judge(own, counted) for one, own in zip(asked, found, strict=True)]
-            if (
-                counted and not all(verdicts) and any(verdicts)
-            ):  # where one refuses, the others have not counted it either
-                verdicts = [one.judge(own, False) for one, own in zip(asked, found, strict=True)]
-            return self._judged(verdicts)
-
-        return looks, counts, judge
-
-    @abstractmethod
-    def _asked(self, keys: Sequence[bytes], by: int, hit: bytes) -> Sequence[Asked]:
+    def _asked(self, keys: Sequence[Any], by: int, hit: str = "") -> list[Asked]:
         """What is to be done for a hit; `hit` is a name that no other has."""
+        hit = hit or _hits.new().decode()
+        return [limit._asked_of(key, by, hit) for limit, key in zip(self.limits, keys, strict=True)]
 
-    @abstractmethod
-    def _judged(self, verdicts: list[Verdict]) -> Verdict: ...
+    def _keys(self, client: tuple[Any, ...]) -> list[Any]:
+        return [limit._key(client) for limit in self.limits]
 
-    @abstractmethod
-    def _keys(self, client: tuple[Any, ...]) -> list[str]: ...
-
-    @abstractmethod
-    def _when_down(self, error: StoreError, client: Hashable, by: int) -> Verdict: ...
-
-    @abstractmethod
-    def _answered(self) -> None: ...
+    def _when_down(self, error: StoreError, client: Hashable, by: int) -> Verdict:
+        return least_of([limit._outage.verdict(error, client, by) for limit in self.limits])
 
 
-class Limit(Limits):
+class Limit(Limits, ABC):
     """One limit on one family of keys.
 
     rate        how many are let through in which time: `"10/minute"`, `"100 per 60s"`
@@ -186,6 +153,8 @@ class Limit(Limits):
 
     Raises BadDeclaration for a family of another shape, and DoesNotFit for a store that cannot do it in one step.
     """
+
+    keeps_hits: ClassVar[bool] = False  # whether each hit has an entry of its own, by its name
 
     def __init__(
         self, family: Bound[Any], rate: str | Rate, *, when_down: WhenDown = "deny", name: str | None = None
@@ -197,7 +166,7 @@ class Limit(Limits):
         self.rate = Rate.of(rate)
         self.name = _checked_name(family, name)
         self.family = family
-        self.store = family.store
+        super().__init__(self)
         self._checked()
         self._window_ms = self._described().window_ms
         self._outage = Outage(when_down, self.name, self._described(), family.now_ms)
@@ -214,26 +183,10 @@ class Limit(Limits):
         raise BadDeclaration(f"{self.family.family.place}: {why}")
 
     @abstractmethod
-    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked: ...
+    def _asked_of(self, key: Any, by: int, hit: str) -> Asked: ...
 
-    def _asked(self, keys: Sequence[bytes], by: int, hit: bytes) -> Sequence[Asked]:
-        return (self._asked_of(keys[0], by, hit),)
-
-    def _judged(self, verdicts: list[Verdict]) -> Verdict:
-        return verdicts[0]
-
-    def _key(self, client: tuple[Any, ...]) -> str:
-        key: str = self.family(*client).key
-        return key
-
-    def _keys(self, client: tuple[Any, ...]) -> list[str]:
-        return [self._key(client)]
-
-    def _when_down(self, error: StoreError, client: Hashable, by: int) -> Verdict:
-        return self._outage.verdict(error, client, by)
-
-    def _answered(self) -> None:
-        self._outage.is_over()
+    def _key(self, client: tuple[Any, ...]) -> Any:
+        return self.family(*client)
 
     def _verdict(self, allowed: bool, limit: int, remaining: int, retry_after_ms: int | None, reset_ms: int) -> Verdict:
         wait_ms = 0 if allowed else retry_after_ms
@@ -274,5 +227,42 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_hits.begin)  # or both would go on with the same names
 
 
-def _true(replies: list[Reply]) -> bool:
+def _look(verb: str, asked: Sequence[Asked], by: int, *, counted: bool) -> Operation[Verdict]:
+    judge = _judge_for(asked)
+    return combine(verb, _looks(asked), lambda *found: judge(found, by, counted))
+
+
+def as_counted(verdict: Verdict, is_counted: bool) -> Verdict:
+    """What the store did is what counts."""
+    return verdict if verdict.allowed is is_counted else replace(verdict, allowed=is_counted)
+
+
+def _looks(asked: Sequence[Asked]) -> list[Operation[Any]]:
+    # Everything is read before the first guard, so that a refusal tells all, too.
+    return [look for one in asked for look in one.looks]
+
+
+def _counts(asked: Sequence[Asked]) -> list[Operation[Any]]:
+    return [*(one.guard for one in asked), *(write for one in asked for write in one.writes)]
+
+
+def _judge_for(asked: Sequence[Asked]) -> Judge:
+    """What is said of a hit on several limits: what the one says that lets the least through."""
+    if len(asked) == 1:
+        return asked[0].judge
+    judges = [(one.judge, len(one.looks)) for one in asked]
+
+    def judge(found: Sequence[Any], by: int, counted: bool) -> Verdict:
+        verdicts, at = [], 0
+        for one, looks in judges:
+            verdicts.append(one(found[at : at + looks], by, counted))
+            at += looks
+        if counted and not all(verdicts) and any(verdicts):  # where one refuses, the others have not counted it either
+            return judge(found, by, False)
+        return least_of(verdicts)
+
+    return judge
+
+
+def _true(*results: Any) -> bool:
     return True

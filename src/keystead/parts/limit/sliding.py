@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from keystead.parts.limit.limit import Asked, Limit
 from keystead.parts.limit.verdict import Verdict
-from keystead.schema import SortedSet
+from keystead.schema import Operation, SortedSet
 from keystead.schema.lifetime import Sliding, in_words
-from keystead.stores import Reply, TimedCommand, at_most, store_ms
+from keystead.stores import store_ms
 
 _ENTRIES_MOST: Final = 100_000
 _ENTRIES_AT_ONCE: Final = 3_000
@@ -25,6 +26,8 @@ class SlidingWindow(Limit):
     than the limit; for more than 100,000 a FixedWindow or a TokenBucket is the better choice.
     """
 
+    keeps_hits = True
+
     def _checked(self) -> None:
         family, window_ms = self.family.family, self.rate.window_ms
         if not isinstance(family, SortedSet) or family.member.type is not str:
@@ -36,41 +39,32 @@ class SlidingWindow(Limit):
             )
         if self.rate.amount > _ENTRIES_MOST:
             self._refuse(f"a sliding window keeps each hit, so at most {_ENTRIES_MOST:,}; take a TokenBucket")
-        self._lifetime_ms = family.lifetime.ms
 
-    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
+    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+        limit, begin = self.rate.amount, store_ms(-self.rate.window_ms)
+        return Asked(
+            # So many of the newest may stay for this hit to fit; the next older one has to go first.
+            (key.clock(), key.count_between(begin, inf), key.highest(1, skip=max(0, limit - by))),
+            key.between_at_most(begin, inf, limit - by),
+            self._writes(key, by, hit) if by <= limit else (),
+            self._judge,
+        )
+
+    def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:
         limit, window_ms = self.rate.amount, self.rate.window_ms
-        count: TimedCommand = ("ZCOUNT", key, store_ms(-window_ms), "+inf")
-        # So many of the newest may stay for this hit to fit; the next older one has to go first.
-        in_the_way = max(0, limit - by)
-        reads: list[TimedCommand] = [
-            ("TIME",),
-            count,
-            ("ZRANGE", key, in_the_way, in_the_way, "REV", "WITHSCORES"),
-        ]
+        now_ms, held, blocking = found[0], found[1], found[2]
+        allowed = held <= limit - by
+        # A hit counts up to the last millisecond of the window that it begins.
+        wait_ms = max(1, int(blocking[0][1]) + window_ms + 1 - now_ms) if blocking and by <= limit else None
+        # Which hit is the newest costs one more look in the store; it counts for a window at most.
+        reset_ms = window_ms + 1 if held or (allowed and counted) else 0
+        return self._verdict(allowed, limit, limit - held - (by if allowed and counted else 0), wait_ms, reset_ms)
 
-        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
-            (seconds, micros), held, blocking = replies
-            now_ms = int(seconds) * 1000 + int(micros) // 1000
-            allowed = held <= limit - by
-            # A hit counts up to the last millisecond of the window that it begins.
-            wait_ms = None if by > limit or not blocking else _left_ms(blocking, now_ms, window_ms)
-            # Which hit is the newest costs one more look in the store; it counts for a window at most.
-            reset_ms = window_ms + 1 if held or (allowed and counted) else 0
-            return self._verdict(allowed, limit, limit - held - (by if allowed and counted else 0), wait_ms, reset_ms)
-
-        return Asked(reads, at_most(count, limit - by), self._writes(key, by, hit) if by <= limit else (), judge)
-
-    def _writes(self, key: bytes, by: int, hit: bytes) -> list[TimedCommand]:
+    def _writes(self, key: Any, by: int, hit: str) -> list[Operation[Any]]:
         # Hits of one millisecond are still several.
-        members = [hit] if by == 1 else [b"%b:%d" % (hit, number) for number in range(by)]
-        writes: list[TimedCommand] = [("ZREMRANGEBYSCORE", key, "-inf", store_ms(-self.rate.window_ms - 1))]
-        for at in range(0, by, _ENTRIES_AT_ONCE):
-            pairs = [part for member in members[at : at + _ENTRIES_AT_ONCE] for part in (store_ms(), member)]
-            writes.append(("ZADD", key, *pairs))
-        return [*writes, ("PEXPIRE", key, self._lifetime_ms)]
-
-
-def _left_ms(entries: Reply, now_ms: int, window_ms: int) -> int:
-    [[_, score]] = entries
-    return max(1, int(score) + window_ms + 1 - now_ms)
+        members = [hit] if by == 1 else [f"{hit}:{number}" for number in range(by)]
+        added = [
+            key.put(dict.fromkeys(members[at : at + _ENTRIES_AT_ONCE], store_ms()))
+            for at in range(0, by, _ENTRIES_AT_ONCE)
+        ]
+        return [key.remove_between(-inf, store_ms(-self.rate.window_ms - 1)), *added]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from keystead.errors import KeysteadError
@@ -77,6 +79,17 @@ class Verdict:
                 "x-ratelimit-reset": str(resets_s),
             }
         return headers | wait
+
+
+def least_of(verdicts: Sequence[Verdict]) -> Verdict:
+    """What several limits say together: what the one says that lets the least through."""
+    return verdicts[0] if len(verdicts) == 1 else replace(min(verdicts, key=_room), each=tuple(verdicts))
+
+
+def _room(verdict: Verdict) -> tuple[bool, float, float]:
+    """Refusals first, of these the one that lasts longest; else the one of which the least is left."""
+    wait_ms = math.inf if verdict.retry_after_ms is None else verdict.retry_after_ms
+    return verdict.allowed, -wait_ms, verdict.remaining / verdict.limit
 
 
 class LimitReached(KeysteadError):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadKey
-from keystead.parts.limit.limit import Asked, Limit
+from keystead.parts.limit.limit import Asked, Limit, as_counted
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.verdict import Verdict
 from keystead.schema import Bound, Counter, Hash
 from keystead.schema.lifetime import After, in_words
-from keystead.stores import Outcome, Reply, Step, TimedCommand, at_most, store_ms
+from keystead.stores import store_ms
 
 _FIELDS: Final = frozenset({"count", "windowStart"})
 _TRIES: Final = 3
@@ -48,24 +48,20 @@ class FixedWindow(Limit):
             )
         self._is_hash = is_hash
 
-    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
-        count: TimedCommand = ("HGET", key, "count") if self._is_hash else ("GET", key)
-        limit, window_ms = self.rate.amount, self.rate.window_ms
-        writes: list[TimedCommand] = [("PEXPIRE", key, window_ms, "NX")]
-        if self._is_hash:
-            writes = [("HINCRBY", key, "count", by), ("HSETNX", key, "windowStart", store_ms()), *writes]
-        else:
-            writes = [("INCRBY", key, by), *writes]
+    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+        most = self.rate.amount - by
+        if not self._is_hash:
+            return Asked((key.get(), key.left_ms()), key.at_most(most), (key.increment(by),), self._judge)
+        writes = (key.add_field("windowStart", store_ms()), key.increment("count", by))
+        return Asked((key.field("count"), key.left_ms()), key.field_at_most("count", most), writes, self._judge)
 
-        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
-            held, left_ms = int(replies[0] or 0), replies[1]
-            if left_ms < 0:  # there is no window yet
-                left_ms = window_ms
-            allowed = held <= limit - by
-            remaining = limit - held - (by if allowed and counted else 0)
-            return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
-
-        return Asked((count, ("PTTL", key)), at_most(count, limit - by), writes, judge)
+    def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:
+        limit, held, left_ms = self.rate.amount, found[0] or 0, found[1]
+        if left_ms < 0:  # there is no window yet
+            left_ms = self._window_ms
+        allowed = held <= limit - by
+        remaining = limit - held - (by if allowed and counted else 0)
+        return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
 
 
 class AlignedWindow(Limit):
@@ -91,7 +87,6 @@ class AlignedWindow(Limit):
     ) -> None:
         self._start = start
         self._clock = _StoreClock()
-        self._ask: Callable[..., Awaitable[Outcome]] | None = None
         super().__init__(family, rate, when_down=when_down, name=name)
 
     def _checked(self) -> None:
@@ -101,60 +96,53 @@ class AlignedWindow(Limit):
         if not isinstance(family.lifetime, After) or family.lifetime.ms < self.rate.window_ms:
             words = in_words(self.rate.window_ms)
             self._refuse(f"it lives as long as its window, {words}, or longer, as in after(…)")
-        self._lifetime_ms = family.lifetime.ms
         self._place = family.pattern.names.index(self._start)
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
         if not self._clock.is_known:
-            [told] = await self.store.run([("TIME",)])
-            self._clock.saw(_ms(told))
+            self._clock.saw(await self._key(client).clock())
         for _ in range(_TRIES):
             start_ms = self._start_ms()
-            key = self._key_in(start_ms, client).encode()
-            asked = self._asked_in(start_ms, key, by)
-            if by == 1:
-                outcome = await (self._ask or self._prepared_ask())(key)
-            else:
-                outcome = await self.store.atomically(_steps_of(asked))
-            verdict = asked.judge(outcome.replies[: len(asked.reads)], True)
-            if start_ms <= _ms(outcome.replies[0]) < start_ms + self.rate.window_ms:
+            is_counted, found = await self._count(self._key_in(start_ms, client), by)
+            verdict = as_counted(self._judge_in(start_ms, found, by, True), is_counted)
+            if start_ms <= found[0] < start_ms + self.rate.window_ms:
                 break
-        return verdict if verdict.allowed is bool(outcome) else replace(verdict, allowed=bool(outcome))
+        return verdict
 
-    def _prepared_ask(self) -> Callable[..., Awaitable[Outcome]]:
-        """The usual hit, of which all but the key is the same each time, whatever the window."""
-        self._ask = self.store.prepared_steps(lambda key: _steps_of(self._asked_in(0, key, 1)), 1)
-        return self._ask
+    async def _count(self, key: Any, by: int) -> tuple[bool, Sequence[Any]]:
+        """Count a hit in this window; whether it was counted, and what was found just before."""
+        if by == 1:
+            usual, _ = self._usual or self._prepare()
+            name = key.key.encode()
+            outcome = await usual.ask(name)
+            return bool(outcome), usual.found(outcome, [name])
+        asked = self._asked_of(key, by, "")
+        done = await self.family.keyspace.atomically(*asked.looks, asked.guard, *asked.writes)
+        return bool(done), done.values if done else done.before
 
     def _start_ms(self) -> int:
         now_ms = self._clock.now_ms() if self._clock.is_known else self.family.now_ms()
         return now_ms - now_ms % self.rate.window_ms
 
-    def _key_in(self, start_ms: int, client: tuple[Any, ...]) -> str:
+    def _key_in(self, start_ms: int, client: tuple[Any, ...]) -> Any:
         if len(client) != len(self.family.family.pattern.names) - 1:
             raise BadKey(f"{self.family.family.place}: give the values of all placeholders but {self._start}")
         return super()._key((*client[: self._place], start_ms, *client[self._place :]))
 
-    def _key(self, client: tuple[Any, ...]) -> str:
+    def _key(self, client: tuple[Any, ...]) -> Any:
         return self._key_in(self._start_ms(), client)
 
-    def _asked_of(self, key: bytes, by: int, hit: bytes) -> Asked:
-        return self._asked_in(self._start_ms(), key, by)
+    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+        judge = partial(self._judge_in, self._start_ms())
+        return Asked((key.clock(), key.get()), key.at_most(self.rate.amount - by), (key.increment(by),), judge)
 
-    def _asked_in(self, start_ms: int, key: bytes, by: int) -> Asked:
-        limit, window_ms = self.rate.amount, self.rate.window_ms
-
-        def judge(replies: Sequence[Reply], counted: bool) -> Verdict:
-            now_ms, held = _ms(replies[0]), int(replies[1] or 0)
-            self._clock.saw(now_ms)
-            left_ms = min(max(start_ms + window_ms - now_ms, 0), window_ms)
-            allowed = held <= limit - by
-            remaining = limit - held - (by if allowed and counted else 0)
-            return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
-
-        reads: list[TimedCommand] = [("TIME",), ("GET", key)]
-        writes: list[TimedCommand] = [("INCRBY", key, by), ("PEXPIRE", key, self._lifetime_ms, "NX")]
-        return Asked(reads, at_most(("GET", key), limit - by), writes, judge)
+    def _judge_in(self, start_ms: int, found: Sequence[Any], by: int, counted: bool) -> Verdict:
+        limit, window_ms, now_ms, held = self.rate.amount, self.rate.window_ms, found[0], found[1]
+        self._clock.saw(now_ms)
+        left_ms = min(max(start_ms + window_ms - now_ms, 0), window_ms)
+        allowed = held <= limit - by
+        remaining = limit - held - (by if allowed and counted else 0)
+        return self._verdict(allowed, limit, remaining, None if by > limit else left_ms, left_ms)
 
 
 class _StoreClock:
@@ -185,12 +173,3 @@ class _StoreClock:
 
     def now_ms(self) -> int:
         return self._passed_ms() + (self._offset_ms or 0)
-
-
-def _steps_of(asked: Asked) -> list[Step]:
-    return [*asked.reads, asked.guard, *asked.writes]
-
-
-def _ms(reply: Reply) -> int:
-    seconds, micros = reply
-    return int(seconds) * 1000 + int(micros) // 1000

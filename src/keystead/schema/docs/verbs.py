@@ -12,15 +12,8 @@ from keystead.schema.lifetime import Sliding
 from keystead.schema.traced import READS
 
 OF_EVERY_KEY: Final = (
-    "exists",
-    "absent",
-    "remaining",
-    "shorten",
-    "extend",
-    "clock",
-    "lasting",
-    "delete",
-    "plan_delete",
+    *("exists", "absent", "remaining", "left_ms", "shorten", "extend", "clock", "lasting"),
+    *("delete", "plan_delete"),
 )
 
 _MOST_WRITES = 5

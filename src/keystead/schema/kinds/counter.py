@@ -15,6 +15,7 @@ from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, holds
 
+_ZERO = ord("0")
 _LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last in digits, with a sign
 
 
@@ -84,8 +85,13 @@ class CounterKey(GrownKey):
         return deletion.consume(self.bound, self.key, self._number)
 
     def _number(self, replies: list[Reply]) -> int:
-        value: int | None = self.bound.family.value_of(replies[0], self.key, None)
-        return 0 if value is None else value
+        raw = replies[0]
+        if raw is None:
+            return 0
+        if len(raw) < _LONGEST - 1 and raw.isdigit() and raw[0] != _ZERO:  # the usual one
+            return int(raw)
+        value: int = self.bound.family.value_of(raw, self.key, None)
+        return value
 
 
 class Counter(Family[CounterKey]):

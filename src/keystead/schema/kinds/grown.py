@@ -10,7 +10,7 @@ from keystead.schema.codec import Codec
 from keystead.schema.key import Key, Moment, truth
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound, Operation
-from keystead.stores import Command, Reply, at_most, more_than
+from keystead.stores import Command, Reply, StoreMs, TimedCommand, at_most, more_than
 
 R = TypeVar("R")
 
@@ -35,7 +35,7 @@ class GrownKey(Key):
         self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
     ) -> Operation[R]:
         bound = self.bound
-        if not bound.family.lifetime.ends and len(commands) == 1:
+        if not bound.family.lifetime.ends and len(commands) == 1 and not is_timed(commands[0]):
             return Operation(bound, verb, commands, finish)
         renewal = self._renewal(bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
@@ -59,7 +59,13 @@ class GrownKey(Key):
         """A command that does not make the key live longer: a read, or a removal."""
         return Operation(self.bound, verb, [command], finish)
 
-    def _at_most(self, verb: str, command: Command, limit: float) -> Operation[bool]:
+    def _timed(self, verb: str, command: TimedCommand, finish: Callable[[list[Reply]], R]) -> Operation[R]:
+        """The same, where a bound may be up to the clock of the store, which only an atomic step asks."""
+        if is_timed(command):
+            return Compound(self.bound, verb, [command], finish, atomic=True)
+        return Operation(self.bound, verb, [command], finish)
+
+    def _at_most(self, verb: str, command: TimedCommand, limit: float | StoreMs) -> Operation[bool]:
         """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
         return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
 
@@ -71,6 +77,11 @@ class GrownKey(Key):
         if type(limit) is not int or not 0 <= limit < 2**63:
             raise BadValue(f"{self.key}: a limit is a whole number from 0 on")
         return self._at_most(verb, command, limit)
+
+
+def is_timed(command: TimedCommand) -> bool:
+    """Whether the clock of the store fills a place in this command."""
+    return StoreMs in map(type, command)
 
 
 def refuse_container(pattern: str, member: Codec[Any]) -> None:

@@ -17,7 +17,7 @@ from keystead.schema.kinds.grown import GrownKey
 from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.seal import KeyRing
-from keystead.stores import Command, Reply, Required, absent, at_most, field_holds
+from keystead.stores import Command, Reply, Required, StoreMs, absent, at_most, field_holds
 from keystead.stores.base import ATOMIC_ARGUMENTS
 
 T = TypeVar("T")
@@ -98,10 +98,17 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """
         return self._count_at_most("at_most", ("HLEN", self.key), limit)
 
-    def add_field(self, name: F, value: V, **until: Moment) -> Operation[bool]:
-        """Write a field only if it is not there. Of several callers one gets True. Atomic."""
+    def add_field(self, name: F, value: V | StoreMs, **until: Moment) -> Operation[bool]:
+        """Write a field only if it is not there. Of several callers one gets True. Atomic.
+
+        `store_ms()` is the time of the store, for a field that is a whole number.
+        """
         self._refuse_unlisted("add_field")
-        command = ("HSETNX", self.key, self._name(name), self._encoded(self._name(name), value))
+        if isinstance(value, StoreMs):
+            data: Any = value if self._integer(name) else None
+        else:
+            data = self._encoded(self._name(name), value)
+        command = ("HSETNX", self.key, self._name(name), data)
         return self._write("add_field", [command], truth, until)
 
     def increment(self, name: F, by: int = 1) -> Operation[int | None]:
@@ -111,14 +118,8 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
-        family = self.bound.family
-        codec = family.field_codec(self._name(name), self.key)
-        if codec.sealed:
-            raise BadCall(f"{self.key}: {name} is sealed, so the store cannot add to it")
-        if codec.json_schema().get("type") != "integer":
-            raise BadCall(f"{self.key}: {name} is no whole number, so nothing can be added to it")
-        command = ("HINCRBY", self.key, self._name(name), by)
-        if not family.fields:
+        command = ("HINCRBY", self.key, self._integer(name), by)
+        if not self.bound.family.fields:
             return self._grown("increment", [command], number, self._at_ms(None, {}))
         steps = [Required(("EXISTS", self.key)), command]
         return self._relisted(self._changed("increment", steps, _second, None, stopped=None), None, {name: by})
@@ -178,6 +179,15 @@ class HashKey(GrownKey, Generic[T, F, V]):
         commands = [("DEL", self.key), *self._named("HSET", [part for pair in seen.items() for part in pair])]
         return self._grown("copy", commands, nothing, self._at_ms(None, until))
 
+    def field_at_most(self, name: F, limit: int) -> Operation[bool]:
+        """Whether a field that is a whole number is at most `limit`; where there is no such field it is 0.
+
+        For `atomically`: where it is higher, nothing of the whole takes effect.
+        """
+        if type(limit) is not int or not -(2**63) <= limit < 2**63:
+            raise BadValue(f"{self.key}: a limit is a whole number of at most 64 bits")
+        return self._at_most("field_at_most", ("HGET", self.key, self._integer(name)), limit)
+
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
         if family.listed_in:
@@ -213,6 +223,16 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def _name(self, name: F) -> bytes:
         text: bytes = self.bound.family.field_name(name, self.key)
         return text
+
+    def _integer(self, name: F) -> bytes:
+        """The stored name of a field that is a whole number. Raises BadCall where it is none."""
+        raw = self._name(name)
+        codec = self.bound.family.field_codec(raw, self.key)
+        if codec.sealed:
+            raise BadCall(f"{self.key}: {name} is sealed, so the store cannot add to it")
+        if codec.json_schema().get("type") != "integer":
+            raise BadCall(f"{self.key}: {name} is no whole number, so nothing can be added to it")
+        return raw
 
     def _encoded(self, name: bytes, value: V) -> bytes:
         data: bytes = self.bound.family.field_codec(name, self.key).encode(

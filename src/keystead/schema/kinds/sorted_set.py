@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, Unpack, overload
+from math import inf
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, Unpack, overload
 
 from keystead.errors import BadValue, Unreadable
 from keystead.schema import listing
@@ -15,7 +16,9 @@ from keystead.schema.kinds.grown import GrownKey, refuse_container
 from keystead.schema.kinds.value import Seen, seen_or_none
 from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import TABLE, Call, Reply, Required, at_most, more_than
+from keystead.stores import TABLE, Call, Reply, Required, StoreMs, at_most, more_than
+
+Score: TypeAlias = float | StoreMs
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -25,30 +28,33 @@ _BEFORE_ALL = -(2**62)
 
 
 class SortedSetKey(GrownKey, Generic[M]):
-    """One key that holds members of type M, each with a score. Equal scores are in the order of the members' bytes."""
+    """One key that holds members of type M, each with a score. Equal scores are in the order of the members' bytes.
+
+    A score or a bound may be `store_ms()`, the time of the store in ms, plus or minus so many.
+    """
 
     __slots__ = ()
 
-    def put(self, scores: Mapping[M, float], **until: Moment) -> Operation[int]:
+    def put(self, scores: Mapping[M, Score], **until: Moment) -> Operation[int]:
         """Give members their scores, new or not; returns how many are new. Atomic."""
         return self._zadd("put", (), scores, until, number)
 
-    def add(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+    def add(self, member: M, score: Score, **until: Moment) -> Operation[bool]:
         """Put a member in only if it is not in. Atomic."""
         return self._zadd("add", ("NX",), {member: score}, until, truth)
 
-    def move(self, member: M | Seen[M | None], score: float, **until: Moment) -> Operation[bool]:
+    def move(self, member: M | Seen[M | None], score: Score, **until: Moment) -> Operation[bool]:
         """Give a member another score only if it is in. True: it was, and has another score now. Atomic.
 
         One that was seen may also be one that cannot be read.
         """
         return self._zadd("move", ("XX", "CH"), {member: score}, until, truth)
 
-    def raise_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+    def raise_to(self, member: M, score: Score, **until: Moment) -> Operation[bool]:
         """Put a member in, or give it this score if it is higher than its own. True: something changed. Atomic."""
         return self._zadd("raise_to", ("GT", "CH"), {member: score}, until, truth)
 
-    def lower_to(self, member: M, score: float, **until: Moment) -> Operation[bool]:
+    def lower_to(self, member: M, score: Score, **until: Moment) -> Operation[bool]:
         """Put a member in, or give it this score if it is lower than its own. True: something changed. Atomic."""
         return self._zadd("lower_to", ("LT", "CH"), {member: score}, until, truth)
 
@@ -78,18 +84,18 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Members with their scores from the highest score on."""
         return self._range("highest", limit, skip, ("REV",), self._pairs)
 
-    def between(self, low: float, high: float, *, limit: int = -1, skip: int = 0) -> Operation[list[tuple[M, float]]]:
+    def between(self, low: Score, high: Score, *, limit: int = -1, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from `low` to `high`, both included, from the lowest on."""
-        command = ("ZRANGE", self.key, low, high, "BYSCORE", "LIMIT", skip, limit, "WITHSCORES")
-        return self._read("between", command, self._pairs)
+        command = ("ZRANGE", self.key, *_bounds(low, high), "BYSCORE", "LIMIT", skip, limit, "WITHSCORES")
+        return self._timed("between", command, self._pairs)
 
     def count(self) -> Operation[int]:
         """How many members there are."""
         return self._read("count", ("ZCARD", self.key), number)
 
-    def count_between(self, low: float, high: float) -> Operation[int]:
+    def count_between(self, low: Score, high: Score) -> Operation[int]:
         """How many members have a score from `low` to `high`, both included."""
-        return self._read("count_between", ("ZCOUNT", self.key, low, high), number)
+        return self._timed("count_between", ("ZCOUNT", self.key, *_bounds(low, high)), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
@@ -100,7 +106,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         """
         return self._count_at_most("at_most", ("ZCARD", self.key), limit)
 
-    def score_at_most(self, member: M, limit: float) -> Operation[bool]:
+    def score_at_most(self, member: M, limit: Score) -> Operation[bool]:
         """Whether the score of a member is at most `limit`; where it is not in, it is 0.
 
         For `atomically`: where it is higher, nothing of the whole takes effect.
@@ -113,9 +119,9 @@ class SortedSetKey(GrownKey, Generic[M]):
             raise BadValue(f"{self.key}: name at least one member")
         return self._read("remove", ("ZREM", self.key, *map(self._encoded, members)), number)
 
-    def remove_between(self, low: float, high: float) -> Operation[int]:
+    def remove_between(self, low: Score, high: Score) -> Operation[int]:
         """Take out the members with a score from `low` to `high`, both included; returns how many. Atomic."""
-        return self._read("remove_between", ("ZREMRANGEBYSCORE", self.key, low, high), number)
+        return self._timed("remove_between", ("ZREMRANGEBYSCORE", self.key, *_bounds(low, high)), number)
 
     def keep_highest(self, count: int) -> Operation[int]:
         """Take out all but the `count` highest; returns how many went. Atomic."""
@@ -142,6 +148,13 @@ class SortedSetKey(GrownKey, Generic[M]):
     def see_lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[Seen[M | None], float]]]:
         """As `lowest`. The value of a member that cannot be read is None."""
         return self._range("see_lowest", limit, skip, (), self._seen_pairs)
+
+    def between_at_most(self, low: Score, high: Score, limit: int) -> Operation[bool]:
+        """Whether at most so many members have a score from `low` to `high`, both included.
+
+        For `atomically`: where more have, nothing of the whole takes effect.
+        """
+        return self._at_most("between_at_most", ("ZCOUNT", self.key, *_bounds(low, high)), limit)
 
     async def live(self) -> list[M]:
         """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
@@ -176,7 +189,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         self,
         verb: str,
         flags: tuple[str, ...],
-        scores: Mapping[Any, float],
+        scores: Mapping[Any, Score],
         until: dict[str, Moment],
         finish: Callable[[list[Reply]], R],
     ) -> Operation[R]:
@@ -184,7 +197,7 @@ class SortedSetKey(GrownKey, Generic[M]):
             raise BadValue(f"{self.key}: give members with their scores, as in {{member: 1}}, at least one")
         pairs: list[Any] = []
         for member, score in scores.items():
-            if type(score) not in (int, float) or score != score:
+            if type(score) not in (int, float, StoreMs) or score != score:
                 raise BadValue(f"{self.key}: a score is a number, not {type(score).__name__}")
             pairs += (score, self._encoded(member))
         return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
@@ -248,6 +261,11 @@ def _positive(count: int, key: str) -> int:
     if type(count) is not int or count < 1:
         raise BadValue(f"{key}: a count is a whole number from 1 on")
     return count
+
+
+def _bounds(low: Score, high: Score) -> tuple[Any, Any]:
+    """As a store takes them. Where there is none it has a word, which is the same in every step."""
+    return "-inf" if low == -inf else low, "+inf" if high == inf else high
 
 
 def _first(replies: list[Reply]) -> Any:

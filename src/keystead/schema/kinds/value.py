@@ -149,6 +149,15 @@ class ValueKey(Key, Generic[T]):
         guard = self.bound.store, holds(self.key, seen.stored)
         return await deletion.delete_if(self.bound, self.key, "what you asked for", [guard])
 
+    def as_seen(self, value: T) -> Seen[T]:
+        """What `see` gives once this value is written, for a later `holds`. Nothing is sent.
+
+        A sealed value is stored in another form each time, so it must be seen: raises BadCall.
+        """
+        if self._codec.sealed:
+            raise BadCall(f"{self.bound.family.place} holds sealed values; use see() instead")
+        return Seen(value, self._codec.encode(value, self.key))
+
     @property
     def _codec(self) -> Codec[T]:
         codec: Codec[T] = self.bound.family.codec
@@ -170,7 +179,11 @@ class ValueKey(Key, Generic[T]):
         return value
 
     def _seen(self, replies: list[Reply]) -> Seen[T] | None:
-        value = self._read(replies)
+        try:
+            value = self._read(replies)
+        except Unreadable as error:
+            error.raw = bytes(replies[0])  # so that it can be guarded, too
+            raise
         return None if value is None else Seen(value, bytes(replies[0]))
 
     def _write(

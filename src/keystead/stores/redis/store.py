@@ -119,12 +119,12 @@ class RedisStore(Store):
         # The way of most calls, without passing it on: a coroutine more is a good part of what a read costs.
         if get_ident() != self._opened_thread or not self._loop_runs():
             self._check_loop()
+        given: list[Any] = commands if type(commands) is list else list(commands)
         try:
             # A typed read comes as a Call: what `read` would say of it, without calling that.
-            given: Sequence[Any] = commands
             calls = [command if type(command) is Call else read(command) for command in given]
         except CommandError:
-            return await super().run(commands)
+            return await super().run(given)
         if not calls:
             return []
         now, payload = self._loop.time(), pack(calls)
