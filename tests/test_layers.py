@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from keystead.stores import TABLE
+
 PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
 
 # What each room of the package may import besides itself. The empty name is the package's own face
@@ -73,3 +75,48 @@ def test_modules_import_only_from_the_layers_below_them() -> None:
         if (found := [one for one in imports(path) if room(one) not in MAY_IMPORT[room(name)] | {room(name)}])
     }
     assert upward == {}
+
+
+# --- nothing above the schema talks to a store ---------------------------------------------------------------
+
+ABOVE_SCHEMA = ("parts", "kits", "server", "cli", "integrations", "console")
+# `Measured` is a store itself: it passes on what it is asked.
+STORES_THEMSELVES = {"keystead.server.measured"}
+VERBS_OF_STORES = {"run", "atomically", "prepared", "prepared_steps"}
+STEPS = {
+    *("Step", "Command", "TimedCommand", "Call", "Required", "Holds", "FieldHolds", "Absent", "AtMost", "MoreThan"),
+    *("Still", "required", "holds", "field_holds", "absent", "at_most", "more_than", "still"),
+}
+
+
+def raw_access(path: Path) -> Iterator[str]:
+    """Where a file bypasses the schema: a command as a tuple, a verb of a store, what a store can do at once."""
+    for node in ast.walk(ast.parse(path.read_text(), path.name)):
+        match node:
+            case ast.Tuple(elts=[ast.Constant(value=str(name)), second, *_]) if name in TABLE and not _is_word(second):
+                yield f"line {node.lineno}: the command {name}"
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=verb) if (
+                verb in VERBS_OF_STORES and owner.lstrip("_") in ("store", "source", "target")
+            ):
+                yield f"line {node.lineno}: {owner}.{verb}"
+            case ast.Attribute(value=ast.Attribute(attr="guarantees") | ast.Name(id="guarantees"), attr="atomic"):
+                yield f"line {node.lineno}: guarantees.atomic"
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[:2] in (
+                ["keystead"],
+                ["keystead", "stores"],
+            ):
+                yield from (f"line {node.lineno}: imports {one.name}" for one in names if one.name in STEPS)
+
+
+def _is_word(node: ast.expr) -> bool:
+    """A literal in capitals, as in ("GET", "HEAD"): methods of HTTP. The key of a command is no such thing."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isupper()
+
+
+def test_nothing_above_the_schema_bypasses_it() -> None:
+    found = {
+        module_name(path): [*raw_access(path)]
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if room(module_name(path)) in ABOVE_SCHEMA and module_name(path) not in STORES_THEMSELVES
+    }
+    assert {name: where for name, where in found.items() if where} == {}, "use typed verbs, and procedures"

@@ -289,7 +289,7 @@ def test_a_backup_that_was_killed_goes_on_and_is_whole(
 ) -> None:
     expected = fill(server.url, MANY)
     with held_back(server) as proxy:
-        proxy.after_replies(4 * BLOCK_BYTES)
+        proxy.slowly()
         again = ("backup", "keys.backup", "--store", proxy.url + PATIENT)
         with started(program, *again) as process:
             saves(program, process)
@@ -344,7 +344,7 @@ def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later
 ) -> None:
     expected = fill(server.url, MANY)
     with held_back(server) as proxy:
-        proxy.after_replies(4 * BLOCK_BYTES)
+        proxy.after_replies(5 * BLOCK_BYTES)
         again = ("backup", "keys.backup", "--store", proxy.url + IMPATIENT)
         ended = program.keystead(*again)
         assert_one_sentence(ended, 1, "--resume goes on with it")

@@ -84,8 +84,8 @@ def test_the_same_data_is_printed_as_json(folder: Path) -> None:
     assert (user["key"], user["pattern"], user["lifetime"]) == ("user:{uid}", "user:{uid:int}", "30 days")
     assert user["relations"] == ["Deleted with it: `count:{uid}`."]
     assert count["operations"] == {
-        "writes": ["increment", "decrement", "set", "consume"],
-        "reads": ["get", "at_most", "holds"],
+        "writes": ["increment", "decrement", "start_at", "set", "consume"],
+        "reads": ["get", "at_most", "at_least", "holds"],
     }
 
 

@@ -34,7 +34,7 @@ def router() -> APIRouter:
     add("/widgets", _gallery, methods=["GET"], include_in_schema=False)
     add(f"{_COMPONENTS}{{name}}.js", component, methods=["GET"], include_in_schema=False)
     for endpoint in (*ENDPOINTS, ADMIN):
-        for method, extra in (("GET", query_of(endpoint)), ("POST", body_of(endpoint))):
+        for method, extra in {"GET": query_of(endpoint), "POST": body_of(endpoint)}.items():
             add(
                 endpoint.path,
                 _answering(endpoint),
