@@ -35,7 +35,7 @@ from keystead import Counter, Keyspace, Steps, Value, after, connect, never, pro
 from keystead.testing import servers
 
 STOCKS = 50
-PLENTY = 10**12
+PLENTY = 10**9
 ORDER = "x" * 100
 LIFETIME_MS = 90 * 86_400_000
 SCRIPT = """

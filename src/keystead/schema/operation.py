@@ -452,7 +452,7 @@ def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
     return finished
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Done(Generic[R_co]):
     """What `keys.atomically` did. True where everything took effect, false where nothing did.
 
