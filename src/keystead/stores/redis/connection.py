@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def push(self, payload: bytes) -> None:
         """Send without expecting a reply in the queue."""
-        if self.lost is None and self._transport is not None and self._out:
+        if self.lost is None and self._transport is not None:
             self._transport.write(payload)
 
     # --- for the event loop --------------------------------------------------------------------------------
