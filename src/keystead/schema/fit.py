@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from keystead.errors import DoesNotFit
 from keystead.schema.lifetime import After, Lifetime, Sliding, Spread, in_words
+from keystead.schema.slots import spans_keys
 from keystead.stores import Guarantees, Store
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
 
 def require_atomic_steps(store: Store, what: str, why: str) -> None:
     """Raises DoesNotFit where a store has no atomic step on several keys: `what` does not fit it, because of `why`."""
-    if store.guarantees.atomic not in ("any keys", "one slot"):
+    if not spans_keys(store):
         raise DoesNotFit(f"{what} does not fit {store.url}: {why}, which this store cannot make")
 
 

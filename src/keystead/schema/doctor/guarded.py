@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 from keystead.errors import CrossSlot, NotANumber, WrongKind
 from keystead.schema import deletion
 from keystead.schema.family import Bound
-from keystead.schema.slots import one_step
+from keystead.schema.slots import one_step, spans_keys
 from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Still, Store
 from keystead.stores.commands import encode
 
@@ -31,7 +31,7 @@ async def holds_now(store: Store, guards: Sequence[Guard], probe: Command | None
     """
     own = [guard.step for guard in guards if guard.store is store]
     steps: list[Step] = [*own, *([] if probe is None else [probe])]
-    if len(own) == len(guards) and _has_atomic_steps(store):
+    if len(own) == len(guards) and spans_keys(store):
         try:
             outcome = await store.atomically(steps)
         except CrossSlot:
@@ -62,7 +62,7 @@ async def change(store: Store, guards: Sequence[Guard], commands: Sequence[Step]
         return False
     changed = {_command(step)[1] for step in commands}
     for together in (own, [step for step in own if _command(step)[1] in changed]):
-        if not _has_atomic_steps(store) or (together is not own and not await _all_hold(_in(store, own))):
+        if not spans_keys(store) or (together is not own and not await _all_hold(_in(store, own))):
             break
         try:
             return bool(await store.atomically([*together, *commands]))
@@ -98,10 +98,6 @@ def _by_slot(store: Store, key: str, guards: Sequence[Guard]) -> tuple[list[Guar
 def _key(step: Step) -> str:
     key = _command(step)[1]
     return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
-
-
-def _has_atomic_steps(store: Store) -> bool:
-    return store.guarantees.atomic in ("any keys", "one slot")
 
 
 def _in(store: Store, steps: Sequence[Step]) -> list[Guard]:
