@@ -204,6 +204,17 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
         procedure(ordered=" ")
     with pytest.raises(BadDeclaration, match="method that returns Steps"):
         procedure(7)  # type: ignore[call-overload]
+
+    async def waits(self: Any) -> None: ...
+
+    def yields(self: Any) -> Any:
+        yield self
+
+    for wrong in (waits, yields):
+        with pytest.raises(BadDeclaration, match="is a plain `def` that returns Steps"):
+            procedure(wrong)  # type: ignore[arg-type]
+        with pytest.raises(BadDeclaration, match="is a plain `def` that returns Steps"):
+            procedure(ordered="somebody")(wrong)  # type: ignore[arg-type]
     with pytest.raises(BadDeclaration, match="every keyspace has something of this name"):
 
         class Taken(Keyspace):

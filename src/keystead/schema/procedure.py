@@ -25,6 +25,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
@@ -213,10 +215,17 @@ def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
     """
     if ordered is not None and not any(character.isalpha() for character in str(ordered)):
         raise BadDeclaration("ordered says in words what repairs an interruption, as in ordered='readers skip it'")
-    if function is None:
-        return lambda declared: Procedure(declared, ordered)
+    return partial(_declared, ordered=ordered) if function is None else _declared(function, ordered)
+
+
+def _declared(function: Any, ordered: str | None) -> Procedure[Any, Any, Any]:
     if not callable(function):
         raise BadDeclaration("@procedure stands above a method that returns Steps(...)")
+    if iscoroutinefunction(function) or isgeneratorfunction(function) or isasyncgenfunction(function):
+        raise BadDeclaration(
+            f"{function.__qualname__} is a plain `def` that returns Steps(...): it only makes operations, without "
+            "await and without yield; whoever calls it awaits them"
+        )
     return Procedure(function, ordered)
 
 
