@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from tests.server.conftest import notes_serving
-from tests.serving import Keystead, wait_until
+from tests.serving import Keystead, keystead_serving, wait_until
 
 SECRETS = ("secret-of-a-path", "secret-of-a-query", "secret-of-a-cookie", "secret-of-a-body", "secret-of-a-header")
 NUMBER = re.compile(r"^(\w+)(?:\{(.*)\})? ([0-9.e+-]+)$", re.MULTILINE)
@@ -127,3 +127,9 @@ def test_metrics_are_in_the_form_of_prometheus(notes: Keystead) -> None:
     answer = httpx2.get(f"{notes.url}/metrics", timeout=300)
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert "# TYPE keystead_requests_total counter" in answer.text
+
+
+def test_calls_of_the_parts_of_kits_are_told_apart_too(tmp_path: Path) -> None:
+    label = 'family="ScheduleKeys.job",outcome="ok",procedure="ScheduleKeys.rewrite"'
+    with keystead_serving(tmp_path) as server:
+        wait_until(lambda: ("keystead_store_calls_total", label) in numbers(server), "a job is planned", 300)

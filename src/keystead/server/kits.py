@@ -12,6 +12,7 @@ import keystead
 from keystead.kits import ROUTED
 from keystead.kits.kit import Kit, Site
 from keystead.schema import Keyspace
+from keystead.schema.keyspace import with_parts
 from keystead.server.measured import Measured
 from keystead.server.settings import PREFIX, MissingSettings, Settings, WrongSettings, leads_to_loopback
 from keystead.server.working_directory import find_modules_here
@@ -151,9 +152,16 @@ def bind(
     others: dict[str, Any] = {role: store for role, store in stores.items() if role != "default"}
     ring = settings.ring
     bound = {kit.name: kit.keyspace(stores["default"], seal=ring, now_ms=now_ms, **others) for kit in kits}
+    own = [kit.keyspace for kit in kits]
+    parts = [
+        part(stores["default"], needs_seal=False, now_ms=now_ms, **others)
+        for part in with_parts(own)
+        if part not in own
+    ]
+    families = [one for keys in (*bound.values(), *parts) for one in keys.bounds()]
     for store in stores.values():
         if isinstance(store, Measured):
-            store.knows(one for keys in bound.values() for one in keys.bounds())
+            store.knows(families)
     return bound
 
 
