@@ -1,7 +1,9 @@
 """Procedures: several operations that are declared once, run as one, and say what stopped them."""
 
 import asyncio
+import gc
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -22,12 +24,14 @@ from keystead import (
     Value,
     after,
     attempts,
+    connect,
     never,
     procedure,
 )
 from keystead.errors import BadCall
 from keystead.schema.docs import document, html, markdown
 from keystead.schema.export import json_schema, typescript
+from keystead.schema.repeated import Repeated
 from keystead.schema.traced import traced
 from tests.schema.conftest import STORES
 
@@ -258,8 +262,6 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
         Wrong.nothing()
     with pytest.raises(BadArgument, match="otherwise takes what the caller is told"):
         keys.n(1).increment().otherwise(" ")
-    from keystead import connect
-
     async with connect("memory://") as second:
         apart = Wrong(memory, cache=second)
         with pytest.raises(BadArgument, match="lives in another store"):
@@ -359,3 +361,50 @@ def test_procedures_are_exported() -> None:
     module = typescript([Shop])
     assert "export interface KeyProcedures {" in module
     assert '      stopped: "sold out" | "there is such an order";' in module
+
+
+class Library(Keyspace):
+    """Records that are listed in another slot."""
+
+    titles = Set("titles", str, lifetime=never("a test"), doc="all titles")
+    book = Value("book:{title}", str, lifetime=after("1d"), listed_in=titles, doc="a book")
+    read = Counter("read:{title}", lifetime=never("a test"), doc="how often it was read")
+
+    @procedure(ordered="readers skip a title without a book")
+    def write(self, title: str, text: str, *, guarded: bool = False) -> Steps[int]:
+        """Write a book, whether there is one or not."""
+        book, count = self.book(title).set(text), self.read(title).increment()
+        return Steps(book.otherwise("never") if guarded else book, count).giving(count)
+
+    @procedure(ordered="readers skip a title without a book")
+    def publish(self, title: str, text: str) -> Steps[int]:
+        """Write a book that is new."""
+        count = self.read(title).increment()
+        return Steps(self.book(title).add(text), count).giving(count)
+
+
+@every_store
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_a_set_of_a_listed_record_goes_on_across_slots(store: Store, guarded: bool) -> None:
+    library = Library(store)
+    for times in (1, 2):
+        done = await library.write("emma", "text", guarded=guarded)
+        assert done.value == times
+    assert await library.titles().members() == {"emma"}
+    stopped = await library.publish("emma", "another")
+    assert (stopped.stopped, stopped.stopped_at) == ("book", 0)
+    assert (await library.publish("persuasion", "text")).value == 1
+    assert await library.read("emma").get() == 2
+
+
+async def test_a_store_whose_reads_are_repeated_is_not_kept_alive() -> None:
+    async with connect("memory://") as store:
+        shop = Shop(store)
+        ask = Repeated(shop.stock("apple").get(), shop.customer_orders("ann").has("1"))
+        assert await ask() == [0, False]
+        with pytest.raises(BadCall, match="what is repeated is a read"):
+            Repeated(shop.stock("apple").increment())
+    gone = weakref.ref(store)
+    del store, shop, ask
+    gc.collect()
+    assert gone() is None

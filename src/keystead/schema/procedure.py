@@ -1,25 +1,4 @@
-"""Procedures: several operations with guards, declared once and called by name.
-
-class Shop(Keyspace):
-    stock = Counter("stock:{sku}", lifetime=never("inventory"), doc="pieces left")
-    order = Value("order:{id}", Order, lifetime=after("90d"), doc="an order")
-
-    @procedure
-    def reserve(self, sku: str, id: str, order: Order) -> Steps[int]:
-        \"\"\"Take a piece from the stock for a new order.\"\"\"
-        left = self.stock(sku).decrement()
-        return Steps(
-            self.stock(sku).at_least(1).otherwise("sold out"),
-            self.order(id).add(order).otherwise("there is such an order"),
-            left,
-        ).giving(left)
-
-done = await shop.reserve("apple", "o-17", order)
-if not done:
-    print(done.stopped)     # sold out
-else:
-    print(done.value)       # how many are left
-"""
+"""Procedures: several operations with guards, declared once and called by name. See docs/procedures.md."""
 
 from __future__ import annotations
 
@@ -264,9 +243,10 @@ async def _group_done(store: Store, group: list[Operation[Any]]) -> Done[Any]:
         parts = [one.in_batch() for one in group]
         return await finished(group, parts, await store.atomically([step for part in parts for step in part]))
     result = await operation.alone()
-    if not result and (isinstance(operation, Guarded) or operation.stops_by_itself):
-        return Done((), 0, (), operation.reason or operation.bound.family.name)
-    return Done((result,))
+    # A write of a listed record says False where it stopped; the result of a `set` that took effect is None.
+    own = operation if operation.inner is None else operation.inner
+    stopped = result is False if own.stops_by_itself else isinstance(operation, Guarded) and not result
+    return Done((), 0, (), operation.reason or operation.bound.family.name) if stopped else Done((result,))
 
 
 async def _undo(operations: Sequence[Operation[Any]]) -> None:

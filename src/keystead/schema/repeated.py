@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from keystead.errors import BadCall
 from keystead.schema.operation import Operation, use_all
-from keystead.stores import Store
-from keystead.stores.base import Ask
 from keystead.stores.commands import read
-
-_asks: WeakKeyDictionary[Store, dict[tuple[tuple[str, int], ...], Ask]] = WeakKeyDictionary()
 
 
 class Repeated:
@@ -31,11 +26,7 @@ class Repeated:
         calls = [read(step) for one in reads for step in one.steps]
         if len(calls) != len(reads) or any(call.spec.writes for call in calls):
             raise BadCall("what is repeated is a read, of one command each")
-        store, forms = reads[0].store, tuple((call.spec.name, len(call.args)) for call in calls)
-        prepared = _asks.setdefault(store, {})
-        if forms not in prepared:
-            prepared[forms] = store.prepared(*forms)
-        self._ask = prepared[forms]
+        self._ask = reads[0].store.prepared(*((call.spec.name, len(call.args)) for call in calls))
         self._arguments = tuple(argument for call in calls for argument in call.args)
         self._finishes = [one.finish for one in reads]
 
