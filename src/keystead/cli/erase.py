@@ -79,7 +79,7 @@ def erase(
                 if (plan.count or rows) and not dry_run:
                     if not confirmed(f"Delete {_counted(plan.keys, rows)}?", yes, paused):
                         leave("nothing was deleted")
-                    # First of all, or an interruption would leave an erasure that nobody can see.
+                    # Before anything is deleted, so that an interrupted erasure is in the log, too.
                     await _note(bound_keys, [subject, *also], plan)
                     # The keys before the rows: a user who is signed out cannot make a row again.
                     erased = await _erase(bound_keys, subject)

@@ -1,4 +1,4 @@
-"""When somebody else changed it meanwhile: the one way to try again."""
+"""Optimistic locking: the one way to retry when another caller changed the data in between."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LONGEST_S: Final = 0.128
 
 
 class attempts:  # noqa: N801 - it is used as a function is
-    """Try again until nobody came between: `async for _ in attempts("the team"):`.
+    """Retry an optimistic update, with back-off and jitter: `async for _ in attempts("the team"):`.
 
         async for _ in attempts("the cart"):
             seen = await keys.cart(7).see()
             if await keys.pay(seen, ...):
                 return
 
-    Leave the loop where it has worked. Each further turn waits a little longer, each caller another time, so that
-    somebody wins and the next try is not the same. Raises Contended after the last one. `what` is named in it, for
-    people; so it is no secret. `wait` is for tests.
+    Leave the loop when the update has worked. Each further attempt waits longer, for a random time, so that callers
+    spread out and one of them wins. Raises Contended after the last attempt. `what` appears in its message, so it must
+    not be a secret. `wait` is for tests.
     """
 
     __slots__ = ("_most", "_number", "_wait", "_what")

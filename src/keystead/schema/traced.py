@@ -22,34 +22,46 @@ if TYPE_CHECKING:
 
 # The verbs that change nothing. `use` touches and `live` prunes, but what they are for is to read.
 READS: Final = frozenset(
-    {
-        *(
-            "exists",
-            "remaining",
-            "plan_delete",
-            "get",
-            "use",
-            "has",
-            "count",
-            "at_most",
-            "at_least",
-            "score_at_most",
-            "clock",
-            "see",
-            "holds",
-            "absent",
-            "score_is",
-            "newest",
-            "see_latest",
-            "see_lowest",
-            "left_ms",
-            "as_seen",
-            "field_at_most",
-            "between_at_most",
-        ),
-        *("field", "fields", "members", "live", "items", "entries", "latest", "subscribe"),
-        *("score", "rank", "rank_from_top", "lowest", "highest", "between", "count_between", "pages"),
-    }
+    [
+        "absent",
+        "as_seen",
+        "at_least",
+        "at_most",
+        "between",
+        "between_at_most",
+        "clock",
+        "count",
+        "count_between",
+        "entries",
+        "exists",
+        "field",
+        "field_at_most",
+        "fields",
+        "get",
+        "has",
+        "highest",
+        "holds",
+        "items",
+        "latest",
+        "left_ms",
+        "live",
+        "lowest",
+        "members",
+        "newest",
+        "pages",
+        "plan_delete",
+        "rank",
+        "rank_from_top",
+        "remaining",
+        "score",
+        "score_at_most",
+        "score_is",
+        "see",
+        "see_latest",
+        "see_lowest",
+        "subscribe",
+        "use",
+    ]
 )
 # Those that stop the whole where they do not hold, whether somebody says so or not.
 GUARDS: Final = frozenset(
@@ -148,7 +160,7 @@ def _each_way(
         if not isinstance(made, Steps):
             raise TypeError("it returns no Steps")
         waiting += way.others
-        yield [step for one in made.operations for step in [one.step]]  # type: ignore[attr-defined]
+        yield [one.step for one in made.operations]  # type: ignore[attr-defined]
 
 
 def _arguments_of(function: Callable[..., Any]) -> Iterator[dict[str, Any]]:
@@ -320,4 +332,7 @@ class _TracedOperation:
         return self
 
     def or_error(self) -> _TracedOperation:
+        return self
+
+    def afterwards(self, work: Any) -> _TracedOperation:
         return self

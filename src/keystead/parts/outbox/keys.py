@@ -162,7 +162,7 @@ class OutboxKeys(Keyspace):
     def claim(
         self, topic: str, name: str, lease: QueueLease, lease_ms: int, look_ms: int, again: bool
     ) -> Steps[tuple[Trouble | None, list[SeenMessage]]]:
-        """Take the lease of a queue that has messages, or (`again`) keep it. Nobody else need look before `look_ms`."""
+        """Take the lease of a queue that has messages, or keep it (`again`). Others look again at `look_ms`."""
         own = self.lease(topic, name).lasting(lease_ms)
         trouble, first = self.trouble(topic, name).get().if_readable(), self.queue(topic, name).see(0, 0)
         return Steps(

@@ -143,7 +143,7 @@ class ScheduleKeys(Keyspace):
 
     @procedure
     def renew(self, name: str, lease: Lease, lease_ms: int) -> Steps[None]:
-        """Keep the lease of a run that goes on. Its value says whose it is, so nobody renews that of another."""
+        """Keep the lease of a run that goes on. Its value names the owner, so no process can renew another's lease."""
         return Steps(
             self.lease(name).holds(lease).otherwise("the lease is lost"),
             self.lease(name).lasting(lease_ms).touch(),
@@ -166,7 +166,7 @@ class ScheduleKeys(Keyspace):
 
     @procedure
     def rewrite(self, name: str, seen: Seen[JobState] | None, state: JobState, entry: RunEntry | None) -> Steps[None]:
-        """Write the state of a job that nobody runs, unless somebody else was faster."""
+        """Write the state of a job that is not running, unless it has changed since it was read."""
         return Steps(
             self.job(name).holds(seen).otherwise("the state changed"),
             self.lease(name).absent().otherwise("somebody runs it"),

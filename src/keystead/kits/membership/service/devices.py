@@ -86,7 +86,7 @@ class Devices:
         """The sessions that were named until now. None: there is such a session already, and nothing was written."""
         try:
             done = await self._swap(named, record, held)
-        except WrongKind:  # nobody can be let in by what is there; and there was no such session
+        except WrongKind:  # the list cannot be read, so it lets no session in
             await self._keys.session(named.session).set(record)
             await self._keys.user_token(named.user).set(held)
             return []
