@@ -23,7 +23,9 @@ for program in "$@"; do
 done
 
 can_install() { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; }
-install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; }
+# Another installation on this machine is waited for, not failed on.
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 "$@"; }
+install() { apt install -y -qq --no-install-recommends "$@"; }
 
 if [ ${#better[@]} -gt 0 ] && can_install; then
     echo "Installing ${better[*]} with apt-get, if it is to be had"
@@ -49,7 +51,7 @@ fi
 echo "Installing ${missing[*]} with apt-get (once)"
 log=$(mktemp)
 # A fresh machine has no package lists, an old one has stale lists: try, refresh, try again.
-if ! install "${missing[@]}" >"$log" 2>&1 && ! { apt-get update -qq && install "${missing[@]}"; } >"$log" 2>&1; then
+if ! install "${missing[@]}" >"$log" 2>&1 && ! { apt update -qq && install "${missing[@]}"; } >"$log" 2>&1; then
     cat "$log" >&2
     echo "keystead: apt-get could not install ${missing[*]}; the lines above say why (also in $log)." >&2
     exit 1
