@@ -570,45 +570,66 @@ def _leave_open_stores() -> None:
 
 def plan(steps: Sequence[Step]) -> list[Planned]:
     """The steps of `atomically`, read. Raises what is wrong with one of them."""
-    planned = [_plan(step) for step in steps]
-    for step in planned:
-        if len(step.call.args) >= ATOMIC_ARGUMENTS:
-            raise step.call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
-        if step.required and step.call.spec.name == "PUBLISH":
-            raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
-        if step.call.spec.name in ("SCAN", "DBSIZE"):
-            raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
+    planned = []
+    for step in steps:
+        one = _PLANNING.get(type(step), _plan_command)(step)
+        call = one.call
+        if len(call.args) >= ATOMIC_ARGUMENTS:
+            raise call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
+        if not call.spec.keys:
+            _check_keyless(one)
+        planned.append(one)
     return planned
 
 
-def _plan(step: Step) -> Planned:
-    match step:
-        case Required(command):
-            call, times = _timed(command)
-            return Planned(call, required=True, times=times)
-        case Holds(key, value):
-            return Planned(read(("GET", key)), guard=True, expected=_expected(value))
-        case FieldHolds(key, name, value):
-            return Planned(read(("HGET", key, name)), guard=True, expected=_expected(value))
-        case Absent(key):
-            return Planned(read(("EXISTS", key)), guard=True, expected=0)
-        case AtMost():
-            call, times = _amount_read(step)
-            return Planned(call, guard=True, at_most=step, times=times)
-        case Still():
-            call, times = _whole_read(step)
-            return Planned(call, guard=True, still=step, times=times)
-        case _:
-            call, times = _timed(step)
-            return Planned(call, times=times)
+def _check_keyless(step: Planned) -> None:
+    name = step.call.spec.name
+    if step.required and name == "PUBLISH":
+        raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
+    if name in ("SCAN", "DBSIZE"):
+        raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
 
 
+def _plan_command(step: Any) -> Planned:
+    call, times = _timed(step)
+    return Planned(call, times=times)
+
+
+def _plan_required(step: Required) -> Planned:
+    call, times = _timed(step.command)
+    return Planned(call, required=True, times=times)
+
+
+def _plan_limit(step: AtMost) -> Planned:
+    call, times = _amount_read(step)
+    return Planned(call, guard=True, at_most=step, times=times)
+
+
+def _plan_still(step: Still) -> Planned:
+    call, times = _whole_read(step)
+    return Planned(call, guard=True, still=step, times=times)
+
+
+_PLANNING: dict[type, Callable[[Any], Planned]] = {
+    Required: _plan_required,
+    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_expected(step.value)),
+    FieldHolds: lambda step: Planned(
+        read(("HGET", step.key, step.field)), guard=True, expected=_expected(step.value)
+    ),
+    Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
+    AtMost: _plan_limit,
+    MoreThan: _plan_limit,
+    Still: _plan_still,
+}
+
+
+_SEQUENCES = (tuple, list)  # not a union, which an isinstance would make anew at every call
 _SOME_TIME = 1  # stands for the time of the store where a command is read
 
 
 def _timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
     """The command, and where the time of the store belongs into it; raises what is wrong with either."""
-    if not isinstance(command, tuple | list) or StoreMs not in map(type, command):
+    if not isinstance(command, _SEQUENCES) or StoreMs not in map(type, command):
         return read(cast("Command", command)), ()
     call = read([_SOME_TIME if isinstance(part, StoreMs) else part for part in command])
     times = tuple((place, part) for place, part in enumerate(command[1:]) if isinstance(part, StoreMs))
@@ -633,6 +654,8 @@ def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
         raise call.blame(BadArgument(f"at_most takes a command that reads an amount: {', '.join(AMOUNTS)}"))
     if isinstance(limit, StoreMs):
         _check_moment(call, limit)
+        return call, times
+    if type(limit) is int and INT64_MIN <= limit <= INT64_MAX:
         return call, times
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))

@@ -354,6 +354,28 @@ def _deadline(word: bytes, text: bytes) -> Deadline:
     return Deadline(number * unit_ms, absolute)
 
 
+def _known(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Sequence[bytes]], Any]:
+    """The same parser, for options that stand in the arguments from `first` on: most programs use the same few."""
+    known: dict[tuple[bytes, ...], Any] = {}
+
+    def look_up(args: Sequence[bytes]) -> Any:
+        words = tuple(args[first:])
+        try:
+            return known[words]
+        except KeyError:
+            pass
+        options = parse(args)  # or raise what is wrong with them
+        if len(known) >= _KNOWN_OPTIONS:
+            known.clear()
+        known[words] = options
+        return options
+
+    return look_up
+
+
+_KNOWN_OPTIONS = 256
+
+
 def _set(args: Sequence[bytes]) -> SetOptions:
     if len(args) == 2:
         return PLAIN_SET
@@ -621,17 +643,17 @@ TABLE: dict[str, Spec] = {
             (
                 f"GETEX key {_LIFETIME.format(' | PERSIST')}",
                 "the value, with a new lifetime",
-                *(WRITE, 1, 1, 3, _getex),
+                *(WRITE, 1, 1, 3, _known(_getex, 1)),
             ),
-            ("INCRBY key amount", "add to a number, from 0 where there is none", WRITE, 1, 2, 2, _amount(+1)),
-            ("DECRBY key amount", "take from a number", WRITE, 1, 2, 2, _amount(-1)),
+            ("INCRBY key amount", "add to a number, from 0 where there is none", WRITE, 1, 2, 2, _known(_amount(+1), 1)),
+            ("DECRBY key amount", "take from a number", WRITE, 1, 2, 2, _known(_amount(-1), 1)),
         ),
         *_rows(
             None,
             (
                 f"SET key value {_LIFETIME.format(' | KEEPTTL')} [NX | XX] [GET]",
                 "put a value, whatever was there; nil where NX or XX did not allow it",
-                *(WRITE, 1, 2, 8, _set),
+                *(WRITE, 1, 2, 8, _known(_set, 2)),
             ),
             (
                 "MGET key [key ...]",
@@ -646,17 +668,17 @@ TABLE: dict[str, Spec] = {
             (
                 "EXPIRE key seconds [NX | XX | GT | LT]",
                 "1 where the lifetime was set",
-                *(WRITE, 1, 2, 4, _expire(b"EX", "EXPIRE")),
+                *(WRITE, 1, 2, 4, _known(_expire(b"EX", "EXPIRE"), 1)),
             ),
             (
                 "PEXPIRE key ms [NX | XX | GT | LT]",
                 "1 where the lifetime was set",
-                *(WRITE, 1, 2, 4, _expire(b"PX", "PEXPIRE")),
+                *(WRITE, 1, 2, 4, _known(_expire(b"PX", "PEXPIRE"), 1)),
             ),
             (
                 "PEXPIREAT key ms [NX | XX | GT | LT]",
                 "1 where the deadline was set; one in the past removes the key",
-                *(WRITE, 1, 2, 4, _expire(b"PXAT", "PEXPIREAT")),
+                *(WRITE, 1, 2, 4, _known(_expire(b"PXAT", "PEXPIREAT"), 1)),
             ),
             ("PERSIST key", "1 where a lifetime was taken off", WRITE, 1, 1, 1),
             ("PTTL key", "milliseconds left; -1 for no lifetime, -2 for no key", READ, 1, 1, 1),
@@ -680,7 +702,7 @@ TABLE: dict[str, Spec] = {
             ("HDEL key field [field ...]", "how many were there and are gone", WRITE, 1, 2, None),
             ("HLEN key", "how many fields", READ, 1, 1, 1),
             ("HEXISTS key field", "1 where the field is there", READ, 1, 2, 2),
-            ("HINCRBY key field amount", "add to a field", WRITE, 1, 3, 3, _amount(+1)),
+            ("HINCRBY key field amount", "add to a field", WRITE, 1, 3, 3, _known(_amount(+1), 2)),
         ),
         *_rows(
             "set",

@@ -50,17 +50,21 @@ class Interpreter(Generic[T]):
 
         After an error of the database itself the transaction is the caller's to roll back: it may be so already.
         """
-        tables = self.tables
-        tables.now_ms = self.clock()
+        return self._step(self.tables, steps)
+
+    def _step(self, tables: Any, steps: list[Planned]) -> Outcome:
+        now_ms = tables.now_ms = self.clock()
         tables.begin_step([step.call for step in steps])
+        handlers = self.handlers
         replies: list[Reply] = []
         try:
             for place, step in enumerate(steps):
-                reply = self.handlers[step.call.spec.name](tables, step.call_at(tables.now_ms))
+                call = step.call_at(now_ms) if step.times else step.call
+                reply = handlers[call.spec.name](tables, call)
                 if step.guard:
-                    reply = step.verdict(reply, tables.now_ms)
+                    reply = step.verdict(reply, now_ms)
                 replies.append(reply)
-                if step.stops(reply):
+                if (step.guard or step.required) and step.stops(reply):
                     tables.undo_step()
                     return Outcome(replies, stopped_at=place)
         except CommandError as error:

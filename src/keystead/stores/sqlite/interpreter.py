@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from keystead.stores.base import WholeKey
+from keystead.stores.base import Outcome, Planned, WholeKey
 from keystead.stores.commands import PLAIN_SET, Call, Reply
 from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite import whole
+from keystead.stores.sqlite.buffered import COMMANDS as STRING_COMMANDS
+from keystead.stores.sqlite.buffered import BufferedStrings
 from keystead.stores.sqlite.tables import SqliteTables, TooWide
 
 Change = tuple[bytes, int, bytes]  # value, id, key
@@ -19,6 +21,16 @@ INLINE_KEYS = 64  # of one command: each of them is somewhere else in the file
 
 
 class SqliteInterpreter(Interpreter[SqliteTables]):
+    def __init__(self, tables: SqliteTables, clock: Callable[[], int]) -> None:
+        super().__init__(tables, clock)
+        self._strings = BufferedStrings(tables)
+
+    def atomically(self, steps: list[Planned]) -> Outcome:
+        for step in steps:
+            if step.call.spec.name not in STRING_COMMANDS:
+                return self._step(self.tables, steps)
+        return self._step(self._strings, steps)
+
     def changes(self, works: Iterable[object]) -> list[Change]:
         """What the first batches change, as long as each is one plain SET of a string that is known to be there."""
         known, changes = self.tables.string_ids, []

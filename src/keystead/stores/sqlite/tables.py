@@ -42,6 +42,7 @@ _PUT = (
     "INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE"
     " SET value = excluded.value, expires_at = excluded.expires_at WHERE kind = 1 RETURNING id"
 )
+_ADD_STRING = "INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?)"
 _FIELD = "SELECT value FROM fields WHERE owner = ? AND field = ?"
 _CHANGE_FIELD = "UPDATE fields SET value = ? WHERE owner = ? AND field = ?"
 _PUT_FIELD = (
@@ -121,6 +122,14 @@ class SqliteTables(Tables):
     def change_lasting(self, changes: list[tuple[bytes, int, bytes]]) -> int:
         """Give strings that do not expire new values (each with its id and key); how many were found."""
         return self.executemany(_CHANGE_LASTING, changes).rowcount
+
+    def add_string(self, key: bytes, value: bytes, expires_at: int | None) -> None:
+        """Insert a string that has no row."""
+        self.remember(key, self.execute(_ADD_STRING, (key, value, expires_at)).lastrowid or 0)
+
+    def change_string(self, row_id: int, value: bytes, expires_at: int | None) -> None:
+        """Give the string in this row another value and deadline."""
+        self.execute("UPDATE keys SET value = ?, expires_at = ? WHERE id = ?", (value, expires_at, row_id))
 
     def create(self, key: bytes, kind: int) -> int:
         return self._insert(key, kind, None, None)
