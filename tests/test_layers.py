@@ -82,7 +82,7 @@ def test_modules_import_only_from_the_layers_below_them() -> None:
 ABOVE_SCHEMA = ("parts", "kits", "server", "cli", "integrations", "console")
 # `Measured` is a store itself: it passes on what it is asked.
 STORES_THEMSELVES = {"keystead.server.measured"}
-VERBS_OF_STORES = {"run", "atomically", "prepared", "prepared_steps"}
+VERBS_OF_STORES = {"run", "atomically", "prepared"}
 STEPS = {
     *("Step", "Command", "TimedCommand", "Call", "Required", "Holds", "FieldHolds", "Absent", "AtMost", "MoreThan"),
     *("Still", "required", "holds", "field_holds", "absent", "at_most", "more_than", "still"),

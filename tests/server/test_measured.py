@@ -11,6 +11,7 @@ from keystead.errors import CommandError, NotANumber
 from keystead.parts.limit import FixedWindow, SlidingWindow
 from keystead.server.measured import Measured
 from keystead.server.metrics import Metrics
+from keystead.stores.commands import read
 from keystead.stores.redis.atomic import DIGEST
 from keystead.testing import servers
 
@@ -56,16 +57,15 @@ async def test_prepared_steps_are_counted_by_the_family_of_their_first_key(engin
             }
 
 
-async def test_prepared_commands_are_counted_by_the_family_of_their_first_key() -> None:
+async def test_calls_that_were_read_are_counted_by_the_family_of_their_first_key() -> None:
     async with measured("memory://") as (keys, metrics):
         await keys.note("1").set("a text")
-        ask = keys.hits.store.prepared(("TIME", 0), ("GET", 1), ("INCRBY", 2))
-        [_, held, _] = await ask(b"note:1", b"hits:ann", b"1")
+        run: Any = keys.hits.store.run  # which takes what was read, too
+        [_, held, _] = await run([read(("TIME",)), read(("GET", b"note:1")), read(("INCRBY", b"hits:ann", 1))])
         assert held == b"a text"
         with pytest.raises(NotANumber):
-            await ask(b"note:1", b"note:1", b"1")
-        elsewhere = keys.hits.store.prepared(("GET", 1))
-        await elsewhere(b"nobody's")
+            await run([read(("GET", b"note:1")), read(("INCRBY", b"note:1", b"1"))])
+        await run([read(("GET", b"nobody's"))])
         assert calls(metrics) == {("Keys.note", "ok"): 2, ("Keys.note", "error"): 1, ("(none)", "ok"): 1}
 
 

@@ -51,7 +51,7 @@ class Prepared:
                 )
         self._finish = [(place, one.finish) for place, one in enumerate(reads)]
         steps = [step for one in (*reads, *rest) for step in one.in_batch()]
-        self.ask = families[0].store.prepared_steps(_template(steps, names), len(names))
+        self.ask = families[0].store.prepared(_template(steps, names), len(names))
 
     def found(self, outcome: Outcome, names: Sequence[bytes]) -> list[Any]:
         """What was read when these were asked for, whether the whole took effect or not. Raises Unreadable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from keystead.errors import BadCall
@@ -15,21 +16,22 @@ class Repeated:
         ask = Repeated(keys.session(sid).see(), keys.sessions(user).has(sid))
         seen, is_listed = await ask()
 
-    What can be done once is done once: the keys are named, and the commands are prepared by the store. One round trip,
-    not atomic.
+    The keys are named and the commands are packed once. One round trip, not atomic.
     """
 
-    __slots__ = ("_arguments", "_ask", "_finishes")
+    __slots__ = ("_calls", "_finishes", "_run")
 
     def __init__(self, *reads: Operation[Any]) -> None:
         use_all(reads)
         calls = [read(step) for one in reads for step in one.steps]
         if len(calls) != len(reads) or any(call.spec.writes for call in calls):
             raise BadCall("what is repeated is a read, of one command each")
-        self._ask = reads[0].store.prepared(*((call.spec.name, len(call.args)) for call in calls))
-        self._arguments = tuple(argument for call in calls for argument in call.args)
+        for call in calls:
+            call.packed = b""
+        self._run: Callable[[list[Any]], Awaitable[list[Any]]] = reads[0].store.run
+        self._calls = calls
         self._finishes = [one.finish for one in reads]
 
     async def __call__(self) -> list[Any]:
-        replies = await self._ask(*self._arguments)
+        replies = await self._run(self._calls)
         return [finish([reply]) for finish, reply in zip(self._finishes, replies)]  # noqa: B905 - strict is slow

@@ -13,8 +13,7 @@ from keystead.schema.belonging import Belonging, name_of
 from keystead.schema.family import Bound
 from keystead.server.logs import log_slow_call
 from keystead.stores import Call, Command, Message, Outcome, Reply, Store
-from keystead.stores.base import PROCEDURE, Ask, Planned, Step, keys_of
-from keystead.stores.commands import TABLE
+from keystead.stores.base import PROCEDURE, Planned, Step, keys_of
 
 if TYPE_CHECKING:
     from keystead.server.metrics import Metrics
@@ -70,26 +69,10 @@ class Measured(Store):
     def _atomically(self, steps: list[Planned]) -> Coroutine[Any, Any, Outcome]:
         return self._store._atomically(steps)
 
-    def prepared(self, *forms: tuple[str, int]) -> Ask:
-        ask, place = self._store.prepared(*forms), _first_key_of(forms)
-
-        async def measured(*arguments: bytes) -> list[Reply]:
-            key = None if place is None else arguments[place]
-            began = time.perf_counter()
-            try:
-                replies = await ask(*arguments)
-            except StoreError as error:
-                self._say(key, _outcome_of(error.replies or [error]), began)
-                raise
-            self._say(key, "ok", began)
-            return replies
-
-        return measured
-
-    def prepared_steps(
+    def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        ask = self._store.prepared_steps(make, arguments)
+        ask = self._store.prepared(make, arguments)
         places = [b"argument %d" % number for number in range(arguments)]
         first = _first_key_in(make(*places))
         place = places.index(first) if first in places else None
@@ -136,14 +119,3 @@ def _first_key_in(steps: Sequence[Step]) -> bytes | None:
     """The key of the first step that names one."""
     key = next((key for step in steps for key in keys_of(step)), None)
     return key.encode(errors="replace") if isinstance(key, str) else key
-
-
-def _first_key_of(forms: Sequence[tuple[str, int]]) -> int | None:
-    """Its place among the arguments of prepared commands."""
-    place = 0
-    for name, count in forms:
-        spec = TABLE.get(name)
-        if spec is not None and spec.keys and count:
-            return place
-        place += count
-    return None

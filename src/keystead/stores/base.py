@@ -1,6 +1,7 @@
 """The contract every store keeps: commands in, replies out.
 
-A store has four verbs (`run`, `atomically`, `scan`, `subscribe`) and states its `guarantees`. Nothing above this
+A store has four verbs (`run`, `atomically`, `scan`, `subscribe`), one more for atomic steps that are run again and
+again (`prepared`), and states its `guarantees`. Nothing above this
 layer knows which store it talks to. `keystead.testing` holds any store to what is written here.
 """
 
@@ -14,7 +15,7 @@ import warnings
 import weakref
 from _thread import get_ident
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -148,7 +149,6 @@ class Still:
     reply: Reply
 
 
-Ask: TypeAlias = Callable[..., Awaitable[list[Reply]]]
 Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost | Still
 
 
@@ -388,27 +388,12 @@ class Store(ABC):
             replies = answer if type(answer) is list else await answer  # type: ignore[misc]
         return without_errors(replies)
 
-    def prepared(self, *forms: tuple[str, int]) -> Ask:
-        """A function that runs the same commands again and again, each given by its name and how many arguments it has.
-
-            ask = store.prepared(("GET", 1), ("SISMEMBER", 2))
-            value, is_member = await ask(b"session:7", b"user:1:sessions", b"7")
-
-        It does what `run` does with the arguments in their places; all of them are bytes. A store may take the chance
-        to do less work for each.
-        """
-
-        def ask(*arguments: bytes) -> Awaitable[list[Reply]]:
-            return self.run(filled(forms, arguments))
-
-        return ask
-
-    def prepared_steps(
+    def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
         """A function that runs the same atomic steps again and again, on other keys.
 
-            count = store.prepared_steps(lambda key: [at_most(("GET", key), 9), ("INCRBY", key, 1)], 1)
+            count = store.prepared(lambda key: [at_most(("GET", key), 9), ("INCRBY", key, 1)], 1)
             outcome = await count(b"hits:7")
 
         It does what `atomically` does with the steps that `make` makes of as many arguments, all of them bytes. Each of
@@ -613,9 +598,7 @@ def _plan_still(step: Still) -> Planned:
 _PLANNING: dict[type, Callable[[Any], Planned]] = {
     Required: _plan_required,
     Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_expected(step.value)),
-    FieldHolds: lambda step: Planned(
-        read(("HGET", step.key, step.field)), guard=True, expected=_expected(step.value)
-    ),
+    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_expected(step.value)),
     Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
     AtMost: _plan_limit,
     MoreThan: _plan_limit,
@@ -681,16 +664,6 @@ def without_errors(replies: list[Reply]) -> list[Reply]:
             reply.replies = replies
             raise reply from None
     return replies
-
-
-def filled(forms: Iterable[tuple[str, int]], arguments: Sequence[bytes]) -> list[Command]:
-    """The commands of these names, each with as many of the arguments as it has."""
-    commands: list[Command] = []
-    at = 0
-    for name, count in forms:
-        commands.append((name, *arguments[at : at + count]))
-        at += count
-    return commands
 
 
 def _expected(value: Argument | None) -> bytes | None:

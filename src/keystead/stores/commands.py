@@ -146,14 +146,19 @@ class Spec:
 
 
 class Call:
-    """A command that was read: its spec, its arguments as bytes (the name not among them), and what they mean."""
+    """A command that was read: its spec, its arguments as bytes (the name not among them), and what they mean.
 
-    __slots__ = ("args", "options", "spec")
+    packed   how a store sends it, for a call that is made again and again; empty: not sent yet; None: it is made once,
+             so this is not worth keeping
+    """
+
+    __slots__ = ("args", "options", "packed", "spec")
 
     def __init__(self, spec: Spec, args: Sequence[bytes], options: Any) -> None:
         self.spec = spec
         self.args = args
         self.options = options
+        self.packed: bytes | None = None
 
     @property
     def keys(self) -> Sequence[bytes]:
@@ -645,7 +650,15 @@ TABLE: dict[str, Spec] = {
                 "the value, with a new lifetime",
                 *(WRITE, 1, 1, 3, _known(_getex, 1)),
             ),
-            ("INCRBY key amount", "add to a number, from 0 where there is none", WRITE, 1, 2, 2, _known(_amount(+1), 1)),
+            (
+                "INCRBY key amount",
+                "add to a number, from 0 where there is none",
+                WRITE,
+                1,
+                2,
+                2,
+                _known(_amount(+1), 1),
+            ),
             ("DECRBY key amount", "take from a number", WRITE, 1, 2, 2, _known(_amount(-1), 1)),
         ),
         *_rows(

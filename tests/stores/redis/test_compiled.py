@@ -206,7 +206,7 @@ async def test_a_lifetime_in_seconds_is_held_to_its_bound(store: Store) -> None:
 
 
 async def test_an_argument_that_is_the_same_key_as_a_constant_writes_nothing_where_it_fails(store: Store) -> None:
-    both = store.prepared_steps(lambda a: [("SET", a, "1"), ("ZADD", "z", 1, "m"), ("INCRBY", a, 1)], 1)
+    both = store.prepared(lambda a: [("SET", a, "1"), ("ZADD", "z", 1, "m"), ("INCRBY", a, 1)], 1)
     assert (await both(b"a")).replies == [b"OK", 1, 2]
     await store.run([("DEL", "z")])
     with pytest.raises(WrongKind):
@@ -304,7 +304,7 @@ def test_compiled_or_not_they_do_the_same(
                     case "compiled":
                         outcome = await store.atomically(made)
                     case _:
-                        outcome = await store.prepared_steps(make, 2)(b"a", b"z")
+                        outcome = await store.prepared(make, 2)(b"a", b"z")
                 said: Any = (outcome.stopped_at, outcome.replies)
             except StoreError as error:
                 said = (type(error), str(error), getattr(error, "key", None))

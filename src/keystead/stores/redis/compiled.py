@@ -245,7 +245,7 @@ def _packed_ahead(word: int | bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%"))
 
 
-def prepared(make: Callable[..., Sequence[Step]], arguments: int) -> CompiledSteps | None:
+def compile_steps(make: Callable[..., Sequence[Step]], arguments: int) -> CompiledSteps | None:
     """The steps that `make` returns for so many arguments, compiled; None where it changes an argument."""
     marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
     found = shape_of(make(*marks))

@@ -18,7 +18,6 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores.base import (
-    Ask,
     Guarantees,
     Message,
     Outcome,
@@ -26,13 +25,12 @@ from keystead.stores.base import (
     Step,
     Store,
     WholeKey,
-    filled,
     without_errors,
 )
-from keystead.stores.commands import TABLE, Call, Command, Reply, read
+from keystead.stores.commands import Call, Command, Reply, read
 from keystead.stores.redis import whole
 from keystead.stores.redis.atomic import Script
-from keystead.stores.redis.compiled import CompiledCache, CompiledScript, CompiledSteps, prepared, shape_of
+from keystead.stores.redis.compiled import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
 from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
 from keystead.stores.redis.link import Link, dial, refusal, sign_in
 from keystead.stores.redis.replies import SHAPES, error_of, is_transient
@@ -144,30 +142,6 @@ class RedisStore(Store):
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         return await self._exchange_until(self._loop.time() + self._settings.timeout, self._link, calls, pack(calls))
 
-    def prepared(self, *forms: tuple[str, int]) -> Ask:
-        if any(name in SHAPES or name not in TABLE for name, _ in forms):
-            return super().prepared(*forms)
-        payload_of, count, timeout = packing(forms), len(forms), self._settings.timeout
-
-        async def ask(*arguments: bytes) -> list[Reply]:
-            self._check_loop()
-            link, connection = self._link, None if self._link is None else self._link.connection
-            if link is None or connection is None or connection.lost is not None or connection.congested is not None:
-                return await self.run(filled(forms, arguments))
-            now, payload = self._loop.time(), payload_of(arguments)
-            try:
-                replies = await connection.send(payload, count, now)
-            except ConnectionLost as lost:
-                calls = list(map(read, filled(forms, arguments)))
-                return without_errors(await self._exchange_until(now + timeout, link, calls, payload, lost))
-            for reply in replies:
-                if type(reply) is ReplyError:
-                    calls = list(map(read, filled(forms, arguments)))
-                    return without_errors(await self._mend(now + timeout, link, connection, calls, replies))
-            return replies
-
-        return ask
-
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
         asked = shape_of(steps)
         compiled = None if asked is None else self._compiled.get(asked[0])
@@ -176,12 +150,12 @@ class RedisStore(Store):
         self._check_loop()
         return await self._run_compiled(compiled, asked[1], lambda: steps)
 
-    def prepared_steps(
+    def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        compiled = prepared(make, arguments)
+        compiled = compile_steps(make, arguments)
         if compiled is None:
-            return super().prepared_steps(make, arguments)
+            return super().prepared(make, arguments)
 
         async def ask(*given: bytes) -> Outcome:
             self._check_loop()
@@ -314,23 +288,14 @@ class RedisStore(Store):
 
 def pack(calls: list[Call]) -> bytes:
     if len(calls) == 1:
-        return pack_command((calls[0].spec.name, *calls[0].args))
-    return b"".join([pack_command((call.spec.name, *call.args)) for call in calls])
+        return calls[0].packed or _pack(calls[0])
+    return b"".join([call.packed or _pack(call) for call in calls])
 
 
-def packing(forms: Sequence[tuple[str, int]]) -> Callable[[Sequence[bytes]], bytes]:
-    """As `pack`, for commands of which all but the arguments is known."""
-    template = b"".join(
-        b"*%d\r\n$%d\r\n%b\r\n" % (1 + count, len(name), name.encode()) + b"$%d\r\n%b\r\n" * count
-        for name, count in forms
-    )
-
-    def packed(arguments: Sequence[bytes]) -> bytes:
-        sized: list[int | bytes] = []
-        for argument in arguments:
-            sized += (len(argument), argument)
-        return template % tuple(sized)
-
+def _pack(call: Call) -> bytes:
+    packed = pack_command((call.spec.name, *call.args))
+    if call.packed is not None:
+        call.packed = packed
     return packed
 
 

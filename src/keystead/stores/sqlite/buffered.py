@@ -1,8 +1,8 @@
 """The strings of one atomic step: each is read once, and what has changed is written at the end.
 
-Most atomic steps look at a few strings and change some of them. Run on the tables themselves, every command would search
-for its row again, and a savepoint would have to be ready for the guard that stops behind a write. Here nothing is
-written before all guards have held and nothing can fail any more, so there is nothing to take back.
+Most atomic steps look at a few strings and change some of them. Run on the tables themselves, every command would
+search for its row again, and a savepoint would have to be ready for a guard that stops behind a write. Here nothing is
+written before all guards have held and no command can fail any more, so there is nothing to roll back.
 """
 
 from __future__ import annotations

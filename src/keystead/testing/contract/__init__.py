@@ -41,7 +41,7 @@ class Honesty(Promises):
         await store.close()
 
     async def test_every_verb_called_from_another_event_loop_says_so(self, store: Store) -> None:
-        ask, ask_as_one = store.prepared(("GET", 1)), store.prepared_steps(lambda key: [("GET", key)], 1)
+        ask = store.prepared(lambda key: [("GET", key)], 1)
         key = self.key("a")
 
         async def codes() -> dict[str, str]:
@@ -50,7 +50,6 @@ class Honesty(Promises):
                 "write": store.run([("SET", key, "1")]),
                 "atomically": store.atomically([("SET", key, "1")]),
                 "prepared": ask(key),
-                "prepared_steps": ask_as_one(key),
                 "scan": _first_page(store),
                 "subscribe": _subscribe(store),
                 "open": store.open(),

@@ -576,7 +576,7 @@ class Atomic(Promises):
 
     @needs("atomic key")
     async def test_prepared_steps_do_what_atomically_does_on_whatever_key(self, store: Store) -> None:
-        count = store.prepared_steps(
+        count = store.prepared(
             lambda key, by: [("GET", key), at_most(("GET", key), 9), ("SET", key, by, "PXAT", store_ms(600_000))], 2
         )
         for name in (b"a", b"a b\r\n", b"%d %b %%", b"{x}", b"\xff", b"*"):
@@ -609,7 +609,7 @@ class Atomic(Promises):
 
     @needs("atomic key")
     async def test_prepared_steps_compare_whole_values_with_what_they_are_given(self, store: Store) -> None:
-        change = store.prepared_steps(lambda key, seen, new: [still(("GET", key), seen), ("SET", key, new)], 3)
+        change = store.prepared(lambda key, seen, new: [still(("GET", key), seen), ("SET", key, new)], 3)
         a, b = self.key("a"), self.key("b")
         await store.run([("SET", a, "1")])
         await store.run([("SET", b, "2")])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from keystead.errors import BadArgument, NotANumber, UnknownCommand
 from keystead.stores import Store, required
+from keystead.stores.commands import Command, read
 from keystead.testing.contract.promises import Promises, needs
 
 
@@ -18,33 +21,30 @@ class Callers(Promises):
         assert raised.value.replies[::2] == [b"OK", b"OK"]
         assert await store.run([("EXISTS", a, b)]) == [2]
 
-    async def test_prepared_commands_do_what_run_does_with_any_arguments(self, store: Store) -> None:
+    async def test_calls_that_were_read_can_be_run_again_and_again(self, store: Store) -> None:
         a, b = self.key("a"), self.key(b"b\r\n%d\x00")
-        put = store.prepared(("SET", 2), ("SET", 2), ("EXISTS", 1))
-        assert await put(a, b"%b", b, b"\r\n", b) == [b"OK", b"OK", 1]
-        ask = store.prepared(("GET", 1), ("GET", 1))
-        assert await ask(a, b) == [b"%b", b"\r\n"]
-        assert await ask(b, self.key("none")) == [b"\r\n", None]
+        calls = _repeated(("SET", a, b"%b"), ("SET", b, b"\r\n"), ("GET", b), ("GET", self.key("none")))
+        for _ in range(3):
+            assert await store.run(calls) == [b"OK", b"OK", b"\r\n", None]
+        assert await store.run(calls[2:3]) == [b"\r\n"]
 
-    async def test_a_prepared_command_that_fails_leaves_the_others_their_replies(self, store: Store) -> None:
+    async def test_a_repeated_call_that_fails_leaves_the_others_their_replies(self, store: Store) -> None:
         text, count = self.key("text"), self.key("count")
         await store.run([("SET", text, "x")])
-        ask = store.prepared(("INCRBY", 2), ("INCRBY", 2), ("GET", 1))
-        with pytest.raises(NotANumber) as raised:
-            await ask(text, b"1", count, b"5", text)
-        assert raised.value.replies is not None
-        assert raised.value.replies[1:] == [5, b"x"]
-
-    async def test_a_prepared_command_that_there_is_not_is_told_and_not_sent(self, store: Store) -> None:
-        with pytest.raises(UnknownCommand):
-            await store.prepared(("NOPE", 1))(self.key("a"))
+        calls = _repeated(("INCRBY", text, 1), ("INCRBY", count, 5), ("GET", text))
+        for total in (5, 10):
+            with pytest.raises(NotANumber) as raised:
+                await store.run(calls)
+            assert raised.value.replies is not None
+            assert raised.value.replies[1:] == [total, b"x"]
 
     @needs("set", "zset")
-    async def test_prepared_replies_have_the_shapes_that_run_gives(self, store: Store) -> None:
+    async def test_repeated_calls_have_the_shapes_that_commands_have(self, store: Store) -> None:
         members, scores = self.key("members"), self.key("scores")
         await store.run([("SADD", members, "x", "y"), ("ZADD", scores, 1.5, "x")])
-        ask = store.prepared(("SMEMBERS", 1), ("ZSCORE", 2), ("SISMEMBER", 2))
-        assert await ask(members, scores, b"x", members, b"z") == [{b"x", b"y"}, 1.5, 0]
+        calls = _repeated(("SMEMBERS", members), ("ZSCORE", scores, b"x"), ("SISMEMBER", members, b"z"))
+        for _ in range(2):
+            assert await store.run(calls) == [{b"x", b"y"}, 1.5, 0]
 
     async def test_a_guard_outside_of_atomically_is_said(self, store: Store) -> None:
         with pytest.raises(BadArgument, match="belong into `atomically`"):
@@ -71,3 +71,11 @@ class Callers(Promises):
         with pytest.raises(NotANumber, match="stored value is not an integer") as raised:
             await store.run([("INCRBY", a, 1)])
         assert "sk_live_secret" not in str(raised.value)
+
+
+def _repeated(*commands: Command) -> list[Any]:
+    """Calls of which a store keeps how it sends them."""
+    calls = [read(command) for command in commands]
+    for call in calls:
+        call.packed = b""
+    return calls
