@@ -241,6 +241,24 @@ async def test_whose_token_was_ended_is_asked_to_sign_in_again(browser: Browser,
         await expect(used.page.get_by_role("alert")).to_have_count(0)
 
 
+async def test_who_signs_out_is_not_told_that_the_session_ended(browser: Browser, server: Keystead) -> None:
+    async with tab(browser) as used:
+        window = await opened(used.page, server.url, ALAN)
+        await window.shows("live")
+
+        async def answer_late(route: Route) -> None:
+            """The token is revoked, and the stream says so before the answer to the sign-out comes."""
+            response = await route.fetch()
+            await expect(used.page.get_by_role("heading", name="Sign in as")).to_be_visible()
+            await route.fulfill(response=response)
+
+        await used.page.route("**/api/tokens/revoke", answer_late, times=1)
+        async with used.page.expect_response("**/api/tokens/revoke"):
+            await used.page.get_by_role("button", name="Sign out").click()
+        await expect(used.page.get_by_role("heading", name="Sign in as")).to_be_focused()
+        await expect(used.page.get_by_role("alert")).to_have_count(0)
+
+
 async def _end_all(url: str, person: int) -> None:
     async with colleague(url, person) as same:
         await same.ask("POST", "/api/tokens/revoke-all")

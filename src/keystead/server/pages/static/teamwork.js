@@ -244,6 +244,9 @@ function listen() {
   stream = new Stream({ url, token, user: me.id, tell: came, lastId });
 }
 
+// The stream or another request may learn that the token is revoked before the answer to the sign-out comes.
+let isSigningOut = false;
+
 // Nobody is signed in any more: by choice, or since the token does not count.
 function leave(hasEnded) {
   stream?.stop();
@@ -251,7 +254,7 @@ function leave(hasEnded) {
   if (token === SESSION) document.querySelector(".signed-in")?.remove(); // it names who is signed out now
   stream = windows = me = token = null;
   store(() => sessionStorage, TOKEN, null);
-  by("ended").hidden = !hasEnded;
+  by("ended").hidden = !hasEnded || isSigningOut;
   connection.state = "connecting";
   drawConnection();
   team.enter(null);
@@ -293,9 +296,12 @@ by("token-form")?.addEventListener("submit", (event) => {
 });
 
 by("sign-out").addEventListener("click", async () => {
+  isSigningOut = true;
   const asked = ask("/api/tokens/revoke", "POST");
   const others = windows;
-  if ((await act(() => asked)) === null && token) return;
+  const answer = await act(() => asked);
+  isSigningOut = false;
+  if (answer === null && token) return;
   others?.postMessage({ kind: "look" }); // one that was opened with the same token finds out
   if (token) leave(false);
 });
