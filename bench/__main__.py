@@ -37,6 +37,7 @@ class Subject(StrEnum):
     sessiondata = "sessiondata"
     notices = "notices"
     procedures = "procedures"
+    install = "install"
     all = "all"
 
 
@@ -44,6 +45,12 @@ async def _notices(folder: Path, progress: Progress, quick: bool, keys: int | No
     from bench import on_notices
 
     return await on_notices.run(folder, progress, quick=quick)
+
+
+async def _install(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_install
+
+    return await on_install.run(folder, progress, quick=quick)
 
 
 async def _procedures(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
@@ -154,6 +161,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.sessiondata: _sessiondata,
     Subject.notices: _notices,
     Subject.procedures: _procedures,
+    Subject.install: _install,
 }
 
 
@@ -195,6 +203,7 @@ def main(
     cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
     membership: validate of the membership kit beside the same by hand, and its round trips.
     procedures: two commands and a guard, beside a script that redis-py calls and a transaction by hand.
+    install: packages, size and import time of the core, of the extra asgi and of the server.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.

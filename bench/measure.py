@@ -104,7 +104,9 @@ class Match:
     peers: Sequence[Peer]
 
 
-Unit: TypeAlias = Literal["times as fast", "times the time", "ms", "s", "MB", "a second", "round trips", "calls"]
+Unit: TypeAlias = Literal[
+    "times as fast", "times the time", "ms", "s", "MB", "a second", "round trips", "calls", "packages"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
 
 # What each room of the package may import besides itself. The empty name is the package's own face
 # (`import keystead`), which every layer above the stores may use.
-STORES = {"errors"}
+STORES = {"errors", "extras"}
 SCHEMA = STORES | {"stores", ""}
 PARTS = SCHEMA | {"schema"}
 KITS = PARTS | {"parts"}
@@ -19,13 +19,14 @@ TOP = SERVER | {"server"}
 MAY_IMPORT = {
     "": SCHEMA | {"schema"},
     "errors": set[str](),
+    "extras": {"errors"},
     "stores": STORES,
     "schema": SCHEMA,
     "parts": PARTS,
     "kits": KITS,
     "server": SERVER,
     "cli": TOP,
-    "__main__": {"cli"},
+    "__main__": {"cli", "errors", "extras"},
     "console": TOP,
     "integrations": TOP,
     "testing": SCHEMA | {"schema"},

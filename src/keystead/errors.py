@@ -28,8 +28,8 @@ class BadUrl(KeysteadError):
     code = "bad-url"
 
 
-class MissingExtra(KeysteadError):
-    """The URL is good, but the driver it needs is not installed."""
+class MissingExtra(KeysteadError, ImportError):
+    """What was asked for needs packages that are not installed. The sentence has the command that installs them."""
 
     code = "missing-extra"
 

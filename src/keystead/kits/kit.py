@@ -7,15 +7,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
 from pydantic import BaseModel, SecretStr
 
 from keystead.errors import BadDeclaration
-from keystead.kits.identity import SignIn
+from keystead.extras import from_extra
 from keystead.parts.oauth import Provider
 from keystead.parts.schedule import Job, ScheduleKeys
 from keystead.schema import Keyspace
 from keystead.schema.keyspace import with_parts
+
+with from_extra("server", "keystead.kits"):
+    from fastapi import APIRouter, Request
+
+    from keystead.kits.identity import SignIn
 
 if TYPE_CHECKING:
     from keystead.parts.tables import Tables, TableSet

@@ -26,10 +26,12 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from threading import BoundedSemaphore
 from typing import Final, NamedTuple, TypeAlias
 
-import httpx2
-
 from keystead.errors import BadValue
+from keystead.extras import from_extra
 from keystead.parts.outbox import DeliveryFailed, Undeliverable
+
+with from_extra("oauth", "keystead.parts.webhook"):
+    import httpx2
 
 __all__ = [
     "BadWebhook",

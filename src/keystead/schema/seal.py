@@ -18,10 +18,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, cast
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
@@ -60,7 +56,7 @@ class KeyRing:
     seal 2^32 values; rotate long before that.
     """
 
-    __slots__ = ("_ciphers", "_keys", "current")
+    __slots__ = ("_ciphers", "_keys", "_rejection", "current")
 
     current: str
     """The id of the key that seals."""
@@ -77,6 +73,11 @@ class KeyRing:
             raise _bad_key(f"the current key {current!r} is not on the ring; write one of {', '.join(keys)}")
         self.current = list(keys)[-1] if current is None else current
         self._keys = dict(keys)
+        # Here, because most programs seal nothing, and it takes as long to import as all of the schema.
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._rejection = InvalidTag
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
 
     @classmethod
@@ -108,7 +109,7 @@ class KeyRing:
         cipher = self._ciphers.get(key_id)
         if cipher is None:
             raise Unopened(f"is sealed with the key {key_id!r}, which is not on the key ring")
-        with contextlib.suppress(InvalidTag):
+        with contextlib.suppress(self._rejection):
             return cipher.decrypt(iv, ciphertext, about)
         raise Unopened("does not open: it was changed, copied from elsewhere, or sealed with another key")
 
@@ -117,6 +118,9 @@ class KeyRing:
 
         Who has such a key can neither open what is sealed nor make the keys of other purposes.
         """
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
         others = [key_id for key_id in self._keys if key_id != self.current]
         return [
             HKDF(SHA256(), _KEY_BYTES, salt=None, info=f"keystead {purpose}".encode()).derive(self._keys[key_id])

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from keystead.server.settings import MissingSettings, Settings, WrongSettings
+from keystead.extras import from_extra
+
+with from_extra("cli", "keystead.server"):
+    from keystead.server.settings import MissingSettings, Settings, WrongSettings
 
 if TYPE_CHECKING:
     from keystead.server.app import create_app
@@ -13,7 +16,8 @@ __all__ = ["MissingSettings", "Settings", "WrongSettings", "create_app"]
 def __getattr__(name: str) -> Any:
     """The application is imported when it is asked for: commands that read settings need no web framework."""
     if name == "create_app":
-        from keystead.server.app import create_app
+        with from_extra("server", "keystead.server"):
+            from keystead.server.app import create_app
 
         return create_app
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

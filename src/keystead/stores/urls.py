@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from urllib.parse import parse_qsl, unquote
 
 from keystead.errors import BadUrl, MissingExtra
+from keystead.extras import from_extra
 from keystead.stores.base import Store
 from keystead.stores.durations import seconds
 
@@ -89,32 +90,20 @@ def _memory(url: str) -> Store:
 
 
 def _redis(url: str) -> Store:
-    try:
+    with from_extra("redis", "a Redis or Valkey store"):
         from keystead.stores.redis import redis_store
-    except ModuleNotFoundError as error:
-        if error.name != "hiredis":
-            raise
-        raise MissingExtra('a Redis or Valkey store needs its driver: pip install "keystead[redis]"') from None
     return redis_store(url)
 
 
 def _postgres(url: str) -> Store:
-    try:
+    with from_extra("postgres", "a PostgreSQL store"):
         from keystead.stores.postgres import PostgresStore
-    except ImportError as error:  # also where psycopg is there without libpq
-        if not (error.name or str(error)).startswith(("psycopg", "no pq wrapper")):
-            raise
-        raise MissingExtra('a PostgreSQL store needs its driver: pip install "keystead[postgres]"') from None
     return PostgresStore.of(url)
 
 
 def _mysql(url: str) -> Store:
-    try:
+    with from_extra("mysql", "a MySQL or MariaDB store"):
         from keystead.stores.mysql import MysqlStore
-    except ModuleNotFoundError as error:
-        if error.name != "pymysql":
-            raise
-        raise MissingExtra('a MySQL or MariaDB store needs its driver: pip install "keystead[mysql]"') from None
     return MysqlStore.of(url)
 
 

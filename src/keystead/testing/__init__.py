@@ -20,12 +20,15 @@ that. `machine_of` plays random commands on your store and on a real server, and
 Needs `pip install "keystead[testing]"`.
 """
 
-import pytest
+from keystead.extras import from_extra
 
-# Before they are imported, so that a promise that is broken shows what was said instead.
-pytest.register_assert_rewrite("keystead.testing.contract", "keystead.testing.state_machine")
+with from_extra("testing", "keystead.testing"):
+    import pytest
 
-from keystead.testing.contract import StoreContract, needs  # noqa: E402
-from keystead.testing.state_machine import Subject, machine_of, oracle_on  # noqa: E402
+    # Before they are imported, so that a promise that is broken shows what was said instead.
+    pytest.register_assert_rewrite("keystead.testing.contract", "keystead.testing.state_machine")
+
+    from keystead.testing.contract import StoreContract, needs
+    from keystead.testing.state_machine import Subject, machine_of, oracle_on
 
 __all__ = ["StoreContract", "Subject", "machine_of", "needs", "oracle_on"]

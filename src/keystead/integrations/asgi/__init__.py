@@ -1,10 +1,13 @@
 """Sessions and bearer tokens for your own Starlette, FastAPI or Litestar application, or any other that speaks ASGI."""
 
-from keystead.integrations.asgi.bearer import BearerMiddleware, admitted_of
-from keystead.integrations.asgi.browser_session import BrowserSession, SignedOut
-from keystead.integrations.asgi.keys import SessionKeys, session_keys
-from keystead.integrations.asgi.middleware import SessionMiddleware
-from keystead.integrations.asgi.requests import require_session, session_of
+from keystead.extras import from_extra
+
+with from_extra("asgi", "keystead.integrations.asgi"):
+    from keystead.integrations.asgi.bearer import BearerMiddleware, admitted_of
+    from keystead.integrations.asgi.browser_session import BrowserSession, SignedOut
+    from keystead.integrations.asgi.keys import SessionKeys, session_keys
+    from keystead.integrations.asgi.middleware import SessionMiddleware
+    from keystead.integrations.asgi.requests import require_session, session_of
 
 __all__ = [
     "BearerMiddleware",

@@ -1,8 +1,11 @@
 """Access tokens, as a part: JWTs with keys that rotate, checked to the letter, and revoked before their time."""
 
-from keystead.parts.jwt.access import Access, AccessTokens, Denied, DeniedReason, NewAccess
-from keystead.parts.jwt.keys import Algorithm, SigningKeys
-from keystead.parts.jwt.revoked import RevokedTokens, UncheckedToken
+from keystead.extras import from_extra
+
+with from_extra("oauth", "keystead.parts.jwt"):
+    from keystead.parts.jwt.access import Access, AccessTokens, Denied, DeniedReason, NewAccess
+    from keystead.parts.jwt.keys import Algorithm, SigningKeys
+    from keystead.parts.jwt.revoked import RevokedTokens, UncheckedToken
 
 __all__ = [
     "Access",

@@ -10,20 +10,23 @@ tokens = await client.exchange(code, verifier, redirect_uri)
 who = await client.identity(tokens, nonce)
 """
 
-from keystead.parts.oauth.client import Client
-from keystead.parts.oauth.errors import (
-    BadAnswer,
-    BadIdToken,
-    BadProvider,
-    OAuthError,
-    ProviderRefused,
-    ProviderUnavailable,
-    WrongIssuer,
-    error_word,
-)
-from keystead.parts.oauth.pkce import challenge_of, new_verifier
-from keystead.parts.oauth.provider import DISCORD, GITHUB, GOOGLE, PRESETS, IdentityFields, Provider, oidc
-from keystead.parts.oauth.tokens import Identity, Tokens
+from keystead.extras import from_extra
+
+with from_extra("oauth", "keystead.parts.oauth"):
+    from keystead.parts.oauth.client import Client
+    from keystead.parts.oauth.errors import (
+        BadAnswer,
+        BadIdToken,
+        BadProvider,
+        OAuthError,
+        ProviderRefused,
+        ProviderUnavailable,
+        WrongIssuer,
+        error_word,
+    )
+    from keystead.parts.oauth.pkce import challenge_of, new_verifier
+    from keystead.parts.oauth.provider import DISCORD, GITHUB, GOOGLE, PRESETS, IdentityFields, Provider, oidc
+    from keystead.parts.oauth.tokens import Identity, Tokens
 
 __all__ = [
     "DISCORD",

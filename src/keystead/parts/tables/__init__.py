@@ -13,11 +13,14 @@ own; two processes that start at the same moment must take turns, which Alembic 
 scripts has to be found in an installed package. The stores do the same (`stores/database/schema.py`).
 """
 
-from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create, extend
-from keystead.parts.tables.columns import Name, Words, checked_name, table
-from keystead.parts.tables.engines import url_beside
-from keystead.parts.tables.statements import insert_new, locked_row, locked_rows
-from keystead.parts.tables.tables import Tables, open_tables
+from keystead.extras import from_extra
+
+with from_extra("tables", "keystead.parts.tables"):
+    from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create, extend
+    from keystead.parts.tables.columns import Name, Words, checked_name, table
+    from keystead.parts.tables.engines import url_beside
+    from keystead.parts.tables.statements import insert_new, locked_row, locked_rows
+    from keystead.parts.tables.tables import Tables, open_tables
 
 __all__ = [
     "Belongings",
