@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from keystead import VALUE, Counter, Hash, Keyspace, Set, SortedSet, Value, Versions, after, link, never
+from keystead import Counter, Hash, Keyspace, Set, SortedSet, Value, after, link, never
+from keystead.schema import VALUE, Versions
 from keystead.stores import Command, Store
 
 DAY_MS = 86_400_000

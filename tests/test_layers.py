@@ -17,7 +17,7 @@ KITS = PARTS | {"parts"}
 SERVER = KITS | {"kits"}
 TOP = SERVER | {"server"}
 MAY_IMPORT = {
-    "": SCHEMA | {"schema"},
+    "": SCHEMA | {"schema", "parts"},
     "errors": set[str](),
     "extras": {"errors"},
     "stores": STORES,

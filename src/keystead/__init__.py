@@ -1,167 +1,109 @@
-"""Keystead: the key document, executable."""
+"""Keystead: declare each key once, and get typed, atomic, expiring state on SQLite, Redis and more.
 
-from keystead.errors import (
-    BadArgument,
-    BadDeclaration,
-    BadKey,
-    BadLifetime,
-    BadOption,
-    BadUrl,
-    BadValue,
-    CommandError,
-    Contended,
-    CrossSlot,
-    DoesNotFit,
-    KeysteadError,
-    KeyTooLong,
-    MissingExtra,
-    NotANumber,
-    StoreClosed,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreRefused,
-    StoreUnavailable,
-    UnknownCommand,
-    Unreadable,
-    WrongArity,
-    WrongEventLoop,
-    WrongKind,
-)
+This is what an application needs on its first day. Errors are in `keystead.errors`, all else that is declared in
+`keystead.schema`, guards and messages in `keystead.stores`, and every part in a module of its own: `keystead.parts`.
+"""
+
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from keystead.errors import KeysteadError
 from keystead.schema import (
-    VALUE,
-    BigInt,
     Channel,
-    Codec,
     Counter,
-    Done,
-    EpochMs,
-    EpochSeconds,
     Hash,
-    IsoSeconds,
-    IsoTime,
     KeyRing,
     Keyspace,
     List,
     Log,
-    LogEntry,
-    OmittedIfNone,
-    Operation,
-    Pattern,
-    Plan,
-    Procedure,
     Sealed,
     Set,
     SortedSet,
     Steps,
     Value,
-    Versions,
     after,
     attempts,
     end_of_day,
     link,
     never,
-    packed,
-    placeholder,
     procedure,
     sliding,
     until,
 )
-from keystead.stores import (
-    Guarantees,
-    Message,
-    Outcome,
-    Store,
-    absent,
-    at_most,
-    connect,
-    field_holds,
-    holds,
-    more_than,
-    required,
-    still,
-    store_ms,
-)
+from keystead.stores import Store, connect
+
+if TYPE_CHECKING:
+    from keystead.parts.cache import Cache
+    from keystead.parts.limit import RateLimit
+    from keystead.parts.lock import Lock
+    from keystead.parts.sessions import Policy, SessionRecord, Sessions
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "VALUE",
-    "BadArgument",
-    "BadDeclaration",
-    "BadKey",
-    "BadLifetime",
-    "BadOption",
-    "BadUrl",
-    "BadValue",
-    "BigInt",
+    "Cache",
     "Channel",
-    "Codec",
-    "CommandError",
-    "Contended",
     "Counter",
-    "CrossSlot",
-    "DoesNotFit",
-    "Done",
-    "EpochMs",
-    "EpochSeconds",
-    "Guarantees",
     "Hash",
-    "IsoSeconds",
-    "IsoTime",
     "KeyRing",
-    "KeyTooLong",
     "Keyspace",
     "KeysteadError",
     "List",
+    "Lock",
     "Log",
-    "LogEntry",
-    "Message",
-    "MissingExtra",
-    "NotANumber",
-    "OmittedIfNone",
-    "Operation",
-    "Outcome",
-    "Pattern",
-    "Plan",
-    "Procedure",
+    "Policy",
+    "RateLimit",
     "Sealed",
+    "SessionRecord",
+    "Sessions",
     "Set",
     "SortedSet",
     "Steps",
     "Store",
-    "StoreClosed",
-    "StoreDamaged",
-    "StoreError",
-    "StoreFull",
-    "StoreReadOnly",
-    "StoreRefused",
-    "StoreUnavailable",
-    "UnknownCommand",
-    "Unreadable",
     "Value",
-    "Versions",
-    "WrongArity",
-    "WrongEventLoop",
-    "WrongKind",
-    "absent",
     "after",
-    "at_most",
     "attempts",
     "connect",
     "end_of_day",
-    "field_holds",
-    "holds",
     "link",
-    "more_than",
     "never",
-    "packed",
-    "placeholder",
     "procedure",
-    "required",
     "sliding",
-    "still",
-    "store_ms",
     "until",
 ]
+
+# Parts are imported when they are first used: a program that only reads a key need not wait for them.
+_PARTS: Final = {
+    "Cache": "keystead.parts.cache",
+    "Lock": "keystead.parts.lock",
+    "Policy": "keystead.parts.sessions",
+    "RateLimit": "keystead.parts.limit",
+    "SessionRecord": "keystead.parts.sessions",
+    "Sessions": "keystead.parts.sessions",
+}
+
+# Where names are that could be imported from here before 0.2. They still can, with a DeprecationWarning, until 0.3.
+_MOVED: Final = {
+    "keystead.errors": """
+        BadArgument BadDeclaration BadKey BadLifetime BadOption BadUrl BadValue CommandError Contended CrossSlot
+        DoesNotFit KeyTooLong MissingExtra NotANumber StoreClosed StoreDamaged StoreError StoreFull StoreReadOnly
+        StoreRefused StoreUnavailable UnknownCommand Unreadable WrongArity WrongEventLoop WrongKind
+    """,
+    "keystead.schema": """
+        VALUE BigInt Codec Done EpochMs EpochSeconds IsoSeconds IsoTime LogEntry OmittedIfNone Operation Pattern
+        Plan Procedure Versions packed placeholder
+    """,
+    "keystead.stores": "Guarantees Message Outcome absent at_most field_holds holds more_than required still store_ms",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        found = globals()[name] = getattr(import_module(_PARTS[name]), name)
+        return found
+    for module, names in _MOVED.items():
+        if name in names.split():
+            warnings.warn(f"write `from {module} import {name}`", DeprecationWarning, stacklevel=2)
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

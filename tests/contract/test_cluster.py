@@ -2,7 +2,8 @@
 
 import pytest
 
-from keystead import BadArgument, Store
+from keystead import Store
+from keystead.errors import BadArgument
 from keystead.testing import StoreContract
 from keystead.testing.servers import Cluster
 

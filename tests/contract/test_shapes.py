@@ -8,7 +8,8 @@ import pytest
 import redis.asyncio
 from redis.exceptions import ResponseError
 
-from keystead import Store, StoreError, connect
+from keystead import Store, connect
+from keystead.errors import StoreError
 from keystead.stores.commands import TABLE
 from keystead.testing.oracle import named
 from keystead.testing.replies import shown

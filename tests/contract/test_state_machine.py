@@ -9,7 +9,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from keystead import Guarantees, connect
+from keystead import connect
+from keystead.stores import Guarantees
 from keystead.stores.database.store import DatabaseStore
 from keystead.stores.memcached import MemcachedStore
 from keystead.stores.memcached.settings import Settings

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from keystead import BadValue, KeyRing, Store
+from keystead import KeyRing, Store
+from keystead.errors import BadValue
 from keystead.kits.sharing import EdgeMeta, SharingKeys
 from tests.kits.conftest import SLACK_MS, Raw, lifetimes, rows, rows_of, shape
 from tests.kits.writes import each_write

@@ -18,7 +18,8 @@ from urllib.parse import quote
 import pytest
 
 import keystead
-from keystead import KeysteadError, Store, Unreadable
+from keystead import KeysteadError, Store
+from keystead.errors import Unreadable
 from keystead.kits import KITS
 from keystead.parts.outbox import Outbox
 from keystead.parts.schedule import Schedule

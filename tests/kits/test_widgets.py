@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from keystead import BadKey, BadValue, KeyRing, Store
+from keystead import KeyRing, Store
+from keystead.errors import BadKey, BadValue
 from keystead.kits.widgets import (
     BbsMessage,
     BbsRecord,

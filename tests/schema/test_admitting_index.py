@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from keystead import BadDeclaration, Hash, Keyspace, Set, SortedSet, Store, Value, link, sliding
+from keystead import Hash, Keyspace, Set, SortedSet, Store, Value, link, sliding
+from keystead.errors import BadDeclaration
 from keystead.schema import docs
 from keystead.schema.check import check
 from keystead.schema.doctor import examine, repair

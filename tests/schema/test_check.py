@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from keystead import Guarantees
 from keystead.errors import BadDeclaration
 from keystead.schema import (
     Channel,
@@ -35,6 +34,7 @@ from keystead.schema.check import check
 from keystead.schema.docs import markdown
 from keystead.schema.finding import CODES, Finding
 from keystead.schema.keyspace import with_parts
+from keystead.stores import Guarantees
 
 DAY = after("1d")
 EVICTING = Guarantees(evicts=True)

@@ -13,22 +13,17 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import (
-    VALUE,
-    BadValue,
     Counter,
-    EpochMs,
     Hash,
     KeyRing,
     Keyspace,
     List,
     Log,
-    OmittedIfNone,
     Sealed,
     Set,
     SortedSet,
     Store,
     Value,
-    Versions,
     after,
     connect,
     end_of_day,
@@ -37,8 +32,8 @@ from keystead import (
     sliding,
     until,
 )
-from keystead.errors import WrongSealKey
-from keystead.schema import doctor, reading
+from keystead.errors import BadValue, WrongSealKey
+from keystead.schema import VALUE, EpochMs, OmittedIfNone, Versions, doctor, reading
 from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, guarded, repair, restore
 from keystead.schema.doctor.examination import Unknown
 from keystead.schema.family import Family

@@ -8,15 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import (
-    BadArgument,
-    BadKey,
     Channel,
     Counter,
     Hash,
     KeyRing,
     Keyspace,
     List,
-    Pattern,
     Sealed,
     Set,
     Store,
@@ -26,6 +23,8 @@ from keystead import (
     link,
     never,
 )
+from keystead.errors import BadArgument, BadKey
+from keystead.schema import Pattern
 from keystead.schema.doctor import examine, repair
 from keystead.schema.erasure import ErasureProgress, erase, plan_erase, subject_kinds, value_of
 from tests.schema.conftest import STORES

@@ -14,23 +14,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from keystead import (
-    BadKey,
-    BadValue,
-    Channel,
-    Counter,
-    Hash,
-    Keyspace,
-    List,
-    Log,
-    Operation,
-    Set,
-    SortedSet,
-    Value,
-    after,
-    connect,
-    sliding,
-)
+from keystead import Channel, Counter, Hash, Keyspace, List, Log, Set, SortedSet, Value, after, connect, sliding
+from keystead.errors import BadKey, BadValue
+from keystead.schema import Operation
 from keystead.schema.kinds.value import Seen
 
 DAY = sliding("1d", touch_every="1h")

@@ -2,9 +2,10 @@
 
 import pytest
 
-from keystead import Store, at_most
+from keystead import Store
 from keystead.schema.doctor import guarded
 from keystead.schema.doctor.guarded import Guard
+from keystead.stores import at_most
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)

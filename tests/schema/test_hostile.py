@@ -8,12 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from keystead import (
-    BadArgument,
-    BadDeclaration,
-    BadKey,
-    BadValue,
     Counter,
-    DoesNotFit,
     Hash,
     KeyRing,
     Keyspace,
@@ -22,7 +17,6 @@ from keystead import (
     Set,
     SortedSet,
     Store,
-    Unreadable,
     Value,
     after,
     connect,
@@ -30,6 +24,7 @@ from keystead import (
     never,
     until,
 )
+from keystead.errors import BadArgument, BadDeclaration, BadKey, BadValue, DoesNotFit, Unreadable
 from keystead.stores.globs import compile_glob
 from tests.schema.conftest import STORES
 

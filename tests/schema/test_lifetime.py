@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystead import BadDeclaration, BadValue
+from keystead.errors import BadDeclaration, BadValue
 from keystead.schema.lifetime import after, duration_ms, end_of_day, in_words, never, sliding, until
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z

@@ -9,26 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from keystead import (
-    BadArgument,
-    BadDeclaration,
-    Contended,
-    Counter,
-    CrossSlot,
-    Keyspace,
-    Operation,
-    Set,
-    Steps,
-    Store,
-    Unreadable,
-    Value,
-    after,
-    attempts,
-    connect,
-    never,
-    procedure,
-)
-from keystead.errors import BadCall
+from keystead import Counter, Keyspace, Set, Steps, Store, Value, after, attempts, connect, never, procedure
+from keystead.errors import BadArgument, BadCall, BadDeclaration, Contended, CrossSlot, Unreadable
+from keystead.schema import Operation
 from keystead.schema.docs import document, html, markdown
 from keystead.schema.export import json_schema, typescript
 from keystead.schema.repeated import Repeated

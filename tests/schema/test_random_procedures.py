@@ -18,18 +18,18 @@ from keystead import (
     KeysteadError,
     List,
     Log,
-    Operation,
     Set,
     SortedSet,
     Steps,
     Store,
-    StoreUnavailable,
     Value,
     after,
     connect,
     never,
     procedure,
 )
+from keystead.errors import StoreUnavailable
+from keystead.schema import Operation
 from keystead.testing import servers
 from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster
 

@@ -7,17 +7,11 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import (
-    VALUE,
-    BadArgument,
-    BadDeclaration,
-    BadValue,
     Counter,
-    DoesNotFit,
     Hash,
     KeyRing,
     Keyspace,
     List,
-    OmittedIfNone,
     Sealed,
     Set,
     SortedSet,
@@ -30,7 +24,8 @@ from keystead import (
     never,
     sliding,
 )
-from keystead.schema import listing
+from keystead.errors import BadArgument, BadDeclaration, BadValue, DoesNotFit
+from keystead.schema import VALUE, OmittedIfNone, listing
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)

@@ -6,21 +6,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from keystead import (
-    BadValue,
-    Counter,
-    KeyRing,
-    Keyspace,
-    Operation,
-    Sealed,
-    Store,
-    Unreadable,
-    Value,
-    WrongKind,
-    after,
-    connect,
-    never,
-)
+from keystead import Counter, KeyRing, Keyspace, Sealed, Store, Value, after, connect, never
+from keystead.errors import BadValue, Unreadable, WrongKind
+from keystead.schema import Operation
 from keystead.schema.kinds import Seen
 from keystead.schema.operation import combine, settled
 from tests.schema.conftest import STORES

@@ -5,8 +5,8 @@ import logging
 import pytest
 from pydantic import BaseModel
 
-from keystead import Counter, Hash, Keyspace, List, Log, Set, SortedSet, Store, Unreadable, Value, never
-from keystead.errors import BadCall, CommandError, NotANumber, WrongKind
+from keystead import Counter, Hash, Keyspace, List, Log, Set, SortedSet, Store, Value, never
+from keystead.errors import BadCall, CommandError, NotANumber, Unreadable, WrongKind
 from tests.schema.conftest import redis_server, store, store_url, valkey_cluster, valkey_server
 
 __all__ = ["redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]

@@ -10,37 +10,38 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import (
-    BadArgument,
-    BadDeclaration,
-    BadKey,
-    BadValue,
     Channel,
     Counter,
-    EpochMs,
     Hash,
     KeyRing,
     Keyspace,
     List,
     Log,
-    NotANumber,
     Sealed,
     Set,
     SortedSet,
     Store,
-    StoreUnavailable,
-    Unreadable,
     Value,
-    WrongKind,
     after,
     never,
-    packed,
     sliding,
-    store_ms,
     until,
 )
-from keystead.errors import BadCall
+from keystead.errors import (
+    BadArgument,
+    BadCall,
+    BadDeclaration,
+    BadKey,
+    BadValue,
+    NotANumber,
+    StoreUnavailable,
+    Unreadable,
+    WrongKind,
+)
+from keystead.schema import EpochMs, packed
 from keystead.schema.operation import combine
 from keystead.schema.prepared import Prepared
+from keystead.stores import store_ms
 from tests.parts.sessions.relays import Relay
 from tests.schema.conftest import STORES
 
@@ -492,7 +493,8 @@ async def test_a_limit_of_what_is_no_number_is_said_and_nothing_is_done(store: S
 
 
 async def test_a_typed_group_across_two_stores_is_refused(memory: Store) -> None:
-    from keystead import BadArgument, connect
+    from keystead import connect
+    from keystead.errors import BadArgument
 
     class Two(Keyspace):
         here = Counter("here", lifetime=HOUR)

@@ -5,8 +5,9 @@ import asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from keystead import Store, at_most, connect
+from keystead import Store, connect
 from keystead.errors import NotANumber
+from keystead.stores import at_most
 from keystead.stores.commands import INT64_MAX, INT64_MIN, amount_of, integer, score
 from keystead.testing.servers import Server
 from keystead.testing.wire import WireError

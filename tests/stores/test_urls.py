@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import keystead
-from keystead import BadUrl, MissingExtra
+from keystead.errors import BadUrl, MissingExtra
 from keystead.stores.urls import SCHEMES
 
 

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
-from keystead import CommandError, Guarantees, Outcome, Store, StoreError
+from keystead import Store
+from keystead.errors import CommandError, StoreError
+from keystead.stores import Guarantees, Outcome
 from keystead.stores.base import Planned
 from keystead.stores.commands import Call, Reply
 from keystead.stores.sqlite.store import MEMORY, SqliteStore

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey, RSAKey
 
-from keystead import BadDeclaration
-from keystead.errors import BadValue
+from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.digest import base64url
 from keystead.parts.jwt import Access, AccessTokens, Algorithm, Denied, SigningKeys
 from tests.parts.jwt.conftest import (

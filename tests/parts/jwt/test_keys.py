@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from keystead import BadDeclaration, KeyRing
+from keystead import KeyRing
+from keystead.errors import BadDeclaration
 from keystead.parts.digest import base64url
 from keystead.parts.jwt import Algorithm, Denied, SigningKeys
 from tests.parts.jwt.conftest import Clock, access_of, each_algorithm, key_text, keys_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from keystead import BadDeclaration, DoesNotFit, Keyspace, Set, Store, Value, after, connect, sliding, until
-from keystead.errors import StoreUnavailable
+from keystead import Keyspace, Set, Store, Value, after, connect, sliding, until
+from keystead.errors import BadDeclaration, DoesNotFit, StoreUnavailable
 from keystead.parts.jwt import Access, AccessTokens, Denied, NewAccess, RevokedTokens, UncheckedToken
 from keystead.schema.check import check
 from keystead.stores import Command, Guarantees, Outcome, Reply, Step

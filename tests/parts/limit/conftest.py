@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from keystead import Counter, EpochMs, Hash, Keyspace, SortedSet, Store, after, connect, sliding
+from keystead import Counter, Hash, Keyspace, SortedSet, Store, after, connect, sliding
 from keystead.parts.limit import AlignedWindow, FixedWindow, Limit, SlidingWindow, TokenBucket
+from keystead.schema import EpochMs
 from keystead.stores.sqlite.store import SqliteStore
 from keystead.testing.servers import MemcachedServer
 from tests.every_store import (

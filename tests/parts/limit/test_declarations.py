@@ -1,5 +1,6 @@
 """What a limit is made of, and what is said of what it cannot be made of."""
 
+import asyncio
 import re
 
 import pytest
@@ -7,7 +8,16 @@ import pytest
 from keystead import Counter, Hash, Keyspace, SortedSet, Store, Value, after, connect, never, sliding
 from keystead.errors import BadDeclaration, DoesNotFit
 from keystead.kits.membership.keys import MembershipKeys
-from keystead.parts.limit import AlignedWindow, FixedWindow, Rate, SlidingWindow, Together, TokenBucket, Verdict
+from keystead.parts.limit import (
+    AlignedWindow,
+    FixedWindow,
+    Rate,
+    RateLimit,
+    SlidingWindow,
+    Together,
+    TokenBucket,
+    Verdict,
+)
 from keystead.schema.seal import KeyRing
 from tests.parts.limit.conftest import LimitKeys, Window, here
 
@@ -181,3 +191,22 @@ def test_the_headers_are_those_of_the_drafts_and_of_rfc_9110() -> None:
     both = Verdict(True, 5, 1, 0, 900, 1_000, "a", each=(Verdict(True, 5, 1, 0, 900, 1_000, "a"), verdict))
     assert both.headers()["ratelimit-policy"] == '"a";q=5;w=1, "reports";q=10;w=60'
     assert both.headers()["ratelimit"] == '"a";r=1;t=1, "reports";r=9;t=60'
+
+
+async def test_a_rate_limit_counts_as_its_family_is_declared() -> None:
+    class Keys(Keyspace):
+        hits = Counter("hits:{client}", lifetime=after("1m"))
+        log = SortedSet("log:{client}", str, lifetime=sliding("2m", touch_every="1s"))
+
+    async with connect("memory://") as store:
+        keys = Keys(store)
+        for family, kind in ((keys.hits, FixedWindow), (keys.log, SlidingWindow)):
+            limit = RateLimit(family, "5/minute", name="api")
+            assert [type(one) for one in limit.limits] == [kind]
+            verdicts = await asyncio.gather(*(limit.hit("ann") for _ in range(200)))
+            assert sum(map(bool, verdicts)) == 5
+            assert verdicts[0].name == "api"
+            await limit.reset("ann")
+            assert await limit.hit("ann")
+    with pytest.raises(BadDeclaration, match="a limit counts in a family"):
+        RateLimit("hits", "5/minute")  # type: ignore[arg-type]

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from keystead import BadKey, BadValue, Counter, Keyspace, Store, after
+from keystead import Counter, Keyspace, Store, after
+from keystead.errors import BadKey, BadValue
 from keystead.parts.limit import (
     AlignedWindow,
     FixedWindow,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from keystead import BadArgument, NotANumber, Store, connect
-from keystead.errors import StoreUnavailable
+from keystead import Store, connect
+from keystead.errors import BadArgument, NotANumber, StoreUnavailable
 from keystead.kits.limited import refused
 from keystead.parts.limit import FixedWindow, LimitReached, SlidingWindow, Together, TokenBucket
 from keystead.parts.limit.outage import CLIENTS_MOST

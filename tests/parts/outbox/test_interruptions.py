@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead import Store, StoreUnavailable, connect
-from keystead.errors import StoreFull
+from keystead import Store, connect
+from keystead.errors import StoreFull, StoreUnavailable
 from keystead.parts.outbox import Counts, OutboxKeys, OutboxMessage, OutboxPolicy
 from keystead.stores import Absent, Command, Outcome, Reply, Step
 from tests.parts.outbox.conftest import (

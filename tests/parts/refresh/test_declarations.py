@@ -12,9 +12,10 @@ import pytest
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from keystead import VALUE, BadDeclaration, DoesNotFit, Keyspace, Set, Store, Value, after, connect, link, sliding
-from keystead.errors import BadValue
+from keystead import Keyspace, Set, Store, Value, after, connect, link, sliding
+from keystead.errors import BadDeclaration, BadValue, DoesNotFit
 from keystead.parts.refresh import RefreshRecord, RefreshTokens, Refused, Rotated
+from keystead.schema import VALUE
 from keystead.stores import Guarantees
 from tests.parts.refresh.conftest import RING, App, Clock, RefreshToken, TokenKeys, everywhere, here
 from tests.parts.sessions.relays import Relay

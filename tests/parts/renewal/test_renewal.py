@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from keystead import BadDeclaration, DoesNotFit, Store, connect
-from keystead.errors import StoreUnavailable
+from keystead import Store, connect
+from keystead.errors import BadDeclaration, DoesNotFit, StoreUnavailable
 from keystead.parts.oauth import Client
 from keystead.parts.renewal import Fresh, Over, Renewal, Unrenewed
 from keystead.stores import Guarantees, Outcome, Step

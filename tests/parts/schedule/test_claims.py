@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from keystead import Store, StoreUnavailable
+from keystead import Store
+from keystead.errors import StoreUnavailable
 from keystead.parts.schedule import Busy, Job, JobState, RunEntry, Schedule, ScheduleKeys
 from keystead.stores import Command, Outcome, Reply, Step
 from tests.parts.schedule.conftest import (

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from keystead import BadValue, Store
+from keystead import Store
+from keystead.errors import BadValue
 from keystead.parts.schedule import Job, Missed, Run, plan
 from tests.parts.schedule.conftest import (
     MINUTE,

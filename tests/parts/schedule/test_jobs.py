@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from keystead import BadDeclaration, BadValue, DoesNotFit, Store
+from keystead import Store
+from keystead.errors import BadDeclaration, BadValue, DoesNotFit
 from keystead.parts.schedule import Job, Run, Schedule, ScheduleKeys
 from keystead.schema.traced import traced
 from tests.parts.schedule.conftest import Time, Work, here, ms, schedule_of

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from keystead import Store, StoreUnavailable, connect
-from keystead.errors import StoreFull
+from keystead import Store, connect
+from keystead.errors import StoreFull, StoreUnavailable
 from keystead.parts.schedule import Job, ScheduleKeys
 from keystead.schema.doctor import examine, repair
 from keystead.stores import Command, Outcome, Reply, Step

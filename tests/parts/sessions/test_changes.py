@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from keystead import BadValue, Store
+from keystead import Store
+from keystead.errors import BadValue
 from keystead.parts.sessions import Gone, Live, Sessions
 from tests.parts.sessions.conftest import AppSession, Clock, everywhere, in_every_order, sessions_of, switches_on
 from tests.parts.sessions.relays import Actor, Gated, every_order, in_order

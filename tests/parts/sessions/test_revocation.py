@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from keystead import Keyspace, Set, Store, StoreUnavailable, Value, connect, link, sliding
+from keystead import Keyspace, Set, Store, Value, connect, link, sliding
+from keystead.errors import StoreUnavailable
 from keystead.parts.sessions import Gone, New, Policy, SessionRecord, Sessions
 from tests.parts.sessions.conftest import (
     RING,

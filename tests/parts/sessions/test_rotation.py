@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from keystead import BadDeclaration, Store
+from keystead import Store
+from keystead.errors import BadDeclaration
 from keystead.parts.sessions import Gone, Live, New, Policy, Sessions
 from keystead.parts.sessions.token import new_token
 from tests.parts.sessions.conftest import (

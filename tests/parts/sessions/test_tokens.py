@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keystead import BadValue, Store
+from keystead import Store
+from keystead.errors import BadValue
 from keystead.parts.sessions import Gone, Live, Sessions, id_of
 from keystead.parts.sessions.token import SECRET_BYTES, USER_MAX_BYTES, named_by, new_token
 from tests.parts.sessions.conftest import AppSession, Clock, everywhere, sessions_of

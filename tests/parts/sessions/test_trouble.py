@@ -7,25 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from keystead import (
-    BadDeclaration,
-    DoesNotFit,
-    EpochMs,
-    Keyspace,
-    Set,
-    SortedSet,
-    Store,
-    StoreUnavailable,
-    Value,
-    after,
-    connect,
-    end_of_day,
-    link,
-    never,
-    sliding,
-)
+from keystead import Keyspace, Set, SortedSet, Store, Value, after, connect, end_of_day, link, never, sliding
+from keystead.errors import BadDeclaration, DoesNotFit, StoreUnavailable
 from keystead.parts.sessions import Gone, Policy, SessionRecord, Sessions, Successor
-from keystead.schema import Lifetime
+from keystead.schema import EpochMs, Lifetime
 from keystead.schema.doctor import examine, repair
 from keystead.testing import servers
 from tests.parts.sessions.conftest import DAY_MS, RING, AppKeys, AppSession, Clock, everywhere, is_new, sessions_of

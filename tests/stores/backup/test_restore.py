@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from keystead import DoesNotFit, Guarantees, Store, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import DoesNotFit, StoreUnavailable
+from keystead.stores import Guarantees
 from keystead.stores.backup import (
     BackupDamaged,
     BackupError,

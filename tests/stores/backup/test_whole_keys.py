@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from keystead import Store, StoreError, connect
+from keystead import Store, connect
+from keystead.errors import StoreError
 from keystead.stores.backup.reading import Reading
 from keystead.stores.backup.records import Record
 from keystead.stores.sqlite.store import SqliteStore

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from keystead import Outcome, Store
-from keystead.stores import Command, Step
+from keystead import Store
+from keystead.stores import Command, Outcome, Step
 from keystead.stores.base import WholeKey
 
 # What makes a key of each kind, and what an application then does to it.

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from keystead import Store, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import StoreUnavailable
 from keystead.stores.copy import Copied, Passed, follow
 from keystead.testing import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms

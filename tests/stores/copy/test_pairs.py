@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead import DoesNotFit, connect
+from keystead import connect
+from keystead.errors import DoesNotFit
 from keystead.stores import Command
 from keystead.stores.backup import backup
 from keystead.stores.copy import SameStore, copy, progress_path, survey

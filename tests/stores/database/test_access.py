@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import keystead
-from keystead import BadUrl, Store, StoreReadOnly, StoreRefused, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import BadUrl, StoreReadOnly, StoreRefused, StoreUnavailable
 from keystead.stores.postgres.store import PostgresStore
 from keystead.testing import servers
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead import Store, StoreFull, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import StoreFull, StoreUnavailable
 from keystead.stores import holds
 from keystead.stores.database.session import Statement
 from keystead.stores.postgres.dialect import PostgresDialect

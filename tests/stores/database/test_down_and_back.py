@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from keystead import Store, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import StoreUnavailable
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stopwatch import Stopwatch
 from tests.stores.database.others import other, until_one_waits

@@ -2,7 +2,8 @@
 
 import pytest
 
-from keystead import Store, required
+from keystead import Store
+from keystead.stores import required
 from keystead.stores.database.names import LONGEST, name_of, rest_of, text_of
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead import Store, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import StoreUnavailable
 from keystead.testing.servers import DatabaseServer
 from tests.stores.sqlite.processes import until
 

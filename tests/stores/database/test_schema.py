@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead import Store, StoreDamaged, connect
+from keystead import Store, connect
+from keystead.errors import StoreDamaged
 from keystead.stores.database.schema import Change
 from keystead.stores.database.session import Statement
 from keystead.testing.servers import DatabaseServer, PostgresServer

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from keystead import Store, StoreFull, StoreUnavailable, connect
+from keystead import Store, connect
+from keystead.errors import StoreFull, StoreUnavailable
 from keystead.testing import servers
 from keystead.testing.servers import MemcachedServer
 from tests.stopwatch import Stopwatch

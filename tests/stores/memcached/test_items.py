@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystead import BadArgument, Store, WrongKind, connect
+from keystead import Store, connect
+from keystead.errors import BadArgument, WrongKind
 from keystead.stores.memcached import MemcachedStore
 from keystead.stores.memcached.items import CLEARED_AFTER_S, KEY_BYTES, Item, cleared_at_s, name_of, packed, unpacked
 from keystead.stores.memcached.settings import Settings

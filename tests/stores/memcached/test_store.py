@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from keystead import BadUrl, CrossSlot, DoesNotFit, StoreRefused, UnknownCommand, connect, required
+from keystead import connect
+from keystead.errors import BadUrl, CrossSlot, DoesNotFit, StoreRefused, UnknownCommand
 from keystead.schema import Hash, Keyspace, Value, after
+from keystead.stores import required
 from keystead.testing import servers
 from keystead.testing.servers import MemcachedServer
 from tests.listening import listening, port_of

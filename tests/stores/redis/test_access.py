@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 import keystead
-from keystead import at_most, required
 from keystead.errors import (
     StoreError,
     StoreFull,
@@ -16,7 +15,7 @@ from keystead.errors import (
     StoreUnavailable,
     WrongKind,
 )
-from keystead.stores import Step
+from keystead.stores import Step, at_most, required
 from keystead.testing import servers
 from keystead.testing.replies import replies_of
 from keystead.testing.servers import Server, wait_until

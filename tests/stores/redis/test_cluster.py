@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import keystead
-from keystead import at_most, field_holds, holds, required
 from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
-from keystead.stores import Step, Store
+from keystead.stores import Step, Store, at_most, field_holds, holds, required
 from keystead.stores.redis.cluster import slot_of
 from keystead.testing import servers
 from keystead.testing.replies import replies_of

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from keystead import Counter, Keyspace, Store, absent, after, at_most, connect, holds, required, store_ms
+from keystead import Counter, Keyspace, Store, after, connect
 from keystead.errors import BadArgument, BadLifetime, NotANumber, StoreError, StoreRefused, WrongKind
 from keystead.parts.limit import FixedWindow
-from keystead.stores import Outcome, Step
+from keystead.stores import Outcome, Step, absent, at_most, holds, required, store_ms
 from keystead.stores.base import field_holds, still
 from keystead.stores.redis.atomic import DIGEST
 from keystead.stores.redis.compiled import CompiledCache, CompiledSteps, shape_of

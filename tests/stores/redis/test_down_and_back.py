@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import keystead
-from keystead import required
 from keystead.errors import StoreClosed, StoreUnavailable
-from keystead.stores import Command, Store
+from keystead.stores import Command, Store, required
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.stopwatch import Stopwatch
@@ -258,7 +257,7 @@ async def test_values_of_20_megabytes_come_back_whole(server: Server) -> None:
     big = random.Random(1).randbytes(20_000_000)
     async with keystead.connect(server.url + "?timeout=10s") as store:
         assert await store.run([("SET", "big", big), ("GET", "big"), ("EXISTS", "big")]) == [b"OK", big, 1]
-        assert (await store.atomically([keystead.holds("big", big), ("GET", "big")])).replies == [1, big]
+        assert (await store.atomically([keystead.stores.holds("big", big), ("GET", "big")])).replies == [1, big]
         few = await asyncio.gather(*(store.run([("GET", "big"), ("GET", f"no:{i}")]) for i in range(3)))
         assert few == [[big, None]] * 3
         many: list[Command] = [("RPUSH", "list", *(b"%d" % i for i in range(10_000)))] * 10

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import keystead
-from keystead import holds, required
 from keystead.errors import StoreUnavailable
-from keystead.stores import Store
+from keystead.stores import Store, holds, required
 from keystead.testing.servers import Server
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import until, works_again

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import keystead
-from keystead import required
 from keystead.errors import BadUrl, StoreUnavailable
+from keystead.stores import required
 from keystead.testing import servers
 from keystead.testing.servers import Sentinels, Server
 from keystead.testing.wire import WireError

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from keystead import Store, at_most, connect
+from keystead import Store, connect
 from keystead.errors import BadArgument
-from keystead.stores import Command, Step
+from keystead.stores import Command, Step, at_most
 from keystead.testing.servers import Server
 
 MANY = 200

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from keystead import BadUrl, MissingExtra, connect
+from keystead import connect
+from keystead.errors import BadUrl, MissingExtra
 from keystead.testing import StoreContract
 from keystead.testing.contract import Honesty
 from keystead.testing.contract.atomic import Atomic

@@ -6,6 +6,7 @@ from keystead.parts.limit.limit import Limit, Limits
 from keystead.parts.limit.named import Counting, NamedLimits
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
+from keystead.parts.limit.rate_limit import RateLimit
 from keystead.parts.limit.sliding import SlidingWindow
 from keystead.parts.limit.together import Together
 from keystead.parts.limit.verdict import LimitReached, Verdict
@@ -20,6 +21,7 @@ __all__ = [
     "Limits",
     "NamedLimits",
     "Rate",
+    "RateLimit",
     "SlidingWindow",
     "Together",
     "TokenBucket",

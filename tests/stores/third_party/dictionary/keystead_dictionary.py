@@ -9,7 +9,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
-from keystead import BadUrl, CommandError, Guarantees, Message, NotANumber, Outcome, Store, StoreClosed, UnknownCommand
+from keystead import Store
+from keystead.errors import BadUrl, CommandError, NotANumber, StoreClosed, UnknownCommand
+from keystead.stores import Guarantees, Message, Outcome
 from keystead.stores.base import Planned
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, ScanOptions, integer
 from keystead.stores.globs import compile_glob
