@@ -19,7 +19,7 @@ EXTRAS: Final = {
     "asgi": ("joserfc", "starlette"),
     "cli": ("jinja2", "markupsafe", "pydantic_settings", "rich", "typer"),
     "testing": ("anyio", "hypothesis", "pytest"),
-    "server": ("fastapi", "granian", "prometheus_client", "starlette"),
+    "server": ("fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),
 }
 
 

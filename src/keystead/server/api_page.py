@@ -1,4 +1,4 @@
-"""`/docs`: the API to read and to try, from files of our own, and the OpenAPI document with the shape of errors."""
+"""`/docs`: the API to read and to try, with Swagger UI and without the internet, and the OpenAPI document with the shape of errors."""
 
 from __future__ import annotations
 

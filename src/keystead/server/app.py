@@ -161,6 +161,8 @@ def create_app(
         add_key_documents(app)
         add_reference_page(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
+    # The files of Swagger UI come with a package that follows its releases; what it has besides is not used.
+    app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.state.templates = templates_by_endpoint(app)
     return app
