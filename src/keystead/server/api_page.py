@@ -1,4 +1,4 @@
-"""`/docs`: the API to read and to try, with Swagger UI and without the internet, and the OpenAPI document with the shape of errors."""
+"""`/docs`: the API to read and to try, offline, and the OpenAPI document with the shape of errors."""
 
 from __future__ import annotations
 
