@@ -36,7 +36,7 @@ from bench.measure import (
 from bench.session_apps import NAME, Visit
 from keystead.integrations.asgi import session_keys
 from keystead.parts.sessions import Policy, Sessions, id_of
-from keystead.parts.sessions.token import new_token
+from keystead.parts.sessions.session_token import new_token
 from keystead.stores import Command, Store, connect
 from keystead.testing import servers
 

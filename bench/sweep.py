@@ -22,7 +22,7 @@ from bench.measure import Progress, Row, Target, random_keys, values
 from bench.on_sqlite import load
 from keystead.stores import Store
 from keystead.stores.sqlite import SqliteStore
-from keystead.stores.sqlite.store import wall_ms
+from keystead.stores.sqlite.sqlite_store import wall_ms
 
 KEYS, KEYS_QUICK = 1_000_000, 3_000
 SUBJECT = "sweep"

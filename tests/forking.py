@@ -36,7 +36,7 @@ _IMPORTED = (
 )
 _ALSO_IMPORTED = (
     "keystead.server.processes",
-    "keystead.server.kits",
+    "keystead.server.kit_loading",
     "keystead.stores.redis",
     "keystead.stores.sqlite",
     "pytest",

@@ -82,7 +82,7 @@ def test_modules_import_only_from_the_layers_below_them() -> None:
 
 ABOVE_SCHEMA = ("parts", "kits", "server", "cli", "integrations", "console")
 # `Measured` is a store itself: it passes on what it is asked.
-STORES_THEMSELVES = {"keystead.server.measured"}
+STORES_THEMSELVES = {"keystead.server.metered_store"}
 VERBS_OF_STORES = {"run", "atomically", "prepared"}
 STEPS = {
     *("Step", "Command", "TimedCommand", "Call", "Required", "Holds", "FieldHolds", "Absent", "AtMost", "MoreThan"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keystead.cli.targets import NAMED
+from keystead.cli.keyspace_arguments import NAMED
 from tests import forking
 from tests.serving import environment
 

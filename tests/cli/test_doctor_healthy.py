@@ -7,7 +7,7 @@ from typing import Any
 
 from keystead import Store, connect
 from keystead.kits import KITS
-from keystead.server.keyspaces import OWN
+from keystead.server.own_keyspaces import OWN
 from tests import forking
 from tests.cli.program import Program, output
 from tests.cli.used_server import SETTINGS, used_server

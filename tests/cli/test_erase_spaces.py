@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from typer import Exit
 
-import keystead.cli.erase as erase_command
+import keystead.cli.erase_command as erase_command
 from keystead.errors import StoreUnavailable
 from keystead.kits.membership.service.ledger import Ledger
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES

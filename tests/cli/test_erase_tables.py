@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keystead import connect
-from keystead.cli.erase import erase
+from keystead.cli.erase_command import erase
 from keystead.kits.membership.service.ledger import Ledger
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.teamwork import TeamworkKeys, UserSession

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keystead.cli.targets import NAMED
+from keystead.cli.keyspace_arguments import NAMED
 from tests import forking
 from tests.serving import environment
 

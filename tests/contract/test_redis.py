@@ -4,10 +4,10 @@ import pytest
 
 from keystead.testing import StoreContract
 from keystead.testing.contract import Honesty
-from keystead.testing.contract.atomic import Atomic, AtomicOnOneKey
-from keystead.testing.contract.callers import Callers
-from keystead.testing.contract.messages import Messages
-from keystead.testing.contract.races import Cancellation
+from keystead.testing.contract.atomic_contract import Atomic, AtomicOnOneKey
+from keystead.testing.contract.caller_contract import Callers
+from keystead.testing.contract.message_contract import Messages
+from keystead.testing.contract.race_contract import Cancellation
 from keystead.testing.servers import Server
 
 

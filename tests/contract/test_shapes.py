@@ -12,7 +12,7 @@ from keystead import Store, connect
 from keystead.errors import StoreError
 from keystead.stores.commands import TABLE
 from keystead.testing.oracle import named
-from keystead.testing.replies import shown
+from keystead.testing.reply_comparison import shown
 from keystead.testing.servers import Server
 
 # Every command of the table, in every form whose reply has a shape of its own. They run in this order.

@@ -11,10 +11,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from keystead import connect
 from keystead.stores import Guarantees
-from keystead.stores.database.store import DatabaseStore
+from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.memcached import MemcachedStore
-from keystead.stores.memcached.settings import Settings
-from keystead.stores.sqlite.store import MEMORY, SqliteStore, wall_ms
+from keystead.stores.memcached.memcached_settings import Settings
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore, wall_ms
 from keystead.testing.oracle import Oracle
 from keystead.testing.servers import DatabaseServer, MemcachedServer, Server
 from keystead.testing.state_machine import PLAY, Subject, machine_of, oracle_on

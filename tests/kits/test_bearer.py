@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, WebSocket
 from keystead import connect
 from keystead.kits.bearer import bearer
 from keystead.parts.admission import Admission, Admitted
-from keystead.server.errors import add_error_answers
+from keystead.server.error_responses import add_error_answers
 from tests.parts.admission.conftest import App, User
 from tests.parts.jwt.test_revoked import Down
 

@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from keystead import Counter, Keyspace, after, connect
 from keystead.kits.limited import limited
 from keystead.parts.limit import FixedWindow, Verdict
-from keystead.server.errors import add_error_answers
+from keystead.server.error_responses import add_error_answers
 
 
 class Keys(Keyspace):

@@ -24,12 +24,12 @@ from keystead.kits import KITS
 from keystead.parts.outbox import Outbox
 from keystead.parts.schedule import Schedule
 from keystead.schema import Keyspace
-from keystead.schema.belonging import name_of
+from keystead.schema.family_lookup import name_of
 from keystead.schema.family import Bound
-from keystead.schema.reading import entries_of, whole
-from keystead.server.jobs import jobs_of, schedule_keys
+from keystead.schema.chunked_reading import entries_of, whole
+from keystead.server.scheduled_jobs import jobs_of, schedule_keys
 from keystead.stores import Call, Command, Message, Outcome, Reply
-from keystead.stores.base import Planned
+from keystead.stores.store_contract import Planned
 from tests.kits.walks import WALKS, Step, Walk
 from tests.real_servers import redis_server
 

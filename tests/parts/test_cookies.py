@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from keystead.errors import BadValue
 from keystead.parts.cookies import Cookie
-from keystead.parts.sessions.token import USER_MAX_BYTES, new_token
+from keystead.parts.sessions.session_token import USER_MAX_BYTES, new_token
 
 values = st.from_regex(r"\A[A-Za-z0-9._~-]{0,200}\Z")
 

@@ -44,9 +44,9 @@ from keystead.schema.docs import document, html, html_index, in_words, is_made, 
 from keystead.schema.docs.diagram import Box, diagram
 from keystead.schema.docs.document import KeyDocument
 from keystead.schema.docs.prose import as_cell, as_html, as_markdown, code
-from keystead.schema.docs.relations import LISTS, OWNS, Edge
+from keystead.schema.docs.relation_rows import LISTS, OWNS, Edge
 from keystead.schema.docs.verbs import OF_EVERY_KEY, verbs_of_kind
-from keystead.schema.traced import READS
+from keystead.schema.procedure_tracing import READS
 
 
 class Address(BaseModel):

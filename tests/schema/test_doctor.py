@@ -33,8 +33,8 @@ from keystead import (
     until,
 )
 from keystead.errors import BadValue, WrongSealKey
-from keystead.schema import VALUE, EpochMs, OmittedIfNone, Versions, doctor, reading
-from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, guarded, repair, restore
+from keystead.schema import VALUE, EpochMs, OmittedIfNone, Versions, doctor, chunked_reading
+from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, guarded_changes, repair, restore
 from keystead.schema.doctor.examination import Unknown
 from keystead.schema.family import Family
 from keystead.stores.sqlite import SqliteStore
@@ -714,7 +714,7 @@ async def test_a_set_too_large_to_be_read_at_once_is_said_and_not_read(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(memory, seal=RING)
-    await memory.run([("SADD", "tags:t1", *range(reading.AT_ONCE + 1)), ("SADD", "tags:t2", *range(300), "bad")])
+    await memory.run([("SADD", "tags:t1", *range(chunked_reading.AT_ONCE + 1)), ("SADD", "tags:t2", *range(300), "bad")])
     report = await examine([keys])
     assert report.not_read == {"Keys.tags": 1}
     assert said(report) == {("unreadable", "Keys.tags", "tags:t2")}
@@ -1031,7 +1031,7 @@ async def test_what_was_set_aside_can_be_brought_back(keys: Keys, store: Store) 
 
 async def everything(store: Store, key: str) -> Any:
     kind = (await raw(store, "TYPE", key)).decode()
-    return kind, await raw(store, *reading.whole(kind, key))
+    return kind, await raw(store, *chunked_reading.whole(kind, key))
 
 
 @everywhere

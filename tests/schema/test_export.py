@@ -40,7 +40,7 @@ from keystead.schema import (
     until,
 )
 from keystead.schema.export import json_schema, typescript
-from keystead.schema.export.names import capitalised, distinct
+from keystead.schema.export.type_names import capitalised, distinct
 
 
 class Level(Enum):

@@ -3,8 +3,8 @@
 import pytest
 
 from keystead import Store
-from keystead.schema.doctor import guarded
-from keystead.schema.doctor.guarded import Guard
+from keystead.schema.doctor import guarded_changes
+from keystead.schema.doctor.guarded_changes import Guard
 from keystead.stores import at_most
 from tests.schema.conftest import STORES
 
@@ -17,9 +17,9 @@ async def test_a_change_is_made_only_within_the_limit(store: Store, place: str) 
     await store.run([("SADD", "{a}:members", "ann", "bob")])
     for limit, made in ((1, False), (2, True)):
         guards = [Guard(store, at_most(("SCARD", "{a}:members"), limit))]
-        assert await guarded.change(store, guards, [("SET", place, "1")]) is made
+        assert await guarded_changes.change(store, guards, [("SET", place, "1")]) is made
         assert await store.run([("EXISTS", place)]) == [made]
-        assert (await guarded.holds_now(store, guards, ("GET", place)) is not None) is made
+        assert (await guarded_changes.holds_now(store, guards, ("GET", place)) is not None) is made
 
 
 @everywhere
@@ -27,6 +27,6 @@ async def test_a_change_is_made_only_within_the_limit(store: Store, place: str) 
 async def test_a_limit_of_what_is_no_number_does_not_hold(store: Store, place: str) -> None:
     await store.run([("SET", "{a}:text", "12x")])
     guards = [Guard(store, at_most(("GET", "{a}:text"), 99))]
-    assert await guarded.change(store, guards, [("SET", place, "1")]) is False
-    assert await guarded.holds_now(store, guards, ("GET", place)) is None
+    assert await guarded_changes.change(store, guards, [("SET", place, "1")]) is False
+    assert await guarded_changes.holds_now(store, guards, ("GET", place)) is None
     assert await store.run([("EXISTS", place)]) == [0]

@@ -40,7 +40,7 @@ from keystead.errors import (
 )
 from keystead.schema import EpochMs, packed
 from keystead.schema.operation import combine
-from keystead.schema.prepared import Prepared
+from keystead.schema.prepared_steps import Prepared
 from keystead.stores import store_ms
 from tests.parts.sessions.relays import Relay
 from tests.schema.conftest import STORES

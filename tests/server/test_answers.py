@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from pydantic import AfterValidator, BaseModel
 
 from keystead.kits.refusal import CODE_ALIAS, Refusal
-from keystead.server.errors import add_error_answers, prefers_html
+from keystead.server.error_responses import add_error_answers, prefers_html
 from tests.server.conftest import notes_serving
 from tests.serving import Keystead
 

@@ -23,10 +23,10 @@ from keystead.parts.oauth import Client, Identity, ProviderRefused, Tokens, chal
 from keystead.server import demo_provider as demo
 from keystead.server.demo_provider import DemoInProduction, DemoKeys
 from keystead.server.demo_provider.service import DemoProvider
-from keystead.server.errors import add_error_answers
+from keystead.server.error_responses import add_error_answers
 from keystead.server.middleware import SecurityHeaders
 from keystead.stores import Store
-from keystead.stores.base import keys_of
+from keystead.stores.store_contract import keys_of
 
 STATIC = Path(demo.__file__).parents[1] / "pages" / "static"
 

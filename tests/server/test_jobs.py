@@ -12,7 +12,7 @@ import httpx2
 
 from keystead import Store, connect
 from keystead.parts.schedule import JobState, RunEntry, ScheduleKeys
-from keystead.server.jobs import with_jobs
+from keystead.server.scheduled_jobs import with_jobs
 from tests.server import chores, notes
 from tests.server.conftest import ROOT, notes_serving
 from tests.serving import keystead_serving, wait_until

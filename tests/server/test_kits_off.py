@@ -8,8 +8,8 @@ import pytest
 
 from keystead.kits.kit import Kit
 from keystead.server import Settings, create_app
-from keystead.server.kits import load_kits, refuse_missing, split_off
-from keystead.server.secrets import new_seal_key
+from keystead.server.kit_loading import load_kits, refuse_missing, split_off
+from keystead.server.secrets_file import new_seal_key
 from keystead.server.settings import MissingSettings, WrongSettings
 from tests.every_store import on_urls, redis_server, urls
 from tests.server.notes import KIT

@@ -9,10 +9,10 @@ import pytest
 from keystead import Counter, Keyspace, SortedSet, Steps, Value, after, connect, procedure, sliding
 from keystead.errors import CommandError, NotANumber
 from keystead.parts.limit import FixedWindow, SlidingWindow
-from keystead.server.measured import Measured
+from keystead.server.metered_store import Measured
 from keystead.server.metrics import Metrics
 from keystead.stores.commands import read
-from keystead.stores.redis.atomic import DIGEST
+from keystead.stores.redis.atomic_script import DIGEST
 from keystead.testing import servers
 
 

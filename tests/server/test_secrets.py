@@ -11,7 +11,7 @@ import pytest
 
 from keystead import KeyRing
 from keystead.parts.jwt import SigningKeys
-from keystead.server.secrets import add_seal_key, new_seal_key
+from keystead.server.secrets_file import add_seal_key, new_seal_key
 from keystead.server.settings import SECRETS_FILE
 from tests import forking
 from tests.server.test_serve import run_keystead

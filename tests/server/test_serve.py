@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 import keystead
-from keystead.cli.targets import NAMED, keyspaces
+from keystead.cli.keyspace_arguments import NAMED, keyspaces
 from keystead.kits import KITS
 from keystead.schema.docs import document
 from keystead.server import Settings, create_app

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from keystead.kits.login import KIT as LOGIN
 from keystead.parts.sizes import size_bytes
 from keystead.server import MissingSettings, Settings, WrongSettings
-from keystead.server.kits import load_kits, refuse_missing, refuse_split_memory
-from keystead.server.secrets import new_seal_key
+from keystead.server.kit_loading import load_kits, refuse_missing, refuse_split_memory
+from keystead.server.secrets_file import new_seal_key
 from keystead.server.settings import SECRETS_FILE, TABLES_FILE
 from tests.server.notes import KIT, NotesSettings
 

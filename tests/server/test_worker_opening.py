@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from keystead.errors import DoesNotFit, StoreUnavailable
-from keystead.server.worker import Worker
+from keystead.server.server_worker import Worker
 from tests.server.chores import KIT
 
 
@@ -71,7 +71,7 @@ class Life:
 @pytest.fixture(autouse=True)
 def interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker leaves Ctrl-C to its parent; the process of these tests does not."""
-    monkeypatch.setattr("keystead.server.worker._leave_interrupts_to_the_parent", lambda: None)
+    monkeypatch.setattr("keystead.server.server_worker._leave_interrupts_to_the_parent", lambda: None)
 
 
 async def test_a_store_that_is_away_is_tried_again_until_it_opens() -> None:

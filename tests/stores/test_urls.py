@@ -8,7 +8,7 @@ import pytest
 
 import keystead
 from keystead.errors import BadUrl, MissingExtra
-from keystead.stores.urls import SCHEMES
+from keystead.stores.store_urls import SCHEMES
 
 
 @pytest.mark.parametrize(

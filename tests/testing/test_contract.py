@@ -8,15 +8,15 @@ import pytest
 from keystead import Store
 from keystead.errors import CommandError, StoreError
 from keystead.stores import Guarantees, Outcome
-from keystead.stores.base import Planned
+from keystead.stores.store_contract import Planned
 from keystead.stores.commands import Call, Reply
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from keystead.testing import StoreContract
 from keystead.testing.contract import Honesty
-from keystead.testing.contract.atomic import AtomicOnOneKey
-from keystead.testing.contract.collections import Sets
-from keystead.testing.contract.messages import Messages
-from keystead.testing.contract.strings import Strings
+from keystead.testing.contract.atomic_contract import AtomicOnOneKey
+from keystead.testing.contract.collection_contract import Sets
+from keystead.testing.contract.message_contract import Messages
+from keystead.testing.contract.string_contract import Strings
 
 
 async def waited(answer: list[Reply] | Awaitable[list[Reply]]) -> list[Reply]:

@@ -12,7 +12,7 @@ import pytest
 
 from keystead.testing import servers
 from keystead.testing.servers import MissingProgram, NotReady
-from keystead.testing.wire import WireError
+from keystead.testing.resp_client import WireError
 
 
 def runs(pid: int) -> bool:

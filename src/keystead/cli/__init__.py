@@ -50,7 +50,7 @@ def _add_commands(asked: Sequence[str]) -> None:
     if first == "--version":
         return
     if first not in COMMANDS:
-        from keystead.cli.kits import kit_groups
+        from keystead.cli.kit_commands import kit_groups
 
         wants_help = not first or first.startswith("-")
         groups = kit_groups(None if wants_help else first)

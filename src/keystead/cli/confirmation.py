@@ -4,8 +4,8 @@ import sys
 
 import typer
 
-from keystead.cli.leave import ASKED_WRONGLY, leave
-from keystead.cli.stopping import Paused
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.interrupts import Paused
 
 
 def refuse_without_terminal(yes: bool, dry_run: bool) -> None:

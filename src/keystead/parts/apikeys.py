@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.digest import digest, same
-from keystead.parts.visible import visible
+from keystead.parts.sanitize import visible
 from keystead.schema import Bound
 from keystead.schema.kinds import SortedSetKey, Value, ValueKey
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadValue
-from keystead.parts.visible import visible
+from keystead.parts.sanitize import visible
 from keystead.schema import EpochMs, OmittedIfNone, Operation
 from keystead.schema.kinds import LogKey
 from keystead.schema.times import deadline_ms, moment

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
-from keystead.parts.visible import visible
+from keystead.parts.sanitize import visible
 from keystead.schema import OmittedIfNone, Operation, Steps, procedure
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
 from keystead.schema.lifetime import Never, Sliding

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
 from keystead.schema import Bound, attempts
-from keystead.schema.fit import has_atomic_steps
+from keystead.schema.store_fit import has_atomic_steps
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
 

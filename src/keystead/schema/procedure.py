@@ -14,7 +14,7 @@ from keystead.schema.operation import Done, Guarded, Operation, finished, stoppe
 from keystead.schema.slots import slots_of
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Store
-from keystead.stores.base import PROCEDURE
+from keystead.stores.store_contract import PROCEDURE
 
 _log = logging.getLogger("keystead.schema")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from keystead.stores import Store
-from keystead.stores.base import Step, keys_of
+from keystead.stores.store_contract import Step, keys_of
 
 
 def one_step(store: Store, *keys: str) -> bool:

@@ -9,8 +9,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 
 from keystead.kits.identity import page_header
-from keystead.server.policy import PAGE_HEADERS
-from keystead.server.templates import TEMPLATES
+from keystead.server.page_policy import PAGE_HEADERS
+from keystead.server.page_templates import TEMPLATES
 
 # Swagger UI is a program: it runs its own script, asks this server alone, and draws icons from data URLs.
 _POLICY: Final = "; ".join(

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from keystead.errors import KeysteadError
 from keystead.schema.clock import store_clock_ms
-from keystead.server.errors import RETRY_AFTER_SECONDS
+from keystead.server.error_responses import RETRY_AFTER_SECONDS
 from keystead.server.logs import SERVER
-from keystead.stores.base import Store
+from keystead.stores.store_contract import Store
 
 if TYPE_CHECKING:
     from keystead.parts.tables import Tables

@@ -17,9 +17,9 @@ from fastapi.responses import HTMLResponse
 from keystead.kits.identity import page_header
 from keystead.schema import Keyspace
 from keystead.schema.docs import html, html_index
-from keystead.server.keyspaces import OWN
-from keystead.server.policy import PAGE_HEADERS
-from keystead.server.templates import render
+from keystead.server.own_keyspaces import OWN
+from keystead.server.page_policy import PAGE_HEADERS
+from keystead.server.page_templates import render
 
 PATH: Final = "/keys"
 _LINKS: Final = {"Keystead": "/", "Keys": PATH, "Reference": "/reference", "API": "/docs"}

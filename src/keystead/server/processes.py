@@ -20,7 +20,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from keystead.server.settings import Settings, reachable
-from keystead.server.worker import METRICS_FOLDER, load_worker
+from keystead.server.server_worker import METRICS_FOLDER, load_worker
 
 START_TIMEOUT_S: Final = 30.0
 _MOST_CONNECTIONS: Final = 4096

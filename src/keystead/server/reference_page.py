@@ -9,9 +9,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
 from keystead.kits.identity import page_header
-from keystead.server.policy import PAGE_HEADERS
-from keystead.server.templates import render
-from keystead.stores.base import Store
+from keystead.server.page_policy import PAGE_HEADERS
+from keystead.server.page_templates import render
+from keystead.stores.store_contract import Store
 from keystead.stores.commands import TABLE, Spec
 
 _UNITS: Final = {"ms": "ms", "bytes": "bytes"}

@@ -22,7 +22,7 @@ from keystead.errors import BadDeclaration, KeysteadError, shown
 from keystead.parts.sizes import size_bytes
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
-from keystead.server.secrets import read_secrets
+from keystead.server.secrets_file import read_secrets
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit

@@ -1,6 +1,6 @@
 """Stores: commands in, replies out."""
 
-from keystead.stores.base import (
+from keystead.stores.store_contract import (
     Absent,
     AtMost,
     FieldHolds,
@@ -23,7 +23,7 @@ from keystead.stores.base import (
     store_ms,
 )
 from keystead.stores.commands import TABLE, Call, Command, Reply, StoreMs, TimedCommand
-from keystead.stores.urls import connect
+from keystead.stores.store_urls import connect
 
 __all__ = [
     "TABLE",

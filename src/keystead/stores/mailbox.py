@@ -7,7 +7,7 @@ from collections import deque
 from typing import Self
 
 from keystead.errors import StoreError, StoreUnavailable
-from keystead.stores.base import Message
+from keystead.stores.store_contract import Message
 
 # A reader that is further behind than this is told so, instead of the process running out of memory.
 MOST_WAITING, MOST_WAITING_BYTES = 10_000, 64 << 20

@@ -29,7 +29,7 @@ from keystead.stores import (
     StoreMs,
     TimedCommand,
 )
-from keystead.testing.wire import Wire, WireError
+from keystead.testing.resp_client import Wire, WireError
 
 # What the server says, in its own words, and what Keystead calls that. The first that fits counts.
 SAYINGS: tuple[tuple[str, type[CommandError]], ...] = (

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from keystead.errors import KeysteadError
-from keystead.testing.wire import Wire, WireError
+from keystead.testing.resp_client import Wire, WireError
 
 __all__ = [
     "Cluster",

@@ -45,7 +45,7 @@ from keystead.stores import (
 )
 from keystead.stores.commands import AMOUNTS, INT64_MAX, INT64_MIN, TABLE
 from keystead.testing.oracle import Oracle
-from keystead.testing.replies import replies_of, shown
+from keystead.testing.reply_comparison import replies_of, shown
 from keystead.testing.servers import Server
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from keystead.errors import DoesNotFit, StoreUnavailable
 from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipSettings
 from keystead.kits.membership.service import Patreon
-from keystead.schema.fit import misfits
+from keystead.schema.store_fit import misfits
 from keystead.stores import Guarantees
 from tests import forking
 from tests.kits.membership.conftest import BASE, RING, Books, FakePatreon, here, refusal, rows, signed_in, works

@@ -15,7 +15,7 @@ from keystead.kits.kit import Kit
 from keystead.kits.language import language_of
 from keystead.kits.teamwork import KIT, UserSession, teamwork_kit
 from keystead.server import Settings, create_app
-from keystead.server.kits import refuse_missing
+from keystead.server.kit_loading import refuse_missing
 from keystead.server.settings import MissingSettings
 from tests.parts.sessions.conftest import Clock
 

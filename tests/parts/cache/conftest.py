@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from keystead import Hash, Keyspace, Store, Value, after, never
 from keystead.parts.cache import Cache, Marks
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.real_servers import memcached_server
 

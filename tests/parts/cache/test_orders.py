@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
-from keystead.parts.cache import Answer, Cache, LoadFailed, flight
+from keystead.parts.cache import Answer, Cache, LoadFailed, single_flight
 from tests.parts.cache.conftest import (
     CacheKeys,
     Membership,

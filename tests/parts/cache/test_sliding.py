@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from keystead import Hash, Keyspace, Store, Value, after, never, sliding
 from keystead.errors import BadDeclaration, BadKey, StoreUnavailable, Unreadable
 from keystead.parts.cache import Answer, Cache, LoadFailed, Look, Marks
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.parts.cache.conftest import MINUTE, Provider, Time, everywhere, here, on
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
 

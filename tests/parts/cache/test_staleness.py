@@ -11,7 +11,7 @@ from keystead import Store, after
 from keystead.errors import BadDeclaration
 from keystead.parts.cache import Answer, Cache, LoadFailed
 from keystead.schema.lifetime import duration_ms
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.parts.cache.conftest import (
     HOUR,
     MINUTE,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystead.parts.jwt import Access, AccessTokens, NewAccess, RevokedTokens
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.parts.cache.conftest import Time
 from tests.parts.jwt.conftest import keys_of
 from tests.parts.jwt.worker import WorkerKeys

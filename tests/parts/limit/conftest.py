@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from keystead import Counter, Hash, Keyspace, SortedSet, Store, after, connect, sliding
 from keystead.parts.limit import AlignedWindow, FixedWindow, Limit, SlidingWindow, TokenBucket
 from keystead.schema import EpochMs
-from keystead.stores.sqlite.store import SqliteStore
+from keystead.stores.sqlite.sqlite_store import SqliteStore
 from keystead.testing.servers import MemcachedServer
 from tests.every_store import (
     EVERY,

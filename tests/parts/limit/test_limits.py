@@ -17,7 +17,7 @@ from keystead.parts.limit import (
     TokenBucket,
 )
 from keystead.parts.limit.windows import _StoreClock
-from keystead.testing.contract.promises import clock_ms
+from keystead.testing.contract.contract_base import clock_ms
 from tests.parts.limit.conftest import Clock, Kind, LimitKeys, each_kind, everywhere, here
 
 HOUR_MS = 3_600_000

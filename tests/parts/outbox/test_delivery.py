@@ -8,10 +8,10 @@ import pytest
 from keystead import Store
 from keystead.errors import BadKey, BadValue, DoesNotFit
 from keystead.parts.outbox import Counts, Outbox, OutboxKeys, OutboxMessage, OutboxPolicy
-from keystead.parts.outbox.turn import MOST_IN_A_TURN
+from keystead.parts.outbox.delivery import MOST_IN_A_TURN
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
-from keystead.schema.traced import traced
+from keystead.schema.procedure_tracing import traced
 from keystead.stores import Absent, Guarantees
 from tests.parts.outbox.conftest import (
     LINGERS,

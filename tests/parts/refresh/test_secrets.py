@@ -12,7 +12,7 @@ from keystead.errors import BadValue, Contended
 from keystead.parts.audit import Audit, AuditEntry
 from keystead.parts.digest import base64url, digest
 from keystead.parts.refresh import RefreshEvent, Refused
-from keystead.parts.refresh.token import Mint
+from keystead.parts.refresh.refresh_token_format import Mint
 from tests.parts.refresh.conftest import GRACE_MS, RING, App, Clock, TokenKeys, everywhere, here, retried, rotated
 
 

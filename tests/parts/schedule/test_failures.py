@@ -11,7 +11,7 @@ import pytest
 
 from keystead import Store
 from keystead.errors import BadValue
-from keystead.parts.schedule import Job, Missed, Run, plan
+from keystead.parts.schedule import Job, Missed, Run, due_runs
 from tests.parts.schedule.conftest import (
     MINUTE,
     SECOND,
@@ -263,15 +263,15 @@ async def test_a_job_that_exits_has_failed_and_takes_nothing_with_it(
 
 def test_a_job_that_takes_one_process_after_the_other_with_it_waits_longer_and_longer(time: Time) -> None:
     job = Job("a.job", "0 15 * * *", Work())
-    state = plan.first_state(job, time.now_ms)
+    state = due_runs.first_state(job, time.now_ms)
     waits = []
     for _ in range(8):
-        begun = plan.begun_state(plan.Turn(time.now_ms, state), "a process", time.now_ms)
-        state = plan.ended_state(job, begun, "lost", time.now_ms)
-        waits.append((plan.wakes_at_ms(state) - time.now_ms) // MINUTE)
+        begun = due_runs.begun_state(due_runs.Turn(time.now_ms, state), "a process", time.now_ms)
+        state = due_runs.ended_state(job, begun, "lost", time.now_ms)
+        waits.append((due_runs.wakes_at_ms(state) - time.now_ms) // MINUTE)
     assert waits == [0, 2, 4, 8, 16, 32, 60, 60]
-    begun = plan.begun_state(plan.Turn(time.now_ms, state), "a process", time.now_ms)
-    assert plan.ended_state(job, begun, "done", time.now_ms).failures == 0
+    begun = due_runs.begun_state(due_runs.Turn(time.now_ms, state), "a process", time.now_ms)
+    assert due_runs.ended_state(job, begun, "done", time.now_ms).failures == 0
 
 
 @here

@@ -7,7 +7,7 @@ import pytest
 from keystead import Store
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit
 from keystead.parts.schedule import Job, Run, Schedule, ScheduleKeys
-from keystead.schema.traced import traced
+from keystead.schema.procedure_tracing import traced
 from tests.parts.schedule.conftest import Time, Work, here, ms, schedule_of
 
 

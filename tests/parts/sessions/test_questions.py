@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from keystead.errors import BadKey
-from keystead.parts.sessions.question import KEPT_MAX, Questions
-from keystead.parts.sessions.token import id_of, new_token
+from keystead.parts.sessions.session_lookup import KEPT_MAX, Questions
+from keystead.parts.sessions.session_token import id_of, new_token
 
 
 def questions() -> Questions:

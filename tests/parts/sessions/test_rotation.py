@@ -8,7 +8,7 @@ import pytest
 from keystead import Store
 from keystead.errors import BadDeclaration
 from keystead.parts.sessions import Gone, Live, New, Policy, Sessions
-from keystead.parts.sessions.token import new_token
+from keystead.parts.sessions.session_token import new_token
 from tests.parts.sessions.conftest import (
     RING,
     AppKeys,

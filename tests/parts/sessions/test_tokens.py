@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keystead import Store
 from keystead.errors import BadValue
 from keystead.parts.sessions import Gone, Live, Sessions, id_of
-from keystead.parts.sessions.token import SECRET_BYTES, USER_MAX_BYTES, named_by, new_token
+from keystead.parts.sessions.session_token import SECRET_BYTES, USER_MAX_BYTES, named_by, new_token
 from tests.parts.sessions.conftest import AppSession, Clock, everywhere, sessions_of
 from tests.parts.sessions.relays import Relay
 

@@ -8,7 +8,7 @@ from keystead import Store, connect
 from keystead.errors import StoreError
 from keystead.stores.backup.reading import Reading
 from keystead.stores.backup.records import Record
-from keystead.stores.sqlite.store import SqliteStore
+from keystead.stores.sqlite.sqlite_store import SqliteStore
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.stores.backup.conftest import UrlOf

@@ -6,7 +6,7 @@ import pytest
 
 from keystead import Store
 from keystead.stores import Command, Outcome, Step
-from keystead.stores.base import WholeKey
+from keystead.stores.store_contract import WholeKey
 
 # What makes a key of each kind, and what an application then does to it.
 EVERY_KIND: dict[str, tuple[Command, Command, Command]] = {

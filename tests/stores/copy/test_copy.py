@@ -17,7 +17,7 @@ from keystead.stores.copy import Copied, CopyLost, CopyProgress, NoProgress, cop
 from keystead.stores.copy.copying import Copying
 from keystead.stores.copy.notes import Notes
 from keystead.stores.copy.verifying import verify
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
 from tests.stores.copy.conftest import files, own
 from tests.stores.copy.interference import EVERY_KIND, meanwhile

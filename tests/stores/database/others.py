@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from keystead import connect
-from keystead.stores.database.schema import Change
-from keystead.stores.database.session import Statement
-from keystead.stores.database.store import DatabaseStore
+from keystead.stores.database.database_schema import Change
+from keystead.stores.database.database_session import Statement
+from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.mysql import dialect as mysql
 from keystead.stores.postgres import dialect as postgres
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer

@@ -7,7 +7,7 @@ import pytest
 import keystead
 from keystead import Store, connect
 from keystead.errors import BadUrl, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.postgres.store import PostgresStore
+from keystead.stores.postgres.postgres_store import PostgresStore
 from keystead.testing import servers
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
 

@@ -11,8 +11,8 @@ import pytest
 from keystead import Store, connect
 from keystead.errors import StoreFull, StoreUnavailable
 from keystead.stores import holds
-from keystead.stores.database.session import Statement
-from keystead.stores.postgres.dialect import PostgresDialect
+from keystead.stores.database.database_session import Statement
+from keystead.stores.postgres.postgres_dialect import PostgresDialect
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.database.others import connections, deadlocks, fresh, in_a_thread, other, until_one_waits
 from tests.stores.sqlite.processes import until

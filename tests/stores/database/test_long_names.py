@@ -4,7 +4,7 @@ import pytest
 
 from keystead import Store
 from keystead.stores import required
-from keystead.stores.database.names import LONGEST, name_of, rest_of, text_of
+from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreDamaged
-from keystead.stores.database.schema import Change
-from keystead.stores.database.session import Statement
+from keystead.stores.database.database_schema import Change
+from keystead.stores.database.database_session import Statement
 from keystead.testing.servers import DatabaseServer, PostgresServer
 from tests import forking
 from tests.serving import environment

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from keystead import Store, connect
 from keystead.errors import BadArgument, WrongKind
 from keystead.stores.memcached import MemcachedStore
-from keystead.stores.memcached.items import CLEARED_AFTER_S, KEY_BYTES, Item, cleared_at_s, name_of, packed, unpacked
-from keystead.stores.memcached.settings import Settings
-from keystead.stores.memcached.store import wall_ms
+from keystead.stores.memcached.item_format import CLEARED_AFTER_S, KEY_BYTES, Item, cleared_at_s, name_of, packed, unpacked
+from keystead.stores.memcached.memcached_settings import Settings
+from keystead.stores.memcached.memcached_store import wall_ms
 from keystead.testing.servers import MemcachedServer
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from keystead.errors import (
 )
 from keystead.stores import Step, at_most, required
 from keystead.testing import servers
-from keystead.testing.replies import replies_of
+from keystead.testing.reply_comparison import replies_of
 from keystead.testing.servers import Server, wait_until
 from tests.listening import listening, port_of
 from tests.stores.redis.waits import takes_at_most, works_again

@@ -178,7 +178,7 @@ async def test_a_restarted_server_learns_the_script_anew(server: Server) -> None
 
 
 def script_digest() -> bytes:
-    from keystead.stores.redis.atomic import DIGEST
+    from keystead.stores.redis.atomic_script import DIGEST
 
     return DIGEST
 
@@ -238,7 +238,7 @@ class _Loading:
 
 def until_loading(server: Server) -> None:
     from keystead.testing.servers import wait_until
-    from keystead.testing.wire import WireError
+    from keystead.testing.resp_client import WireError
 
     def is_loading() -> bool:
         try:

@@ -12,7 +12,7 @@ import pytest
 
 import keystead
 from keystead.errors import StoreUnavailable
-from keystead.testing.replies import replies_of
+from keystead.testing.reply_comparison import replies_of
 from tests.listening import listening, port_of
 
 FAST = "?timeout=1s&connect_timeout=1s"

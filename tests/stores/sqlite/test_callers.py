@@ -13,9 +13,9 @@ from keystead.errors import CommandError, NotANumber, StoreFull, StoreUnavailabl
 from keystead.stores import Reply
 from keystead.stores.commands import Call
 from keystead.stores.sql.interpreter import HANDLERS
-from keystead.stores.sql.tables import Tables
+from keystead.stores.sql.key_tables import Tables
 from keystead.stores.sqlite import SqliteStore
-from keystead.stores.sqlite.lane import GROUP_COMMANDS, Lane
+from keystead.stores.sqlite.group_commit import GROUP_COMMANDS, Lane
 from tests.stores.sqlite.left import threads
 from tests.stores.sqlite.processes import until
 

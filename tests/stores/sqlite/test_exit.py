@@ -145,7 +145,7 @@ async def test_opening_twice_opens_once_and_a_closed_store_can_be_opened_again(p
 async def test_fifty_times_opened_and_closed_leaves_no_thread_and_no_file_open(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keystead.stores.sqlite.store.CHECKPOINT_ROWS", 0)  # so that every helper is started
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.CHECKPOINT_ROWS", 0)  # so that every helper is started
     before = threads()
     for _ in range(50):
         async with SqliteStore(path) as store:
@@ -161,7 +161,7 @@ async def test_fifty_times_opened_and_closed_leaves_no_thread_and_no_file_open(
 
 @pytest.mark.anyio
 async def test_when_closing_is_done_the_log_is_in_the_file_and_gone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keystead.stores.sqlite.store.CHECKPOINT_ROWS", 0)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.CHECKPOINT_ROWS", 0)
     async with SqliteStore(path) as store:
         await store.run([("SET", f"{number}", "x" * 1000) for number in range(2_000)])
         await store.run([("DBSIZE",)])

@@ -16,7 +16,7 @@ import pytest
 from keystead import connect
 from keystead.errors import BadUrl, StoreDamaged, StoreFull, StoreReadOnly, StoreUnavailable
 from keystead.stores.sqlite import SqliteStore
-from keystead.stores.sqlite.lane import Lane
+from keystead.stores.sqlite.group_commit import Lane
 from tests.stopwatch import Stopwatch
 from tests.stores.sqlite.left import descriptors, threads
 from tests.stores.sqlite.processes import OWN_MOUNTS, finished, line_of, say, started, succeeded, until
@@ -262,8 +262,8 @@ async def test_no_error_of_the_driver_escapes_when_no_further_file_can_be_opened
         raise error
 
     async with SqliteStore(path) as store:
-        monkeypatch.setattr("keystead.stores.sqlite.store.connect", refuse)
-        monkeypatch.setattr("keystead.stores.sqlite.store.CHECKPOINT_ROWS", 0)
+        monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.connect", refuse)
+        monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.CHECKPOINT_ROWS", 0)
         with pytest.raises(StoreUnavailable):
             await store.run([("DBSIZE",)])  # needs the connection for large reads
         for number in range(3):  # and each commit wants the one that moves the log
@@ -271,7 +271,7 @@ async def test_no_error_of_the_driver_escapes_when_no_further_file_can_be_opened
         assert await store.run([("GET", "a")]) == [b"2"]
         monkeypatch.undo()
         assert await store.run([("DBSIZE",)]) == [1]
-    monkeypatch.setattr("keystead.stores.sqlite.store.connect", refuse)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.connect", refuse)
     assert isinstance(await _refusal(path), StoreUnavailable)
 
 

@@ -47,8 +47,8 @@ async def test_the_log_stays_bounded_under_continuous_large_writes(path: str) ->
 
 
 async def test_the_log_stays_bounded_while_reads_never_pause(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keystead.stores.sqlite.store.CHECKPOINT_ROWS", 2_000)
-    monkeypatch.setattr("keystead.stores.sqlite.store.CHECKPOINT_FRAMES", 1_000)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.CHECKPOINT_ROWS", 2_000)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.CHECKPOINT_FRAMES", 1_000)
     async with SqliteStore(path) as store:
         largest, writing = 0, True
 

@@ -10,7 +10,7 @@ import pytest
 
 from keystead.errors import StoreUnavailable
 from keystead.stores.sqlite import SqliteStore
-from keystead.stores.sqlite.feed import LEASE_MS, RENEW_EVERY_MS
+from keystead.stores.sqlite.sqlite_feed import LEASE_MS, RENEW_EVERY_MS
 from tests.stores.sqlite.conftest import Clock, Counts
 from tests.stores.sqlite.processes import line_of, say, started, until
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(1_900_000_000_000)
-    monkeypatch.setattr("keystead.stores.sqlite.store.wall_ms", clock)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.wall_ms", clock)
     return clock
 
 

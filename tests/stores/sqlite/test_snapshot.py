@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from keystead.stores.sqlite import SqliteStore, snapshot
-from keystead.stores.sqlite.lane import CALLS_A_TURN
+from keystead.stores.sqlite.group_commit import CALLS_A_TURN
 
 
 class Turns:

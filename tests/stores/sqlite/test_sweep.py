@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 from keystead.stores import required
-from keystead.stores.sql.tables import DELETE_AT_ONCE
-from keystead.stores.sqlite import SqliteStore, sweep
-from keystead.stores.sqlite.tables import SqliteTables
+from keystead.stores.sql.key_tables import DELETE_AT_ONCE
+from keystead.stores.sqlite import SqliteStore, sqlite_sweep
+from keystead.stores.sqlite.sqlite_tables import SqliteTables
 from tests.stores.sqlite.conftest import Clock, Counts
 from tests.stores.sqlite.processes import until
 
@@ -22,14 +22,14 @@ BIG = 3_000  # entries: far more than are deleted with their key
 def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of messages and leases, which have nothing to do with the lifetimes of keys."""
     clock = Clock(1_900_000_000_000)
-    monkeypatch.setattr("keystead.stores.sqlite.store.wall_ms", clock)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.wall_ms", clock)
     return clock
 
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for work a hundred times a second."""
-    monkeypatch.setattr("keystead.stores.sqlite.store.SWEEP_EVERY_S", 0.01)
+    monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.SWEEP_EVERY_S", 0.01)
 
 
 async def _make(store: SqliteStore, prefix: str, size: int) -> None:
@@ -122,7 +122,7 @@ async def test_what_was_not_swept_is_swept_after_reopening(
     path: str, clock: Clock, rows: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as never:
-        never.setattr("keystead.stores.sqlite.store.SWEEP_EVERY_S", 3_600)
+        never.setattr("keystead.stores.sqlite.sqlite_store.SWEEP_EVERY_S", 3_600)
         async with SqliteStore(path, clock=clock) as store:
             await _make(store, "dead", BIG)
             await _expire(store, "dead", 1_000)
@@ -174,7 +174,7 @@ async def test_memory_is_swept_too(store: SqliteStore, clock: Clock) -> None:
 
 @pytest.fixture
 def tables() -> Iterator[SqliteTables]:
-    from keystead.stores.sqlite.files import prepare
+    from keystead.stores.sqlite.database_file import prepare
 
     with closing(prepare(":memory:", 0)) as connection:
         tables = SqliteTables(connection, lambda: 0)
@@ -186,7 +186,7 @@ def _step(tables: SqliteTables, limit: int) -> tuple[bool, int]:
     """Whether there may be more, and how many rows the step wrote."""
     changes: Callable[[], int] = tables.changes  # type: ignore[attr-defined]
     before = changes()
-    return sweep.sweep(tables, 1_000, limit), changes() - before
+    return sqlite_sweep.sweep(tables, 1_000, limit), changes() - before
 
 
 def _dead_hashes(tables: SqliteTables, count: int, size: int) -> None:
@@ -207,7 +207,7 @@ def test_a_step_is_small_whatever_there_is_to_remove(tables: SqliteTables, count
         assert written <= 4 * limit
         steps += 1
     assert steps <= 3 + (count + count * (size + 1)) / limit  # and no step is wasted
-    assert not sweep.is_due(tables, 1_000)
+    assert not sqlite_sweep.is_due(tables, 1_000)
     for table in ("keys", "fields", "garbage"):
         assert tables.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
@@ -215,36 +215,36 @@ def test_a_step_is_small_whatever_there_is_to_remove(tables: SqliteTables, count
 def test_a_step_of_old_messages_is_followed_by_another_while_there_are_more(tables: SqliteTables) -> None:
     for number in range(250):
         tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES ('c', ?, ?)", (number, number))
-    tables.wall_ms = lambda: sweep.MESSAGES_KEPT_MS + 225
-    assert sweep.is_due(tables, 0)
+    tables.wall_ms = lambda: sqlite_sweep.MESSAGES_KEPT_MS + 225
+    assert sqlite_sweep.is_due(tables, 0)
     assert [_step(tables, 100) for _ in range(3)] == [(True, 100), (True, 100), (False, 25)]
-    assert not sweep.is_due(tables, 0)
+    assert not sqlite_sweep.is_due(tables, 0)
     assert tables.execute("SELECT count(*), min(sent_at) FROM messages").fetchone() == (25, 225)
 
 
 def test_messages_from_a_clock_that_was_set_back_are_removed(tables: SqliteTables) -> None:
     tables.execute("INSERT INTO messages (channel, data, sent_at) VALUES ('c', '', 4000000000000)")
-    assert sweep.is_due(tables, 0)
+    assert sqlite_sweep.is_due(tables, 0)
     _step(tables, 100)
-    assert not sweep.is_due(tables, 0)
+    assert not sqlite_sweep.is_due(tables, 0)
 
 
 def test_steps_become_smaller_when_they_take_long_and_larger_when_they_are_quick() -> None:
     limit = 64
     for _ in range(20):
-        limit = sweep.next_limit(limit, sweep.LONG_S * 2)
-    assert limit == sweep.FEWEST
+        limit = sqlite_sweep.next_limit(limit, sqlite_sweep.LONG_S * 2)
+    assert limit == sqlite_sweep.FEWEST
     for _ in range(20):
-        limit = sweep.next_limit(limit, sweep.SHORT_S / 2)
-    assert limit == sweep.MOST
-    assert sweep.next_limit(100, (sweep.LONG_S + sweep.SHORT_S) / 2) == 100
+        limit = sqlite_sweep.next_limit(limit, sqlite_sweep.SHORT_S / 2)
+    assert limit == sqlite_sweep.MOST
+    assert sqlite_sweep.next_limit(100, (sqlite_sweep.LONG_S + sqlite_sweep.SHORT_S) / 2) == 100
 
 
 async def test_each_step_is_a_transaction_of_its_own_and_the_next_is_fitted_to_what_it_took(
     store: SqliteStore, clock: Clock, rows: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[int] = []
-    real_sweep = sweep.sweep
+    real_sweep = sqlite_sweep.sweep
 
     def seen(tables: SqliteTables, now_ms: int, limit: int) -> bool:
         assert store._writer.in_transaction
@@ -271,7 +271,7 @@ async def test_messages_and_registrations_are_swept_when_their_time_is_over(
             await store.run([("PUBLISH", "channel", f"{number}") for number in range(300)])
             assert rows() == {"subscribers": 1, "messages": 300}
         assert rows() == {"messages": 300}
-        wall.now_ms += sweep.MESSAGES_KEPT_MS + 1
+        wall.now_ms += sqlite_sweep.MESSAGES_KEPT_MS + 1
         await until(lambda: rows() == {}, "the messages are swept")
 
 

@@ -12,9 +12,9 @@ from keystead import connect
 from keystead.errors import BadUrl, MissingExtra
 from keystead.testing import StoreContract
 from keystead.testing.contract import Honesty
-from keystead.testing.contract.atomic import Atomic
-from keystead.testing.contract.callers import Callers
-from keystead.testing.contract.strings import Errors, Keys, Strings
+from keystead.testing.contract.atomic_contract import Atomic
+from keystead.testing.contract.caller_contract import Callers
+from keystead.testing.contract.string_contract import Errors, Keys, Strings
 
 
 def claim(folder: Path, package: str, scheme: str, value: str) -> None:
@@ -78,7 +78,7 @@ def test_a_scheme_that_is_nearly_right_is_named(installed: Path) -> None:
 def test_a_scheme_of_keystead_cannot_be_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "greedy", "memory", "greedy:store")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert type(connect("memory://")).__module__ == "keystead.stores.sqlite.store"
+    assert type(connect("memory://")).__module__ == "keystead.stores.sqlite.sqlite_store"
 
 
 def test_a_scheme_that_two_packages_claim_is_refused(

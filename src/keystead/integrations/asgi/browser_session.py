@@ -14,7 +14,7 @@ from keystead.integrations.asgi.csrf import is_csrf_token, new_csrf_token
 from keystead.integrations.asgi.types import Header, Message, Send
 from keystead.parts.cookies import Cookie
 from keystead.parts.sessions import Gone, Live, Sessions
-from keystead.parts.sessions.record import Reason
+from keystead.parts.sessions.session_record import Reason
 from keystead.schema.times import deadline_ms
 from keystead.schema.unreadable import log_unreadable
 

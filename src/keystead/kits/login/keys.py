@@ -7,7 +7,7 @@ from typing import Any
 
 from keystead.kits.login.models import AuthState, PendingLogin, PwaSession, RefreshToken, Session, TokenRevocation
 from keystead.parts.audit import AuditEntry
-from keystead.parts.outbox.keys import OutboxKeys
+from keystead.parts.outbox.outbox_keys import OutboxKeys
 from keystead.parts.sessions import Ended, Successor
 from keystead.schema import Counter, Keyspace, Log, Operation, Set, Value, after, link, sliding
 

@@ -14,7 +14,7 @@ from keystead.kits.membership.models import (
 )
 from keystead.parts.apikeys import ApiKey
 from keystead.parts.cache import Marks
-from keystead.parts.schedule.keys import ScheduleKeys
+from keystead.parts.schedule.schedule_keys import ScheduleKeys
 from keystead.schema import Counter, Hash, Keyspace, SortedSet, Value, after, link, never
 
 _CALLBACK, _LOGOUT, _REFRESH = "/api/auth/callback", "/api/auth/logout", "/api/auth/refresh"

@@ -2,7 +2,7 @@
 
 from keystead.kits.sharing.models import Claim, EdgeMeta, FilesPlace, Link, PastLink, Retry, Ticket
 from keystead.parts.audit import AuditEntry
-from keystead.parts.schedule.keys import ScheduleKeys
+from keystead.parts.schedule.schedule_keys import ScheduleKeys
 from keystead.schema import Counter, Keyspace, Log, SortedSet, Value, after, never, sliding, until
 from keystead.schema import link as schema_link
 

@@ -10,7 +10,7 @@ import typer
 
 from keystead.errors import BadValue, KeysteadError
 from keystead.kits.commands import KitCommand, Shown
-from keystead.parts.visible import visible
+from keystead.parts.sanitize import visible
 from keystead.schema.times import moment
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from keystead.kits.teamwork.models import (
     UserSession,
 )
 from keystead.parts.cache import Marks
-from keystead.parts.outbox.keys import OutboxKeys
-from keystead.parts.schedule.keys import ScheduleKeys
+from keystead.parts.outbox.outbox_keys import OutboxKeys
+from keystead.parts.schedule.schedule_keys import ScheduleKeys
 from keystead.schema import (
     Channel,
     Counter,

@@ -12,8 +12,8 @@ from keystead.kits.widgets.models import (
     WelcomeRecord,
     WidgetName,
 )
-from keystead.parts.outbox.keys import OutboxKeys
-from keystead.parts.schedule.keys import ScheduleKeys
+from keystead.parts.outbox.outbox_keys import OutboxKeys
+from keystead.parts.schedule.schedule_keys import ScheduleKeys
 from keystead.schema import (
     VALUE,
     Counter,

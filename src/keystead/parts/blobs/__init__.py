@@ -4,7 +4,7 @@ from keystead.extras import from_extra
 
 with from_extra("blobs", "keystead.parts.blobs"):
     from keystead.parts.blobs.blobs import Blobs
-    from keystead.parts.blobs.errors import BadBlobPath, BlobError, BlobGone, BlobTooLarge, BlobUnavailable
-    from keystead.parts.blobs.urls import open_blobs
+    from keystead.parts.blobs.blob_errors import BadBlobPath, BlobError, BlobGone, BlobTooLarge, BlobUnavailable
+    from keystead.parts.blobs.blob_urls import open_blobs
 
 __all__ = ["BadBlobPath", "BlobError", "BlobGone", "BlobTooLarge", "BlobUnavailable", "Blobs", "open_blobs"]

@@ -17,8 +17,8 @@ from obstore.exceptions import (
 )
 
 from keystead.errors import BadArgument
-from keystead.parts.blobs.errors import BlobGone, BlobTooLarge, BlobUnavailable, is_missing_bucket, reason
-from keystead.parts.blobs.paths import checked
+from keystead.parts.blobs.blob_errors import BlobGone, BlobTooLarge, BlobUnavailable, is_missing_bucket, reason
+from keystead.parts.blobs.blob_paths import checked
 
 if TYPE_CHECKING:
     from obstore import GetOptions

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from keystead.errors import BadDeclaration, BadKey, CommandError, DoesNotFit, StoreError, Unreadable, WrongKind
-from keystead.parts.cache.answers import Answer, Counts, LoadFailed, Look
-from keystead.parts.cache.flight import Failed, Flight, Raised
-from keystead.parts.cache.marks import Marks
-from keystead.parts.cache.places import EntriesWithMarks, MarksInside, Place
+from keystead.parts.cache.load_results import Answer, Counts, LoadFailed, Look
+from keystead.parts.cache.single_flight import Failed, Flight, Raised
+from keystead.parts.cache.load_markers import Marks
+from keystead.parts.cache.storage import EntriesWithMarks, MarksInside, Place
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
 from keystead.schema.lifetime import After, Sliding, Spread

@@ -1,14 +1,14 @@
 """Limits, as a part: how many requests of one client are let through, counted by the store in one round trip."""
 
 from keystead.parts.limit.bucket import TokenBucket
-from keystead.parts.limit.client import client_of, network_of
+from keystead.parts.limit.client_address import client_of, network_of
 from keystead.parts.limit.limit import Limit, Limits
-from keystead.parts.limit.named import Counting, NamedLimits
+from keystead.parts.limit.named_limits import Counting, NamedLimits
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.rate_limit import RateLimit
 from keystead.parts.limit.sliding import SlidingWindow
-from keystead.parts.limit.together import Together
+from keystead.parts.limit.combined import Together
 from keystead.parts.limit.verdict import LimitReached, Verdict
 from keystead.parts.limit.windows import AlignedWindow, FixedWindow
 

@@ -17,7 +17,7 @@ from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict, least_of
 from keystead.schema import Bound, Operation
 from keystead.schema.operation import combine
-from keystead.schema.prepared import Prepared
+from keystead.schema.prepared_steps import Prepared
 from keystead.schema.unreadable import log_unreadable
 
 _POLICIES: Final = ("deny", "allow", "raise")

@@ -13,8 +13,8 @@ who = await client.identity(tokens, nonce)
 from keystead.extras import from_extra
 
 with from_extra("oauth", "keystead.parts.oauth"):
-    from keystead.parts.oauth.client import Client
-    from keystead.parts.oauth.errors import (
+    from keystead.parts.oauth.oauth_client import Client
+    from keystead.parts.oauth.oauth_errors import (
         BadAnswer,
         BadIdToken,
         BadProvider,
@@ -26,7 +26,7 @@ with from_extra("oauth", "keystead.parts.oauth"):
     )
     from keystead.parts.oauth.pkce import challenge_of, new_verifier
     from keystead.parts.oauth.provider import DISCORD, GITHUB, GOOGLE, PRESETS, IdentityFields, Provider, oidc
-    from keystead.parts.oauth.tokens import Identity, Tokens
+    from keystead.parts.oauth.token_response import Identity, Tokens
 
 __all__ = [
     "DISCORD",

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from keystead.parts.oauth.errors import BadAnswer, BadProvider, WrongIssuer
+from keystead.parts.oauth.oauth_errors import BadAnswer, BadProvider, WrongIssuer
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.provider import Provider, check_fetched, check_visited
-from keystead.parts.oauth.shared import Shared
+from keystead.parts.oauth.shared_fetch import Shared
 
 KEEP_MS: Final = 3_600_000
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import httpx2
 
-from keystead.parts.oauth.errors import BadAnswer, ProviderRefused, ProviderUnavailable, error_word
+from keystead.parts.oauth.oauth_errors import BadAnswer, ProviderRefused, ProviderUnavailable, error_word
 
 MAX_ANSWER_BYTES: Final = 256 * 1024
 _TRY_LATER = frozenset({408, 425, 429})

@@ -12,10 +12,10 @@ from joserfc.errors import JoseError
 from joserfc.jwa import JWSAlgModel
 from joserfc.jwk import JWKRegistry, Key
 
-from keystead.parts.oauth.errors import BadAnswer, BadIdToken
+from keystead.parts.oauth.oauth_errors import BadAnswer, BadIdToken
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.provider import Provider
-from keystead.parts.oauth.shared import Shared
+from keystead.parts.oauth.shared_fetch import Shared
 
 LEEWAY_S: Final = 60  # how far two honest clocks may be apart
 KEEP_MS: Final = 600_000  # a key that the issuer withdraws is no longer trusted after that

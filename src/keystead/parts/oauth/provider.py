@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from keystead.parts.oauth.errors import BadProvider
+from keystead.parts.oauth.oauth_errors import BadProvider
 
 # Never `none`, and never an HMAC, whose key would be a secret that several parties share.
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")

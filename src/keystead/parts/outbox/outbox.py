@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from keystead.errors import BadValue, CommandError, StoreError, Unreadable
-from keystead.parts.outbox.keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
-from keystead.parts.outbox.marks import ANNOUNCED_FOR_MS, Due, Mark, Marks
-from keystead.parts.outbox.policy import OutboxPolicy
-from keystead.parts.outbox.turn import Counts, Deliverer, Said, Send, Turn
-from keystead.parts.rounds import Rounds
+from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
+from keystead.parts.outbox.queue_index import ANNOUNCED_FOR_MS, Due, Mark, Marks
+from keystead.parts.outbox.retry_policy import OutboxPolicy
+from keystead.parts.outbox.delivery import Counts, Deliverer, Said, Send, Turn
+from keystead.parts.background_loop import Rounds
 from keystead.schema import Operation
-from keystead.schema.fit import require_atomic_steps
+from keystead.schema.store_fit import require_atomic_steps
 from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.outbox")

@@ -1,6 +1,6 @@
 """Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
 
-from keystead.parts.refresh.record import (
+from keystead.parts.refresh.refresh_record import (
     Begun,
     Misuse,
     Reason,
@@ -10,7 +10,7 @@ from keystead.parts.refresh.record import (
     Retried,
     Rotated,
 )
-from keystead.parts.refresh.tokens import RefreshTokens
+from keystead.parts.refresh.refresh_tokens import RefreshTokens
 
 __all__ = [
     "Begun",

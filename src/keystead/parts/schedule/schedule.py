@@ -24,12 +24,12 @@ from keystead.errors import (
     Unreadable,
     WrongKind,
 )
-from keystead.parts.rounds import Rounds
-from keystead.parts.schedule import plan
+from keystead.parts.background_loop import Rounds
+from keystead.parts.schedule import due_runs
 from keystead.parts.schedule.job import Job, Run, checked_result, shortened
-from keystead.parts.schedule.keys import Begun, JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.parts.schedule.schedule_keys import Begun, JobState, Lease, Outcome, RunEntry, ScheduleKeys
 from keystead.schema import Done, Operation, attempts
-from keystead.schema.fit import require_atomic_steps
+from keystead.schema.store_fit import require_atomic_steps
 from keystead.schema.kinds.value import Seen
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.unreadable import log_unreadable
@@ -166,10 +166,10 @@ class Schedule(Rounds[RunEntry | None]):
             if looked.lease is not None:
                 return Busy(looked.lease.by, _since_ms(looked))
             now_ms = self._now_ms()
-            if not plan.is_sound(looked.state, job, now_ms):
+            if not due_runs.is_sound(looked.state, job, now_ms):
                 await self._mended(job, looked, now_ms)
                 continue
-            entry = await self._start(job, self._turn(job, looked, plan.Turn(now_ms, looked.state, by_hand=True)))
+            entry = await self._start(job, self._turn(job, looked, due_runs.Turn(now_ms, looked.state, by_hand=True)))
             if entry is not None:
                 return entry
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
@@ -191,12 +191,12 @@ class Schedule(Rounds[RunEntry | None]):
         if isinstance(looked, Exception):
             return JobNow(job, None, None, last_run, 0, trouble)
         state, now_ms = looked.state, self._now_ms()
-        if state is None or not plan.is_of(job, state):
-            state = plan.first_state(job, now_ms)
-        elif plan.is_to_be_planned_anew(job, state, now_ms):
-            state = plan.planned_anew(job, state, now_ms)
+        if state is None or not due_runs.is_of(job, state):
+            state = due_runs.first_state(job, now_ms)
+        elif due_runs.is_to_be_planned_anew(job, state, now_ms):
+            state = due_runs.planned_anew(job, state, now_ms)
         running = None if looked.lease is None else Busy(looked.lease.by, _since_ms(looked))
-        return JobNow(job, plan.wakes_at_ms(state), running, last_run, state.failures, trouble)
+        return JobNow(job, due_runs.wakes_at_ms(state), running, last_run, state.failures, trouble)
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -272,19 +272,19 @@ class Schedule(Rounds[RunEntry | None]):
             del self._unanswered[job.name]
             self._start(job, self._carried_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
             return later_ms
-        if not plan.is_sound(state, job, now_ms):
+        if not due_runs.is_sound(state, job, now_ms):
             if await self._mended(job, looked, since_ms):
                 self._looked_ms[job.name] = now_ms
             return now_ms
         self._looked_ms[job.name] = now_ms
-        due = plan.turn(job, state, now_ms)
+        due = due_runs.turn(job, state, now_ms)
         if isinstance(due, JobState):
             if job.missed == "each":
-                _log.warning("%s: only the last %d missed moments are run", job.name, plan.MOST_CAUGHT_UP_WITH)
+                _log.warning("%s: only the last %d missed moments are run", job.name, due_runs.MOST_CAUGHT_UP_WITH)
             await self._rewritten(job, looked, due)
             return now_ms
         if due is None:
-            return plan.wakes_at_ms(state)
+            return due_runs.wakes_at_ms(state)
         self._start(job, self._turn(job, looked, due))
         return later_ms
 
@@ -297,16 +297,16 @@ class Schedule(Rounds[RunEntry | None]):
         """
         state, now_ms = looked.state, self._now_ms()
         if state is None:
-            return await self._rewritten(job, looked, plan.first_state(job, now_ms))
+            return await self._rewritten(job, looked, due_runs.first_state(job, now_ms))
         if state.begun is not None:
-            entry = plan.lost_entry(state.begun, now_ms)
+            entry = due_runs.lost_entry(state.begun, now_ms)
             _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
-            ended = plan.ended_state(job, state, "lost", now_ms)
+            ended = due_runs.ended_state(job, state, "lost", now_ms)
             return await self._rewritten(job, looked, ended, entry)
-        if not plan.is_of(job, state):
-            return await self._rewritten(job, looked, plan.changed_state(job, state, since_ms))
+        if not due_runs.is_of(job, state):
+            return await self._rewritten(job, looked, due_runs.changed_state(job, state, since_ms))
         _log.warning("%s is planned anew: it waits longer than its cron text says; is a clock wrong?", job.name)
-        return await self._rewritten(job, looked, plan.planned_anew(job, state, now_ms))
+        return await self._rewritten(job, looked, due_runs.planned_anew(job, state, now_ms))
 
     async def _rewritten(self, job: Job, looked: _Looked, state: JobState, entry: RunEntry | None = None) -> bool:
         """Write the state of a job that nobody runs, unless somebody else was faster."""
@@ -320,10 +320,10 @@ class Schedule(Rounds[RunEntry | None]):
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _turn(self, job: Job, looked: _Looked, turn: plan.Turn) -> RunEntry | None:
+    async def _turn(self, job: Job, looked: _Looked, turn: due_runs.Turn) -> RunEntry | None:
         """Claim a run and make it. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
-        claim = self._claim(plan.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
+        claim = self._claim(due_runs.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
         try:
             claimed = await self._keys.claim(job.name, looked.seen, claim.state, claim.lease, job.lease_ms)
         except StoreError as error:
@@ -365,7 +365,7 @@ class Schedule(Rounds[RunEntry | None]):
                 await asyncio.wait({work})
             if cut_off and not stopping:
                 _log.error("%s: run %d lost its lease and was cancelled", job.name, run.number)
-                entry = plan.lost_entry(begun, self._now_ms())
+                entry = due_runs.lost_entry(begun, self._now_ms())
             else:
                 entry = await self._recorded(job, claim, run, _ending(work, cut_off), insist=not stopping)
         finally:
@@ -424,7 +424,7 @@ class Schedule(Rounds[RunEntry | None]):
             except StoreError as away:
                 _log.warning("%s: how run %d went cannot be recorded: %s", job.name, run.number, away)
                 if not insist:
-                    return plan.lost_entry(begun, now_ms)
+                    return due_runs.lost_entry(begun, now_ms)
                 tried = True
                 await self._wait(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, self._look_every_ms)
@@ -433,7 +433,7 @@ class Schedule(Rounds[RunEntry | None]):
                 # An answer was lost, or the lease meanwhile: what the store says of this run is what counts.
                 break
             _log.error("%s: run %d ended after it had lost its lease; nothing was recorded", job.name, run.number)
-            return plan.lost_entry(begun, now_ms)
+            return due_runs.lost_entry(begun, now_ms)
         return entry
 
     async def _with_history(
@@ -453,7 +453,7 @@ class Schedule(Rounds[RunEntry | None]):
         """The entry of a run, and the state of the job after it."""
         now_ms = self._now_ms()
         entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
-        return entry, plan.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
+        return entry, due_runs.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:

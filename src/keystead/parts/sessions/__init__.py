@@ -1,9 +1,9 @@
 """Sessions, as a part: create, read, touch, rotate, revoke, list; with deadlines, a cap, and ends that stay."""
 
-from keystead.parts.sessions.policy import AAL1, AAL2, AAL3, Policy
-from keystead.parts.sessions.record import Act, Ended, Gone, Live, New, SessionRecord, Successor
+from keystead.parts.sessions.session_policy import AAL1, AAL2, AAL3, Policy
+from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, SessionRecord, Successor
 from keystead.parts.sessions.sessions import Sessions
-from keystead.parts.sessions.token import id_of
+from keystead.parts.sessions.session_token import id_of
 
 __all__ = [
     "AAL1",

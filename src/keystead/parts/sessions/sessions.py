@@ -23,16 +23,16 @@ from keystead.errors import (
     Unreadable,
 )
 from keystead.parts.audit import Audit
-from keystead.parts.sessions.policy import Policy
-from keystead.parts.sessions.question import Question, Questions
-from keystead.parts.sessions.record import Act, Ended, Gone, Live, New, Reason, S, Successor
-from keystead.parts.sessions.token import SECRET_BYTES, id_of, named_by, new_token
+from keystead.parts.sessions.session_policy import Policy
+from keystead.parts.sessions.session_lookup import Question, Questions
+from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, Reason, S, Successor
+from keystead.parts.sessions.session_token import SECRET_BYTES, id_of, named_by, new_token
 from keystead.schema import Bound, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, SetKey, ValueKey
 from keystead.schema.lifetime import After, Sliding, in_words
 from keystead.schema.listing import PRUNE_FROM
 from keystead.schema.relation import Relation
-from keystead.schema.repeated import Repeated
+from keystead.schema.repeated_reads import Repeated
 from keystead.schema.times import deadline_ms, moment
 from keystead.schema.unreadable import log_unreadable
 

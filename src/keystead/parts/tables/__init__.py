@@ -10,7 +10,7 @@ process. A transaction is a plain function from a connection to a result, so tha
 
 **A list of versioned steps, not Alembic.** Several kits keep their tables in one database, each with a version of its
 own; two processes that start at the same moment must take turns, which Alembic leaves to the caller; and no folder of
-scripts has to be found in an installed package. The stores do the same (`stores/database/schema.py`).
+scripts has to be found in an installed package. The stores do the same (`stores/database/database_schema.py`).
 """
 
 from keystead.extras import from_extra

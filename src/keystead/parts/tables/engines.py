@@ -17,12 +17,12 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from keystead.errors import BadUrl, StoreDamaged, StoreUnavailable
 from keystead.parts.tables.changes import APPLICATION_ID
 from keystead.parts.tables.failures import no_connection
-from keystead.stores.database.settings import Settings
-from keystead.stores.database.store import DatabaseStore
+from keystead.stores.database.database_settings import Settings
+from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.durations import seconds
-from keystead.stores.sqlite.files import explain, is_locked
-from keystead.stores.sqlite.store import MEMORY, SqliteStore
-from keystead.stores.urls import connect
+from keystead.stores.sqlite.database_file import explain, is_locked
+from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
+from keystead.stores.store_urls import connect
 
 UPGRADE_S: Final = 600.0  # that an upgrade may take, and wait for that of another process
 READS: Final = "keystead_reads"  # the execution option of a transaction that writes nothing

@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from keystead.errors import StoreError, StoreFull, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.database.settings import Settings
-from keystead.stores.sqlite.files import explain, is_locked
+from keystead.stores.database.database_settings import Settings
+from keystead.stores.sqlite.database_file import explain, is_locked
 
 _AGAIN_POSTGRES: Final = {"40001", "40P01", "55P03"}  # serialization, deadlock, a lock that was not free in time
 _AGAIN_MYSQL: Final = {1020, 1205, 1213}  # changed since it was read, a lock not free in time, deadlock

@@ -16,7 +16,7 @@ from keystead.errors import BadValue, Contended, KeysteadError, StoreClosed, Sto
 from keystead.parts.tables.changes import Belongings, Plan, TableSet, planned, upgraded
 from keystead.parts.tables.engines import READS, UPGRADE_S, Place, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
-from keystead.stores.worker import Worker
+from keystead.stores.worker_thread import Worker
 
 T = TypeVar("T")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NewType, TypeVar, overload
 
-from keystead.schema.codec.base import Codec
+from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.blueprint import Blueprint
 from keystead.schema.codec.json_schemas import CONTAINERS
 from keystead.schema.codec.json_values import Json
 from keystead.schema.codec.plain import PLAIN
-from keystead.schema.codec.records import Record
+from keystead.schema.codec.sealed_records import Record
 from keystead.schema.codec.scalars import FORMS, Scalar
 from keystead.schema.codec.sealed_text import SealedText
 from keystead.schema.codec.versions import Versions

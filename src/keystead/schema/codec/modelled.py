@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from keystead.schema.codec.base import Codec
+from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.blueprint import Blueprint
 from keystead.schema.codec.sentences import problems_of, unreadable
 from keystead.schema.codec.shapes import shape_of_value

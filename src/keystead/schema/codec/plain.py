@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic.json_schema import JsonSchemaValue
 
-from keystead.schema.codec.base import Codec
+from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.numbers import JSON_NUMBER, js_number
 from keystead.schema.codec.sentences import (
     NOT_BOOLEAN,

@@ -8,7 +8,7 @@ from keystead.schema.keyspace import Keyspace
 with from_extra("cli", "keystead.schema.docs"):
     from keystead.schema.docs import html_page, index_page, markdown_page
     from keystead.schema.docs.document import KeyDocument, document, in_words
-    from keystead.schema.docs.marks import is_made
+    from keystead.schema.docs.generated_marker import is_made
 
 __all__ = ["KeyDocument", "document", "html", "html_index", "in_words", "is_made", "markdown", "markdown_index"]
 

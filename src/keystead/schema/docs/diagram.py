@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from unicodedata import east_asian_width
 
 from keystead.schema.docs.document import Entry, KeyDocument
-from keystead.schema.docs.relations import Edge
+from keystead.schema.docs.relation_rows import Edge
 
 _CHARACTER: Final = 7.3  # px of one character of a key, in a monospaced font of 12 px
 _LONGEST_LINE: Final = 34

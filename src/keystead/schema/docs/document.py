@@ -9,9 +9,9 @@ from inspect import cleandoc
 from typing import Any
 
 from keystead.schema.docs.procedures import ProcedureEntry, procedure_entries
-from keystead.schema.docs.relations import Edge, edges, sentences
+from keystead.schema.docs.relation_rows import Edge, edges, sentences
 from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
-from keystead.schema.docs.words import Model, models
+from keystead.schema.docs.value_phrases import Model, models
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel

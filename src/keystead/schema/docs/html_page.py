@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from keystead.schema.docs.diagram import diagram
 from keystead.schema.docs.document import KeyDocument
-from keystead.schema.docs.marks import made_by
-from keystead.schema.docs.relations import LEADS_TO, LISTS, OWNS
-from keystead.schema.docs.templates import TEMPLATES
+from keystead.schema.docs.generated_marker import made_by
+from keystead.schema.docs.relation_rows import LEADS_TO, LISTS, OWNS
+from keystead.schema.docs.document_templates import TEMPLATES
 from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 

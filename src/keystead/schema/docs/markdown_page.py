@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from keystead.schema.docs.document import Entry, KeyDocument
-from keystead.schema.docs.marks import made_by
+from keystead.schema.docs.generated_marker import made_by
 from keystead.schema.docs.prose import as_cell, as_markdown, blocks, code
-from keystead.schema.docs.relations import LEADS_TO, LISTS, OWNS
+from keystead.schema.docs.relation_rows import LEADS_TO, LISTS, OWNS
 from keystead.schema.docs.verbs import OF_EVERY_KEY
-from keystead.schema.docs.words import Field, Model
+from keystead.schema.docs.value_phrases import Field, Model
 
 _ARROWS = {OWNS: "-->", LISTS: "-.->", LEADS_TO: "==>"}
 _NONE = "-"

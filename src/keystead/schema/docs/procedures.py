@@ -8,7 +8,7 @@ from typing import Any
 
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.procedure import Procedure
-from keystead.schema.traced import Traced, traced
+from keystead.schema.procedure_tracing import Traced, traced
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from keystead.schema.family import Family
 from keystead.schema.lifetime import Sliding
-from keystead.schema.traced import READS
+from keystead.schema.procedure_tracing import READS
 
 OF_EVERY_KEY: Final = (
     *("exists", "absent", "remaining", "left_ms", "shorten", "extend", "clock", "lasting"),

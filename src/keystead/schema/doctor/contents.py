@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from keystead.errors import BadValue, Unreadable
 from keystead.schema.codec import Codec
-from keystead.schema.doctor import guarded
-from keystead.schema.doctor.guarded import Guard
-from keystead.schema.doctor.look import Look, look_again
+from keystead.schema.doctor import guarded_changes
+from keystead.schema.doctor.guarded_changes import Guard
+from keystead.schema.doctor.key_state import Look, look_again
 from keystead.schema.doctor.quarantine import set_aside, set_entries_aside
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.reading import AT_ONCE, UNKNOWN, whole
+from keystead.schema.chunked_reading import AT_ONCE, UNKNOWN, whole
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Still, field_holds, holds
 
@@ -178,7 +178,7 @@ class TooLong(Suspicion):
         trim: Command = ("XTRIM", look.key, "MAXLEN", "=", self.family.keep)
         # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
         same = Guard(look.store, Still(everything, entries))
-        return len(entries) > self.family.keep and await guarded.change(look.store, [same], [trim])
+        return len(entries) > self.family.keep and await guarded_changes.change(look.store, [same], [trim])
 
 
 # --- old forms ---------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class OldValue(Suspicion):
             self.note = "its value cannot be written in the new form"
             return False
         command: Command = ("SET", look.key, fresh, "KEEPTTL")
-        return await guarded.change(look.store, [Guard(look.store, holds(look.key, look.raw))], [command])
+        return await guarded_changes.change(look.store, [Guard(look.store, holds(look.key, look.raw))], [command])
 
 
 class OldFields(Suspicion):
@@ -284,7 +284,7 @@ class OldFields(Suspicion):
             data, codec = look.fields[name.encode()], family.codecs[name]
             guards.append(Guard(look.store, field_holds(look.key, name, data)))
             changes += [name, codec.encode(codec.decode(data, look.key, ring, name), look.key, ring, name)]
-        return await guarded.change(look.store, guards, [("HSET", look.key, *changes)])
+        return await guarded_changes.change(look.store, guards, [("HSET", look.key, *changes)])
 
 
 def _old_seals(codec: Codec[Any], look: Look, fields: dict[bytes, bytes], name: str) -> list[bytes]:

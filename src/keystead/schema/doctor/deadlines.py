@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from keystead.errors import BadValue
-from keystead.schema.doctor import guarded
-from keystead.schema.doctor.look import Look, look_again
+from keystead.schema.doctor import guarded_changes
+from keystead.schema.doctor.key_state import Look, look_again
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.key import moment
 from keystead.schema.kinds import Value
 from keystead.schema.lifetime import EndOfDay, Until, in_words
-from keystead.schema.reading import UNKNOWN
+from keystead.schema.chunked_reading import UNKNOWN
 from keystead.stores import Required
 
 # How far the clocks of programs and stores may be apart.
@@ -81,20 +81,20 @@ class WrongDeadline(Suspicion):
     async def fix(self) -> bool:
         look, lifetime = self.look, self.family.lifetime
         if self.code == "unexpected-deadline":
-            return await guarded.change(look.store, [], [Required(("PERSIST", look.key))])
+            return await guarded_changes.change(look.store, [], [Required(("PERSIST", look.key))])
         at_ms = own_moment_ms(look)
         # Whoever writes a new moment at the same time wins: the value is compared in the same step.
         guards = look.unchanged([lifetime.field]) if isinstance(lifetime, Until) and at_ms is not None else []
         if at_ms is not None and at_ms <= look.now_ms:
             self.removes = True
-            return await guarded.delete(look.bound, look.key, guards)
+            return await guarded_changes.delete(look.bound, look.key, guards)
         if isinstance(lifetime, Until) and at_ms is None and lifetime.at_most_ms is None:
             self.note = f"when it should end cannot be told: {lifetime.field} is not stored, and there is no at_most"
             return False
         # NX and LT: nothing lives longer than before, except what had no deadline, or one earlier than its value says.
         condition = {"no-deadline": "NX", "early-deadline": "GT"}.get(self.code, "LT")
         command = (*lifetime.repair(look.key, look.now_ms, at_ms), condition)
-        return await guarded.change(look.store, guards, [Required(command)])
+        return await guarded_changes.change(look.store, guards, [Required(command)])
 
 
 def roughly(ms: int) -> str:

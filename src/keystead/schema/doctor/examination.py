@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from keystead.errors import BadValue, CommandError, WrongSealKey
 from keystead.errors import WrongKind as WrongKindError
-from keystead.schema.belonging import Belonging, KnownKeys, Member, by_store, name_of
-from keystead.schema.doctor import relations
+from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of
+from keystead.schema.doctor import relation_checks
 from keystead.schema.doctor.contents import (
     ClosedEntries,
     TooLong,
@@ -22,10 +22,10 @@ from keystead.schema.doctor.contents import (
     old_form,
 )
 from keystead.schema.doctor.deadlines import WrongDeadline
-from keystead.schema.doctor.facts import Facts, entry_of, is_there
-from keystead.schema.doctor.look import Look, look_at, ms_of
+from keystead.schema.doctor.family_facts import Facts, entry_of, is_there
+from keystead.schema.doctor.key_state import Look, look_at, ms_of
 from keystead.schema.doctor.quarantine import QuarantineKeys, set_aside
-from keystead.schema.doctor.relations import (
+from keystead.schema.doctor.relation_checks import (
     DeadEntry,
     LeadsNowhere,
     Named,
@@ -43,7 +43,7 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.listing import Entry
 from keystead.schema.pace import Pace, replies_of
-from keystead.schema.reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry, value_of
+from keystead.schema.chunked_reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry, value_of
 from keystead.stores import TABLE, Call, Command, Store
 from keystead.stores.backup.restoring import JOURNAL_PREFIX
 from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
@@ -438,7 +438,7 @@ class _Walk:
             if facts.owners and (owners := facts.owner_keys(look.values)):
                 orphans.append((look, [Place(*asked.exists(*one)) for one in owners]))
             for relation in facts.leads_to:
-                target = relations.target(look, relation)
+                target = relation_checks.target(look, relation)
                 if target is not None:
                     asked.exists(*target)
                     leads.append((look, relation, target))

@@ -16,7 +16,7 @@ from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import after
-from keystead.schema.reading import AT_ONCE, SIZES, entries_of, whole
+from keystead.schema.chunked_reading import AT_ONCE, SIZES, entries_of, whole
 from keystead.schema.times import EpochMs
 from keystead.stores import Command, Required, Step, Store, absent, field_holds, holds
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from keystead.errors import shown
-from keystead.schema.belonging import name_of
+from keystead.schema.family_lookup import name_of
 from keystead.schema.family import Family
 from keystead.schema.finding import CODES, Finding
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from keystead.schema.doctor.look import Look
+from keystead.schema.doctor.key_state import Look
 
 
 class Suspicion(ABC):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from keystead.schema.export.names import capitalised, distinct, short
+from keystead.schema.export.type_names import capitalised, distinct, short
 
 Schema = dict[str, Any]
 

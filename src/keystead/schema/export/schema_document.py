@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 
 from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.export.definitions import Definitions
-from keystead.schema.export.names import capitalised, distinct, short
+from keystead.schema.export.type_names import capitalised, distinct, short
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import SortedSet
 from keystead.schema.lifetime import Lifetime
 from keystead.schema.shape import shapes
-from keystead.schema.traced import traced
+from keystead.schema.procedure_tracing import traced
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 PATTERNS: Final = "KeyPatterns"  # the map of the TypeScript module

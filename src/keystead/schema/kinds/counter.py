@@ -10,7 +10,7 @@ from keystead.schema import deletion
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
-from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.kinds.growing import GrownKey
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, holds

@@ -13,12 +13,12 @@ from keystead.schema.codec import Codec, codec_for, without_none
 from keystead.schema.codec.hiding import hide_sealed_fields
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, nothing, number, truth
-from keystead.schema.kinds.grown import GrownKey
+from keystead.schema.kinds.growing import GrownKey
 from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import Compound, Operation, taking
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, Required, StoreMs, absent, at_most, field_holds
-from keystead.stores.base import ATOMIC_ARGUMENTS
+from keystead.stores.store_contract import ATOMIC_ARGUMENTS
 
 T = TypeVar("T")
 F = TypeVar("F")

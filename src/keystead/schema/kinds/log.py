@@ -9,7 +9,7 @@ from keystead.errors import BadValue, Unreadable
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number
-from keystead.schema.kinds.grown import GrownKey, refuse_wrong_keep
+from keystead.schema.kinds.growing import GrownKey, refuse_wrong_keep
 from keystead.schema.operation import Operation
 from keystead.stores import Command, Reply
 

@@ -10,7 +10,7 @@ from keystead.schema import listing
 from keystead.schema.codec import Codec, codec_for
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Moment, number, truth
-from keystead.schema.kinds.grown import GrownKey, refuse_container
+from keystead.schema.kinds.growing import GrownKey, refuse_container
 from keystead.schema.kinds.value import Seen, seen_or_none
 from keystead.schema.operation import Operation
 from keystead.stores import Reply

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from keystead.errors import KeysteadError
 from keystead.kits.refusal import Refusal
 from keystead.server.middleware import SECURITY_HEADERS
-from keystead.server.templates import TEMPLATES
+from keystead.server.page_templates import TEMPLATES
 
 MAX_FORM_BYTES: Final = 16 * 1024
 NO_STORE: Final = {"cache-control": "no-store"}

@@ -14,12 +14,12 @@
 from keystead.server.middleware.body_limit import BodyLimit
 from keystead.server.middleware.cors import Cors
 from keystead.server.middleware.forwarded import Forwarded
-from keystead.server.middleware.guard import Guard
-from keystead.server.middleware.head import Head
-from keystead.server.middleware.record import Record
+from keystead.server.middleware.error_guard import Guard
+from keystead.server.middleware.head_requests import Head
+from keystead.server.middleware.request_log import Record
 from keystead.server.middleware.security_headers import SECURITY_HEADERS, SecurityHeaders
 from keystead.server.middleware.time_limit import TimeLimit
-from keystead.server.middleware.visitor import Visitor
+from keystead.server.middleware.signed_in_visitor import Visitor
 
 __all__ = [
     "SECURITY_HEADERS",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.errors import TooLarge, error_answer
+from keystead.server.error_responses import TooLarge, error_answer
 
 _DIGITS_MAX = 18  # more than any body that was ever sent
 

@@ -3,7 +3,7 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.policy import content_policy
+from keystead.server.page_policy import content_policy
 
 SECURITY_HEADERS = {
     "content-security-policy": content_policy(),

@@ -7,7 +7,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.errors import error_answer
+from keystead.server.error_responses import error_answer
 
 
 class TimeLimit:

@@ -12,7 +12,7 @@ from keystead.stores.backup.reading import Reading
 from keystead.stores.backup.records import Record
 from keystead.stores.backup.restoring import RestoreProgress
 from keystead.stores.backup.writing import AT_ONCE, clock_ms, is_over
-from keystead.stores.base import Store
+from keystead.stores.store_contract import Store
 
 _EXAMPLES: Final = 10
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
 from keystead.stores.backup.records import LeftOut, Record, parts_of, size_bytes
-from keystead.stores.base import Step, Store
+from keystead.stores.store_contract import Step, Store
 from keystead.stores.commands import TABLE, Call, Command, Reply
 
 PAGE: Final = 512  # keys that are asked for at once

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CommandError, shown
 from keystead.stores.backup.errors import BackupDamaged, KeyTooLarge
-from keystead.stores.base import ATOMIC_ARGUMENTS
+from keystead.stores.store_contract import ATOMIC_ARGUMENTS
 from keystead.stores.commands import (
     LATEST_MS,
     TABLE,

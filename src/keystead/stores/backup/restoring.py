@@ -17,7 +17,7 @@ from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.backup.reading import PIECE, Reading
 from keystead.stores.backup.records import Record
 from keystead.stores.backup.writing import AT_ONCE, BATCHES, Writing, batches, clock_ms, is_over, unfit
-from keystead.stores.base import Store, holds
+from keystead.stores.store_contract import Store, holds
 from keystead.stores.commands import Command
 
 JOURNAL_PREFIX: Final = "keystead:restore:"

@@ -17,7 +17,7 @@ from keystead.stores.backup.file import Header, PartFile, part_of, refuse_existi
 from keystead.stores.backup.reading import PAGE, Reading, refuse_unlisted
 from keystead.stores.backup.records import LeftOut, Record, unwritable
 from keystead.stores.backup.seen import Seen
-from keystead.stores.base import Store
+from keystead.stores.store_contract import Store
 
 
 class SaveProgress(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 from keystead.stores.backup.reading import PIECE, taking_long
 from keystead.stores.backup.records import Record, commands_of, set_of, unwritable
-from keystead.stores.base import Outcome, Step, Store, absent
+from keystead.stores.store_contract import Outcome, Step, Store, absent
 
 AT_ONCE: Final = 512  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20

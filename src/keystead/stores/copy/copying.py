@@ -18,7 +18,7 @@ from keystead.errors import Contended, StoreError, WrongKind, shown
 from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unlisted
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
-from keystead.stores.base import Step, Store, absent
+from keystead.stores.store_contract import Step, Store, absent
 from keystead.stores.copy.errors import CopyLost, SameStore, SourceEmptied
 from keystead.stores.copy.fingerprints import as_read, fingerprint
 from keystead.stores.copy.judging import Judge, may_be_missing

@@ -9,7 +9,7 @@ from typing import Final
 
 from keystead.stores.backup.reading import NEVER, whole
 from keystead.stores.backup.records import KINDS, Record, reply_of
-from keystead.stores.base import Step, holds, still
+from keystead.stores.store_contract import Step, holds, still
 
 _HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}

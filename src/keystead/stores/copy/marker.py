@@ -13,7 +13,7 @@ import secrets
 from hashlib import blake2b
 from typing import Any, Final
 
-from keystead.stores.base import Store, holds
+from keystead.stores.store_contract import Store, holds
 from keystead.stores.copy.errors import CopyLost, NoProgress, SameStore
 from keystead.stores.copy.notes import Notes
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, Self
 from keystead.errors import shown
 from keystead.stores.copy.errors import CopyError, NoProgress
 from keystead.stores.globs import compile_glob
-from keystead.stores.sqlite.rows import insert_rows
+from keystead.stores.sqlite.bulk_insert import insert_rows
 
 FORMAT: Final = 3
 _PENDING_ROWS: Final = 4_000  # more are not kept in memory

@@ -13,7 +13,7 @@ from keystead.stores.backup.reading import PAGE, Reading
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.seen import Seen
 from keystead.stores.backup.writing import clock_ms, unfit
-from keystead.stores.base import Store
+from keystead.stores.store_contract import Store
 from keystead.stores.copy.copying import CopyProgress, count_keys, pages_of, refuse_pair
 from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.judging import Judge

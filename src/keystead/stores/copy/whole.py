@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from keystead.errors import StoreUnavailable
 from keystead.stores.backup.records import LeftOut
-from keystead.stores.base import Store
+from keystead.stores.store_contract import Store
 from keystead.stores.copy.copying import Copying, CopyProgress, Passed, refuse_pair
 from keystead.stores.copy.notes import Notes, State, progress_path
 from keystead.stores.copy.verifying import Verified, verify

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from keystead.stores.database.session import Result, Statement
+from keystead.stores.database.database_session import Result, Statement
 
 IDS_AT_ONCE = 1_000  # what a session takes for itself, so that a new key needs no question of its own
 

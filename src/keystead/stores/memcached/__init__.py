@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from keystead.stores.memcached.store import MemcachedStore
+from keystead.stores.memcached.memcached_store import MemcachedStore
 
 __all__ = ["MemcachedStore"]

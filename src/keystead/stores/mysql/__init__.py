@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from keystead.stores.mysql.store import MysqlStore
+from keystead.stores.mysql.mysql_store import MysqlStore
 
 __all__ = ["MysqlStore"]

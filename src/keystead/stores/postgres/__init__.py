@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from keystead.stores.postgres.store import PostgresStore
+from keystead.stores.postgres.postgres_store import PostgresStore
 
 __all__ = ["PostgresStore"]

@@ -5,10 +5,10 @@ server, and what they send in one turn of the event loop leaves together. A pool
 has to wait for a round trip of every caller by itself, and can hand a late reply to the next one.
 """
 
-from keystead.stores.base import Store
+from keystead.stores.store_contract import Store
 from keystead.stores.redis.cluster import ClusterStore
-from keystead.stores.redis.settings import Settings
-from keystead.stores.redis.store import RedisStore
+from keystead.stores.redis.redis_settings import Settings
+from keystead.stores.redis.redis_store import RedisStore
 
 __all__ = ["ClusterStore", "RedisStore", "Settings", "redis_store"]
 

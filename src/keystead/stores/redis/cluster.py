@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreRefused, StoreUnavailable
-from keystead.stores.base import Guarantees, Message, Outcome, Planned, Step, Store
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store
 from keystead.stores.commands import Call, Reply
-from keystead.stores.redis.atomic import Script
-from keystead.stores.redis.compiled import CompiledCache, CompiledSteps, shape_of
-from keystead.stores.redis.connection import Connection, ConnectionLost, ReplyError, call, pack_command
-from keystead.stores.redis.link import Link, refusal, sign_in
-from keystead.stores.redis.replies import is_transient
-from keystead.stores.redis.settings import Address, Settings
-from keystead.stores.redis.store import (
+from keystead.stores.redis.atomic_script import Script
+from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
+from keystead.stores.redis.redis_connection import Connection, ConnectionLost, ReplyError, call, pack_command
+from keystead.stores.redis.redis_link import Link, refusal, sign_in
+from keystead.stores.redis.reply_shapes import is_transient
+from keystead.stores.redis.redis_settings import Address, Settings
+from keystead.stores.redis.redis_store import (
     MAX_BYTES,
     PAUSE_S,
     pack,

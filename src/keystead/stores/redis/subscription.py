@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from keystead.errors import StoreUnavailable
-from keystead.stores.base import Message
+from keystead.stores.store_contract import Message
 from keystead.stores.mailbox import Mailbox
-from keystead.stores.redis.connection import Connection, ReplyError, pack_command
-from keystead.stores.redis.link import dial, refusal, sign_in
-from keystead.stores.redis.settings import Address, Settings
+from keystead.stores.redis.redis_connection import Connection, ReplyError, pack_command
+from keystead.stores.redis.redis_link import dial, refusal, sign_in
+from keystead.stores.redis.redis_settings import Address, Settings
 
 _PING = pack_command((b"PING",))
 

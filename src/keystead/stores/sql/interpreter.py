@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from keystead.errors import CommandError
-from keystead.stores.base import Outcome, Planned
+from keystead.stores.store_contract import Outcome, Planned
 from keystead.stores.commands import Call, Reply
-from keystead.stores.sql import hashes, keys, lists, sets, sorted_sets, streams, strings
-from keystead.stores.sql.tables import Keys, Tables
+from keystead.stores.sql import hash_commands, key_commands, list_commands, set_commands, sorted_set_commands, stream_commands, string_commands
+from keystead.stores.sql.key_tables import Keys, Tables
 
 Handler = Callable[[Tables, Call], Reply]
 T = TypeVar("T", bound=Keys)
 
 HANDLERS: dict[str, Handler] = {
-    **strings.HANDLERS,
-    **keys.HANDLERS,
-    **hashes.HANDLERS,
-    **sets.HANDLERS,
-    **sorted_sets.HANDLERS,
-    **lists.HANDLERS,
-    **streams.HANDLERS,
+    **string_commands.HANDLERS,
+    **key_commands.HANDLERS,
+    **hash_commands.HANDLERS,
+    **set_commands.HANDLERS,
+    **sorted_set_commands.HANDLERS,
+    **list_commands.HANDLERS,
+    **stream_commands.HANDLERS,
 }
 
 

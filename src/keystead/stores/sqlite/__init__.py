@@ -1,5 +1,5 @@
 """The embedded store: one SQLite file, or memory."""
 
-from keystead.stores.sqlite.store import SqliteStore
+from keystead.stores.sqlite.sqlite_store import SqliteStore
 
 __all__ = ["SqliteStore"]

@@ -54,7 +54,7 @@ from keystead.parts.oauth import (
     new_verifier,
 )
 from keystead.parts.sessions import Act, Gone, Live, New, Sessions
-from keystead.parts.sessions.token import USER_MAX_BYTES
+from keystead.parts.sessions.session_token import USER_MAX_BYTES
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
 

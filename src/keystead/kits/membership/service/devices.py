@@ -14,7 +14,7 @@ from keystead.kits.membership.service.outcomes import Named
 from keystead.kits.membership.service.tables import is_user
 from keystead.parts.oauth import Tokens
 from keystead.parts.refresh import RefreshTokens
-from keystead.parts.sessions.token import SECRET_BYTES, named_by, new_token
+from keystead.parts.sessions.session_token import SECRET_BYTES, named_by, new_token
 from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
 from keystead.schema.times import moment

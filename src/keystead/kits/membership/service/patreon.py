@@ -15,8 +15,8 @@ from keystead.kits.membership.service.tables import is_user
 from keystead.parts.cache import TryLater
 from keystead.parts.oauth import BadAnswer, Client, Provider, ProviderRefused, Tokens
 from keystead.parts.oauth.fetch import Endpoints
-from keystead.parts.oauth.tokens import tokens_from
-from keystead.parts.visible import visible
+from keystead.parts.oauth.token_response import tokens_from
+from keystead.parts.sanitize import visible
 from keystead.schema.lifetime import duration_ms
 
 # The amount from which on a plan is what somebody pays for, the highest first.

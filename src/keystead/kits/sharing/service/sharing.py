@@ -41,7 +41,7 @@ from keystead.kits.sharing.service.tickets import USED_UP, Range, Tickets
 from keystead.kits.sharing.service.uploads import LEASE_MS, Uploads, ended_meanwhile
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobTooLarge, BlobUnavailable
-from keystead.parts.blobs.paths import checked
+from keystead.parts.blobs.blob_paths import checked
 from keystead.parts.digest import digest, same
 from keystead.parts.limit import NamedLimits, client_of
 from keystead.parts.passwords import PasswordsBusy, hashed, is_password, matches

@@ -1,0 +1,118 @@
+"""`keystead apikeys`: keys for programs that use the Sessions API, issued, listed and revoked."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from keystead.cli.flags import Command, Group
+from keystead.cli.keyspace_arguments import Json, Stores, bound, opened, refuse_unknown_roles, run
+from keystead.kits.sessiondata import SessionDataKeys
+from keystead.parts.apikeys import ApiKeys, id_of
+from keystead.schema.times import moment
+
+_security = logging.getLogger("keystead.security")
+
+apikeys = typer.Typer(
+    name="apikeys", cls=Group, no_args_is_help=True, help="Issue, list and revoke the keys of the Sessions API."
+)
+
+
+@apikeys.command("issue", cls=Command)
+def issue_key(
+    user: Annotated[int, typer.Argument(metavar="USER", help="The id of the user that the key acts for, a number.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, for people.")],
+    store: Stores = None,
+    as_json: Json = False,
+) -> None:
+    """Make an API key for a user. It is shown once: the store keeps its digest only.
+
+    [bold]Examples[/bold]
+
+      keystead apikeys issue 42 "nightly import"
+    """
+
+    async def work() -> int:
+        # Not as `_opened` does: before the first start of a server there is nothing yet.
+        refuse_unknown_roles(store, [SessionDataKeys])
+        async with opened(store, [SessionDataKeys]) as stores:
+            others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
+            issued = await _part(SessionDataKeys(stores["default"], **others)).issue(user, name)
+        _security.info("API key issued by an operator", extra={"event": "apikey-issued", "id": issued.id})
+        if as_json:
+            typer.echo(json.dumps(issued._asdict(), indent=2))
+        else:
+            typer.echo(issued.token)
+            typer.echo(f"This is shown once. To end it: keystead apikeys revoke {issued.id}", err=True)
+        return 0
+
+    run(work)
+
+
+@apikeys.command("list", cls=Command)
+def list_keys(store: Stores = None, as_json: Json = False) -> None:
+    """Show all API keys: the id of each, whose it is, since when, and what for. No secret is shown.
+
+    [bold]Examples[/bold]
+
+      keystead apikeys list --store redis://localhost:6379/0
+    """
+
+    async def work() -> int:
+        async with _opened(store) as part:
+            found = await part.list()
+        if as_json:
+            typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+        elif not found:
+            typer.echo("there are no API keys")
+        else:
+            for one in found:
+                typer.echo(f"{one.id}  user {one.user_id}  since {moment(one.made_ms):%Y-%m-%d %H:%M} UTC  {one.name}")
+        return 0
+
+    run(work)
+
+
+@apikeys.command("revoke", cls=Command)
+def revoke_key(
+    id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The id of the key, as `keystead apikeys list` shows it, or the whole key."),
+    ],
+    store: Stores = None,
+) -> None:
+    """End an API key, at once and for good. The exit code is 1 where there is no such key.
+
+    [bold]Examples[/bold]
+
+      keystead apikeys revoke 0123456789abcdef
+    """
+
+    async def work() -> int:
+        key_id = id_of(id)  # who has found a key somewhere pastes it as it is; it must not get into the log
+        async with _opened(store) as part:
+            revoked = await part.revoke(key_id)
+        if revoked:
+            _security.info("API key revoked by an operator", extra={"event": "apikey-revoked", "id": key_id})
+        typer.echo("revoked" if revoked else "there is no such API key; `keystead apikeys list` shows them")
+        return 0 if revoked else 1
+
+    run(work)
+
+
+def _part(keys: SessionDataKeys) -> ApiKeys:
+    return ApiKeys(keys.api_key, keys.api_keys())
+
+
+@asynccontextmanager
+async def _opened(store: Sequence[str] | None) -> AsyncIterator[ApiKeys]:
+    async with bound([SessionDataKeys], store) as [keys]:
+        if not isinstance(keys, SessionDataKeys):  # pragma: no cover - it is bound to what was asked for
+            raise AssertionError
+        yield _part(keys)

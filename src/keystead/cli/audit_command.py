@@ -1,0 +1,305 @@
+"""`keystead audit`: who did what, when and from where, of all logs of audit entries together."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, NoReturn, TypeVar
+
+import typer
+
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.keyspace_arguments import Json, Stores, Targets, bound, keyspaces, run
+from keystead.cli.formatting import json_text
+from keystead.errors import BadDeclaration, StoreUnavailable, shown
+from keystead.parts.audit import AuditEntry
+from keystead.schema import Keyspace, Log
+from keystead.schema.family_lookup import name_of
+from keystead.schema.kinds import LogEntry, LogKey
+from keystead.schema.lifetime import duration_ms
+from keystead.schema.times import deadline_ms, moment
+
+T = TypeVar("T")
+
+_PAGE: Final = 500
+_BEGINNING: Final = "0-0"
+_LOOK_EVERY_S: Final = 0.5
+_FIND_KEYS_EVERY: Final = 20  # looks: keys of patterns are found by a scan
+_CLOCKS_DIFFER_MS: Final = 3_600_000  # at most, between the store, which makes ids, and whoever wrote an entry
+_LATEST_MS: Final = deadline_ms(datetime.max.replace(tzinfo=UTC))  # that can be shown
+_COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
+
+Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, as link-issued.")]
+Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only where this is in who did it.")]
+What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only where this is in what it was done to.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Only what is not older: 30m, 1d, 2w.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="How many are shown: the newest.")]
+Follow = Annotated[bool, typer.Option("--follow", metavar=NO_VALUE, help="Go on, and show entries as they come.")]
+
+
+def audit(
+    targets: Targets = None,
+    event: Event = None,
+    who: Who = None,
+    what: What = None,
+    since: Since = None,
+    limit: Limit = 50,
+    follow: Follow = False,
+    store: Stores = None,
+    as_json: Json = False,
+) -> None:
+    """Show who did what, when and from where: the entries of all audit logs, the newest last.
+
+    With [bold]--json[/bold] each entry is a line of JSON. [bold]--follow[/bold] ends with Ctrl-C, and waits for a store
+    that goes away.
+
+    [bold]Examples[/bold]
+
+      keystead audit
+
+      keystead audit sharing --event link-refused --since 1d
+
+      keystead audit myapp.keys:AppKeys --who user:42 --follow --json
+    """
+    classes = [cls for cls in keyspaces(targets) if any(map(_is_audit, cls.families.values()))]
+    if not classes:
+        leave("none of these keyspaces has a log of audit entries: Log(..., AuditEntry, ...)", ASKED_WRONGLY)
+    wanted = _Wanted(event, who, what, _since_ms(since))
+    shown_as = _Lines() if as_json else _Table()
+
+    async def work() -> int:
+        if follow:
+            _stop_by_ctrl_c()
+        try:
+            async with bound(classes, store) as bound_keys:
+                trails = _Trails(bound_keys, wanted)
+                shown_as.show(await trails.latest(limit), following=follow)
+                if follow:
+                    await _follow(trails, shown_as)
+        except asyncio.CancelledError:
+            if not follow:
+                raise
+            return 130  # Ctrl-C is how one stops to follow, so nothing is said
+        return 0
+
+    run(work)
+
+
+async def _follow(trails: _Trails, shown_as: _Lines | _Table) -> NoReturn:
+    """Show what comes, for ever. A store that is away is said once, and waited for."""
+    away = False
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        try:
+            found = await trails.newer()
+        except StoreUnavailable as error:
+            if not away:
+                typer.echo(f"keystead: {error}; it is asked again until it answers", err=True)
+            away = True
+            continue
+        if away:
+            typer.echo("keystead: the store is back", err=True)
+        away = False
+        shown_as.show(found, following=True)
+
+
+def _since_ms(since: str | None) -> int:
+    if since is None:
+        return 0
+    try:
+        return time.time_ns() // 1_000_000 - duration_ms(since, "--since")
+    except BadDeclaration as error:
+        leave(str(error), ASKED_WRONGLY)
+
+
+def _is_audit(family: Any) -> bool:
+    return isinstance(family, Log) and family.item.type is AuditEntry
+
+
+# --- what is read ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An entry where it was found; `entry` is None where it cannot be read."""
+
+    at_ms: int
+    id: str
+    key: str
+    family: str
+    entry: AuditEntry | None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    event: str | None
+    who: str | None
+    what: str | None
+    since_ms: int
+
+    def fits(self, found: _Found) -> bool:
+        if found.at_ms < self.since_ms:
+            return False
+        if found.entry is None:  # shown to whoever asks for all, and to nobody who asks for some
+            return (self.event, self.who, self.what) == (None, None, None)
+        return (
+            self.event in (None, found.entry.event)
+            and (self.who or "") in (found.entry.who or "")
+            and (self.what or "") in (found.entry.what or "")
+        )
+
+    def may_fit_before(self, id: str) -> bool:
+        """Whether an entry that was written before the one of this id can be young enough."""
+        return _written_ms(id) + _CLOCKS_DIFFER_MS >= self.since_ms
+
+
+@dataclass
+class _Trail:
+    """One log, and how far it has been shown."""
+
+    log: LogKey[AuditEntry]
+    last: str = _BEGINNING
+    unshown: list[_Found] = field(default_factory=list)
+
+    def _found(self, seen: LogEntry[AuditEntry | None]) -> _Found:
+        at_ms = _written_ms(seen.id) if seen.item is None else deadline_ms(seen.item.at)
+        return _Found(at_ms, seen.id, self.log.key, name_of(self.log.bound.family), seen.item)
+
+    async def latest(self, wanted: _Wanted, limit: int) -> list[_Found]:
+        """The newest entries that are wanted. What is newer than all of them is shown by the next `newer`."""
+        fitting: list[_Found] = []
+        page = await self.log.see_latest(_PAGE)
+        if page:
+            self.last = page[0].id
+        while page:
+            fitting += filter(wanted.fits, map(self._found, page))
+            oldest = page[-1].id
+            if len(fitting) >= limit or len(page) < _PAGE or not wanted.may_fit_before(oldest):
+                break
+            page = await self.log.see_latest(_PAGE, before=oldest)
+        return fitting[:limit]
+
+    async def read_on(self, wanted: _Wanted) -> None:
+        """Read what is newer. It waits in `unshown`, so that nothing is lost where the store goes away meanwhile."""
+        if await self._was_begun_again():
+            self.last = _BEGINNING
+        while page := await self.log.see(after=self.last, limit=_PAGE):
+            self.last = page[-1].id
+            self.unshown += filter(wanted.fits, map(self._found, page))
+
+    async def _was_begun_again(self) -> bool:
+        """Whether all that is there is older than what was read last: the log was deleted, restored, or put back."""
+        newest = await self.log.see_latest(1)
+        return bool(newest) and _order(newest[0].id) < _order(self.last)
+
+    def take_unshown(self) -> list[_Found]:
+        found, self.unshown = self.unshown, []
+        return found
+
+
+def _stop_by_ctrl_c() -> None:
+    """Ctrl-C cancels this task, also where whoever started the command had it ignored, as a shell in a script does."""
+    task = asyncio.current_task()
+    if task is not None:
+        with suppress(NotImplementedError):  # Windows, where Ctrl-C still ends the program
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+
+
+@dataclass
+class _Trails:
+    """All logs of audit entries in these keyspaces."""
+
+    keys: Sequence[Keyspace]
+    wanted: _Wanted
+    _known: dict[str, _Trail] = field(default_factory=dict)
+    _looks: int = 0
+
+    async def latest(self, limit: int) -> list[_Found]:
+        """The newest entries of all, the newest last."""
+        await self._find()
+        return _merged(await self._of_all(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
+
+    async def newer(self) -> list[_Found]:
+        """What has come since. Where this raises, the next one has it all."""
+        self._looks += 1
+        if self._looks % _FIND_KEYS_EVERY == 0:
+            await self._find()
+        await self._of_all(lambda trail: trail.read_on(self.wanted))
+        return _merged([trail.take_unshown() for trail in self._known.values()])
+
+    async def _of_all(self, read: Callable[[_Trail], Awaitable[T]]) -> list[T]:
+        """What is read of each, when all have ended: none reads on beside the next look."""
+        reads = [asyncio.ensure_future(read(trail)) for trail in self._known.values()]
+        await asyncio.gather(*reads, return_exceptions=True)
+        return [one.result() for one in reads]
+
+    async def _find(self) -> None:
+        for bound_family in [one for keys in self.keys for one in keys.bounds() if _is_audit(one.family)]:
+            if not bound_family.family.pattern.names:
+                self._know(bound_family())
+                continue
+            async for log in bound_family.scan():
+                self._know(log)
+
+    def _know(self, log: LogKey[AuditEntry]) -> None:
+        self._known.setdefault(f"{id(log.bound.store)} {log.key}", _Trail(log))
+
+
+def _merged(pages: Iterable[list[_Found]]) -> list[_Found]:
+    return sorted((one for page in pages for one in page), key=lambda one: (one.at_ms, _order(one.id)))
+
+
+def _written_ms(id: str) -> int:
+    return min(_order(id)[0], _LATEST_MS)  # whoever writes an entry may give it any id
+
+
+def _order(id: str) -> tuple[int, int]:
+    ms, _, number = id.partition("-")
+    return int(ms), int(number)
+
+
+# --- what is shown -----------------------------------------------------------------------------------------
+
+
+class _Lines:
+    """JSON, an entry a line."""
+
+    def show(self, found: Iterable[_Found], *, following: bool) -> None:
+        for one in found:
+            place = {"family": one.family, "key": one.key, "id": one.id}
+            entry = {"unreadable": True} if one.entry is None else one.entry.model_dump(mode="json")
+            typer.echo(json_text({**entry, **place}))
+
+
+class _Table:
+    """Columns for people, as wide as what is shown first; what comes later moves none but its own."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def show(self, found: Sequence[_Found], *, following: bool) -> None:
+        rows = [_row(one) for one in found]
+        if not self._widths:
+            if not rows and not following:
+                typer.echo("there are no such entries")
+                return
+            self._widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+            rows.insert(0, _COLUMNS)
+        for row in rows:
+            cells = (text.ljust(width) for text, width in zip(row, self._widths, strict=True))
+            typer.echo("  ".join(cells).rstrip())
+
+
+def _row(found: _Found) -> tuple[str, ...]:
+    when = f"{moment(found.at_ms):%Y-%m-%d %H:%M:%S}"
+    if found.entry is None:
+        return (when, "(unreadable)", "", shown(found.key), "", "keystead doctor says more")
+    entry = found.entry
+    # Whoever writes to the log by other means may have put there what a terminal obeys.
+    return (when, *(shown(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))

@@ -1,0 +1,155 @@
+"""`keystead check`: what is wrong with keyspaces, found in their declarations alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.exit import FAILED
+from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, opened, place_of, run
+from keystead.errors import BadDeclaration
+from keystead.schema import Keyspace
+from keystead.schema.check import check as found_in
+from keystead.schema.docs.procedures import procedure_entries
+from keystead.schema.finding import CODES, Finding
+from keystead.stores import Guarantees
+
+_STORE_HELP = """Hold the families to what this store promises, too; role=URL for a role of its own. May be given
+several times. [dim]\\[default: no store is opened][/dim]"""
+_CLUSTER_HELP = "Say what changes in a cluster, where two keys may be in different slots."
+
+_UNBROKEN = 100_000
+_RUNS = {
+    "atomic": "Procedures that are one atomic step",
+    "ordered": "Procedures that run in order across slots, and what repairs an interruption",
+    "refused": "Procedures that are refused across slots",
+    "unknown": "Procedures whose steps are not known ahead: one atomic step where their keys are in one slot",
+}
+
+Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
+Cluster = Annotated[bool, typer.Option("--cluster", metavar=NO_VALUE, help=_CLUSTER_HELP)]
+
+
+def check(targets: Targets = None, store: Stores = None, cluster: Cluster = False, as_json: Json = False) -> None:
+    """Find what is wrong with keyspaces before a program runs: overlaps, relations, lifetimes, names.
+
+    Only declarations are read. Each finding has a code, which docs/findings.md explains, and says what to do.
+    The exit code is 1 when there are findings, warnings among them, and 2 when a keyspace cannot be found.
+
+    [bold]Examples[/bold]
+
+      keystead check myapp.keys:AppKeys
+
+      keystead check myapp.keys --store redis://localhost:6379/0
+
+      keystead check login sharing --cluster --json
+    """
+    declared, findings = _declared(targets)
+
+    async def work() -> int:
+        guarantees = None
+        if store:
+            async with opened(store) as by_role:
+                guarantees = {role: (one.url, one.guarantees) for role, one in by_role.items()}
+        found = [*findings, *found_in(declared, guarantees, cluster)]
+        procedures = [one for keyspace in declared for one in _procedures(keyspace, _has_slots(guarantees, cluster))]
+        (_print_json if as_json else _print)(declared, found, procedures)
+        return FAILED if found else 0
+
+    run(work)
+
+
+def _declared(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list[Finding]]:
+    """The keyspaces that can be imported, each once, and what is wrong with the declaration of the others.
+
+    Leaves with exit code 2 where there is no such keyspace, or where importing its module fails for another reason.
+    """
+    found: dict[type[Keyspace], None] = {}
+    findings: dict[Finding, None] = {}
+    for target in targets or NAMED:
+        try:
+            found.update(dict.fromkeys(keyspaces([target])))
+        except BadDeclaration as error:
+            code = error.finding if error.finding in CODES else "bad-declaration"
+            findings[Finding(code, place_of(error), str(error), CODES[code].remedy)] = None
+    return list(found), list(findings)
+
+
+@dataclass(frozen=True)
+class _Procedure:
+    """How a procedure runs on the stores that were given: `atomic`, `ordered`, or `refused` across slots."""
+
+    name: str
+    runs: Literal["atomic", "ordered", "refused", "unknown"]
+    repair: str
+
+
+def _has_slots(guarantees: Mapping[str, tuple[str, Guarantees]] | None, cluster: bool) -> bool:
+    return cluster or any(promised.atomic == "one slot" for _, promised in (guarantees or {}).values())
+
+
+def _procedures(keyspace: type[Keyspace], has_slots: bool) -> Iterator[_Procedure]:
+    for entry in procedure_entries(keyspace):
+        runs: Literal["atomic", "ordered", "refused", "unknown"] = "atomic"
+        if has_slots and not entry.is_atomic:
+            runs = "ordered" if entry.repair else "unknown" if entry.problem else "refused"
+        yield _Procedure(f"{keyspace.__name__}.{entry.name}", runs, entry.repair if runs == "ordered" else "")
+
+
+def _print_json(
+    declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]
+) -> None:
+    report: dict[str, Any] = {
+        "keyspaces": [f"{one.__module__}:{one.__qualname__}" for one in declared],
+        "families": _count(declared),
+        "findings": [finding.as_json() for finding in findings],
+        "procedures": [asdict(one) for one in procedures],
+    }
+    typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+
+
+def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]) -> None:
+    # Lines are broken for a person's window only: what is piped elsewhere keeps one line a sentence.
+    console = Console(highlight=False, width=None if Console().is_terminal else _UNBROKEN)
+    for finding in findings:
+        style = "bold red" if finding.severity == "error" else "bold yellow"
+        console.print(Text.assemble((f"{finding.severity} {finding.code}", style), "  ", (finding.where, "bold")))
+        for line in (Text(finding.sentence), Text(finding.remedy), Text(finding.link, "dim")):
+            console.print(Padding(line, (0, 0, 0, 2), expand=False))
+        console.print()
+    for runs, says in _RUNS.items():
+        named = [one for one in procedures if one.runs == runs]
+        if not named:
+            continue
+        console.print(Text(says, "bold"))
+        for one in named:
+            console.print(Text(f"  {one.name}{f': {one.repair}' if one.repair else ''}"))
+        console.print()
+    console.print(_summary(declared, findings))
+
+
+def _summary(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> str:
+    looked_at = f"{_counted(len(declared), 'keyspace')}, {_counted(_count(declared), 'family', 'families')}"
+    errors = sum(finding.severity == "error" for finding in findings)
+    warnings = len(findings) - errors
+    if not findings:
+        return f"{looked_at}: no findings"
+    if not errors:
+        return f"{looked_at}: {_counted(warnings, 'warning')}, and the check fails on warnings, too"
+    return f"{looked_at}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+
+
+def _count(declared: Sequence[type[Keyspace]]) -> int:
+    return len({family for one in declared for family in one.families.values()})
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

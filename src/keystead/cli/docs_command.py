@@ -1,0 +1,192 @@
+"""`keystead docs`: the key documents of keyspaces, and whether the committed ones are up to date."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+
+from keystead.cli import written_files
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, named_keyspaces, run
+from keystead.schema import Keyspace
+from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
+
+
+class Form(StrEnum):
+    """The forms of a key document."""
+
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+class _Writer(NamedTuple):
+    """How the documents of one form are made, and what their files are called."""
+
+    suffix: str
+    page: Callable[[type[Keyspace]], str]
+    index_file: str
+    index_page: Callable[[Mapping[str, type[Keyspace]]], str]
+
+
+_WRITERS: Final = {
+    Form.MARKDOWN: _Writer(".md", markdown, "README.md", markdown_index),
+    Form.HTML: _Writer(".html", html, "index.html", html_index),
+}
+
+_FORMAT_HELP = "Markdown, as GitHub shows it, or HTML: pages that load nothing, to be opened or put anywhere."
+_OUT_HELP = "Write a file for each keyspace into this folder, and an index that leads to them."
+_CHECK_HELP = """Write nothing, and say which files of the folder are stale, missing or left over. The exit code is 1
+if there are any."""
+
+Format = Annotated[Form, typer.Option("--format", metavar="markdown|html", help=_FORMAT_HELP)]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help=_OUT_HELP, show_default=False)]
+Check = Annotated[bool, typer.Option("--check", metavar=NO_VALUE, help=_CHECK_HELP)]
+
+
+def docs(
+    targets: Targets = None,
+    form: Format = Form.MARKDOWN,
+    out: Out = None,
+    check: Check = False,
+    as_json: Json = False,
+) -> None:
+    """Print the key document of a keyspace: every key with its value, lifetime, relations and verbs.
+
+    It is made from the declarations alone, and no store is opened. Commit it, and let CI run the same with --check.
+
+    [bold]Examples[/bold]
+
+      keystead docs myapp.keys:AppKeys
+
+      keystead docs myapp.keys --format html > keys.html
+
+      keystead docs myapp.keys --out docs/keys
+
+      keystead docs myapp.keys --out docs/keys --check
+    """
+
+    async def work() -> int:
+        if out is None:
+            if check:
+                leave("--check compares a folder: write --out FOLDER, too", ASKED_WRONGLY)
+            _print(named_keyspaces(targets), form, as_json)
+            return 0
+        made = _files(keyspaces(targets), form, out)
+        again = shlex.join(["keystead", "docs", *(targets or ()), *_options(form), "--out", str(out)])
+        return _compare(made, form, out, again, as_json) if check else _write(made, form, out, as_json)
+
+    run(work)
+
+
+def _options(form: Form) -> list[str]:
+    return [] if form is Form.MARKDOWN else ["--format", form.value]
+
+
+def _print(found: Sequence[type[Keyspace]], form: Form, as_json: bool) -> None:
+    if as_json:
+        _print_json([document(one).as_json() for one in found])
+    elif len(found) == 1:
+        typer.echo(_WRITERS[form].page(found[0]), nl=False)
+    else:
+        names = ", ".join(_named(one) or _place(one) for one in found)
+        leave(f"one document is printed at a time: name one of {names}, or write --out FOLDER", ASKED_WRONGLY)
+
+
+def _files(found: Sequence[type[Keyspace]], form: Form, out: Path) -> dict[Path, str]:
+    """What is to stand in the folder. Leaves with exit code 2 where two documents would have the same file."""
+    writer = _WRITERS[form]
+    named: dict[str, type[Keyspace]] = {}
+    for one in found:
+        file = f"{_stem(one)}{writer.suffix}"
+        if file in named or file == writer.index_file:
+            other = f"that of {_place(named[file])}" if file in named else "the index"
+            leave(
+                f"{out / file} would be the document of {_place(one)} and {other}; write them into two folders",
+                ASKED_WRONGLY,
+            )
+        named[file] = one
+    pages = {out / file: writer.page(one) for file, one in named.items()}
+    return {**pages, out / writer.index_file: writer.index_page(named)}
+
+
+def _stem(keyspace: type[Keyspace]) -> str:
+    """The name of a kit, or that of the class: `AppKeys` -> `app-keys`."""
+    return _named(keyspace) or "-".join(in_words(keyspace.__name__).lower().split())
+
+
+def _named(keyspace: type[Keyspace]) -> str | None:
+    """The name of the kit, or of the server's own, whose only keyspace this is."""
+    name = next((name for name, module in NAMED.items() if module == keyspace.__module__), None)
+    return name if name and named_keyspaces([name]) == [keyspace] else None
+
+
+def _place(keyspace: type[Keyspace]) -> str:
+    return f"{keyspace.__module__}:{keyspace.__qualname__}"
+
+
+def _left_over(made: Mapping[Path, str], form: Form, out: Path) -> list[Path]:
+    """The documents in the folder that no keyspace makes any more. A file that somebody wrote is none of them."""
+    if not out.is_dir():
+        return []
+    others = sorted(set(out.glob(f"*{_WRITERS[form].suffix}")) - set(made))
+    return [path for path in others if is_made(written_files.current(path) or "")]
+
+
+def _write(made: Mapping[Path, str], form: Form, out: Path, as_json: bool) -> int:
+    changed, left_over = written_files.write(made), _left_over(made, form, out)
+    if as_json:
+        _print_json({"files": _texts(made), "changed": _texts(changed), "left_over": _texts(left_over)})
+        return 0
+    for path in changed:
+        typer.echo(f"wrote {path}")
+    _say_left_over(left_over)
+    typer.echo(f"{len(made)} files in {out}, {len(changed)} changed")
+    return 0
+
+
+def _compare(made: Mapping[Path, str], form: Form, out: Path, again: str, as_json: bool) -> int:
+    there = {path: written_files.current(path) for path in made}
+    missing = [path for path, text in there.items() if text is None]
+    stale = [path for path, text in there.items() if text is not None and text != made[path]]
+    left_over = _left_over(made, form, out)
+    if as_json:
+        _print_json(
+            {"stale": _texts(stale), "missing": _texts(missing), "left_over": _texts(left_over), "command": again}
+        )
+    else:
+        _say_compared(stale, missing, left_over, out, again, len(made))
+    return FAILED if stale or missing or left_over else 0
+
+
+def _say_compared(
+    stale: Sequence[Path], missing: Sequence[Path], left_over: Sequence[Path], out: Path, again: str, count: int
+) -> None:
+    for path in stale:
+        typer.echo(f"stale: {path}")
+    for path in missing:
+        typer.echo(f"missing: {path}")
+    _say_left_over(left_over)
+    if stale or missing:
+        typer.echo(f"Run: {again}")
+    elif not left_over:
+        typer.echo(f"{count} files in {out} are up to date")
+
+
+def _say_left_over(paths: Sequence[Path]) -> None:
+    for path in paths:
+        typer.echo(f"left over: {path} (none of these keyspaces makes it: delete it)")
+
+
+def _texts(paths: Any) -> list[str]:
+    return [str(path) for path in paths]
+
+
+def _print_json(data: object) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))

@@ -1,0 +1,198 @@
+"""`keystead erase`: all that belongs to one subject, in all keyspaces, stores and tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from keystead.cli.confirmation import confirmed, refuse_without_terminal
+from keystead.cli.delete_command import DryRun, Yes
+from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.operator import audit_of, operator
+from keystead.cli.progress import progress
+from keystead.cli.interrupts import stoppable
+from keystead.cli.tables_command import Database, open_tables_of
+from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, keyspaces, run
+from keystead.cli.formatting import counted
+from keystead.errors import BadArgument
+from keystead.parts.tables import Tables
+from keystead.schema import Keyspace
+from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase, subject_kinds
+from keystead.schema.erasure import erase as erase_all
+
+_SUBJECT_HELP = "Whose keys: an identity space that families name in member_of, and an id in it, such as login:42."
+
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help=_SUBJECT_HELP, show_default=False)]
+
+
+def erase(
+    subject: Subject,
+    keys: Keys = None,
+    store: Stores = None,
+    database: Database = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Delete everything that belongs to one subject, such as a user, across all keyspaces, stores and tables.
+
+    A subject names its identity space, since the same number in two kits is two people: `login:42` is who signs in
+    as 42, and `membership:42` the patron 42. Who is known by another name in the tables of a kit, as a user of teamwork
+    is who signs in at /login, is erased there, too. Your own keyspaces have the space that their member_of says.
+
+    Every family whose member_of names that space is looked through, each key goes with what it owns, and
+    it is looked again until nothing is found; then the rows of the subject in the relational tables go, and what was
+    made of them meanwhile. The plan is shown first, and you are asked. The exit code is 1 when something may be left,
+    as in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. An entry in the audit log says who erased
+    whom: see keystead audit.
+
+    [bold]Examples[/bold]
+
+      keystead erase user:42 --keys myapp.keys --dry-run
+
+      keystead erase user:42 --keys myapp.keys --store redis://localhost:6379/0 --store durable=sqlite:///app.db
+
+      keystead erase login:42 --yes --json
+    """
+    refuse_without_terminal(yes, dry_run)
+    classes = keyspaces(keys)
+
+    async def work() -> int:
+        with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
+            async with bound(classes, store) as bound_keys, _opened(classes, store, database) as (tables, note):
+                plan = await _plan(bound_keys, subject)
+                also = [] if tables is None else await tables.known_as(subject)
+                for other in also:
+                    plan.include(await _plan(bound_keys, other))
+                if note is not None:
+                    plan.notes.append(note)
+                rows = {} if tables is None else await _of_all(tables.count_of, [subject, *also])
+                if not as_json:
+                    _print(plan, rows, also, dry_run)
+                erased, deleted = None, None
+                if (plan.count or rows) and not dry_run:
+                    if not confirmed(f"Delete {_counted(plan.keys, rows)}?", yes, paused):
+                        leave("nothing was deleted")
+                    # Before anything is deleted, so that an interrupted erasure is in the log, too.
+                    await _note(bound_keys, [subject, *also], plan)
+                    # The keys before the rows: a user who is signed out cannot make a row again.
+                    erased = await _erase(bound_keys, subject)
+                    for other in also:
+                        erased.include(await _erase(bound_keys, other))
+                    deleted = {} if tables is None else await _of_all(tables.erase, [subject, *also])
+                    # And the keys again: a request that came between may have put a row into a cache.
+                    for one in [subject, *also] if deleted else ():
+                        erased.include(await _erase(bound_keys, one))
+        if as_json:
+            told = {**_as_json(plan, erased), "known_as": also, "rows": rows, "erased_rows": deleted}
+            typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        elif erased is not None:
+            _print_erased(erased, deleted or {})
+        left = erased.left if erased is not None else 0
+        return FAILED if left or plan.notes else 0
+
+    run(work)
+
+
+@asynccontextmanager
+async def _opened(
+    classes: Sequence[type[Keyspace]], stores: Sequence[str] | None, database: str | None
+) -> AsyncIterator[tuple[Tables | None, str | None]]:
+    """The tables of the kits whose keyspaces these are; None: they have none, or none has been made yet.
+
+    And what is to be said of tables that cannot be looked through. It makes none: to erase is to look first.
+    """
+    found, note = open_tables_of({cls.__module__ for cls in classes}, stores, database)
+    if found is None or all(plan.found == 0 for plan in await found.upgrade(dry_run=True)):
+        yield None, note
+        return
+    async with found:
+        yield found, note
+
+
+async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
+    with progress("looking") as show:
+
+        def on_progress(now: ErasureProgress) -> None:
+            show(now.examined, None, f", {now.found:,} of {subject}")
+
+        try:
+            return await plan_erase(bound_keys, subject, on_progress=on_progress)
+        except BadArgument as error:
+            leave(str(error), ASKED_WRONGLY)
+
+
+async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
+    with progress("erasing") as show:
+
+        def on_progress(now: ErasureProgress) -> None:
+            show(now.examined, None, f", {now.found:,} of {subject}")
+
+        return await erase_all(bound_keys, subject, on_progress=on_progress)
+
+
+async def _note(bound_keys: list[Keyspace], subjects: Sequence[str], plan: ErasurePlan) -> None:
+    """Add an entry to the audit log of each keyspace that has keys of this person."""
+    act, spaces = operator(), {one.partition(":")[0] for one in subjects}
+    for keys in bound_keys:
+        audit = audit_of(keys)
+        has_keys = plan.families.keys() & keys.families.keys() and spaces.intersection(subject_kinds([keys]))
+        if audit is not None and has_keys:
+            await audit.note("erased", who=act.who, what=subjects[0], where=act.where)
+
+
+def _counted(keys: int, rows: Mapping[str, int]) -> str:
+    return counted(keys, "key") + (f" and {counted(sum(rows.values()), 'row')}" if rows else "")
+
+
+async def _of_all(ask: Callable[[str], Awaitable[dict[str, int]]], subjects: Sequence[str]) -> dict[str, int]:
+    """What is answered of each of these subjects, added up."""
+    found: Counter[str] = Counter()
+    for subject in subjects:
+        found.update(await ask(subject))
+    return dict(found)
+
+
+def _print(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str], dry_run: bool) -> None:
+    for other in also:
+        typer.echo(f"{plan.subject} is {other}")
+    if not plan.count and not rows:
+        typer.echo(f"nothing belongs to {plan.subject}")
+    else:
+        typer.echo("would do:" if dry_run else "to do:")
+        for step in plan.steps:
+            typer.echo(f"  {step}")
+        if plan.count > len(plan.steps):
+            typer.echo(f"  and {plan.count - len(plan.steps):,} more")
+        for table, count in rows.items():
+            typer.echo(f"  delete {counted(count, 'row')} of the table {table}")
+    for note in plan.notes:
+        typer.echo(f"keystead: {note}", err=True)
+
+
+def _print_erased(erased: Erased, rows: Mapping[str, int]) -> None:
+    for family, count in erased.families.items():
+        typer.echo(f"  {family}: {counted(count, 'key')}")
+    for table, count in rows.items():
+        typer.echo(f"  {table}: {counted(count, 'row')}")
+    typer.echo(f"erased {erased.subject}: {_counted(erased.keys, rows)}, and what goes with them")
+    if erased.left:
+        typer.echo(f"keystead: {counted(erased.left, 'key')} came back while it was erased; run it again", err=True)
+
+
+def _as_json(plan: ErasurePlan, erased: Erased | None) -> dict[str, Any]:
+    return {
+        "subject": plan.subject,
+        "count": plan.count,
+        "keys": plan.keys,
+        "families": plan.families,
+        "plan": [asdict(step) for step in plan.steps],
+        "notes": plan.notes,
+        "erased": None if erased is None else asdict(erased),
+    }

@@ -1,0 +1,81 @@
+"""`keystead export`: what keyspaces store, for programs in other languages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from keystead.cli import written_files
+from keystead.cli.keyspace_arguments import Json, Targets, named_keyspaces, run
+from keystead.schema import Keyspace
+from keystead.schema.export import json_schema, typescript
+
+
+class Form(StrEnum):
+    """The forms of an export."""
+
+    JSON_SCHEMA = "json-schema"
+    TYPESCRIPT = "typescript"
+
+
+def _as_json_schema(found: Sequence[type[Keyspace]]) -> str:
+    return json.dumps(json_schema(found), indent=2, ensure_ascii=False) + "\n"
+
+
+_WRITERS: Final[dict[Form, Callable[[Sequence[type[Keyspace]]], str]]] = {
+    Form.JSON_SCHEMA: _as_json_schema,
+    Form.TYPESCRIPT: typescript,
+}
+
+_FORMAT_HELP = "JSON Schema 2020-12, or a module of types for TypeScript."
+_OUT_HELP = "Write to this file instead of printing."
+
+Format = Annotated[Form, typer.Option("--format", metavar="json-schema|typescript", help=_FORMAT_HELP)]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help=_OUT_HELP, show_default=False)]
+
+
+def export(
+    targets: Targets = None,
+    form: Format = Form.JSON_SCHEMA,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Print what keyspaces store, for programs in other languages: JSON Schema or TypeScript.
+
+    One document holds all: each family with its pattern, kind, role, lifetime and the shape of what it holds.
+
+    Counters, and integers declared to pass 2^53, are strings in TypeScript: its numbers are not exact beyond.
+
+    [bold]Examples[/bold]
+
+      keystead export myapp.keys:AppKeys
+
+      keystead export myapp.keys --format typescript --out web/src/keys.ts
+
+      keystead export login sharing --out keys.schema.json
+    """
+
+    async def work() -> int:
+        text = _WRITERS[form](named_keyspaces(targets))
+        if out is not None:
+            _write(text, out, as_json)
+        elif as_json and form is not Form.JSON_SCHEMA:
+            typer.echo(json.dumps({form.value: text}, indent=2, ensure_ascii=False))
+        else:
+            typer.echo(text, nl=False)
+        return 0
+
+    run(work)
+
+
+def _write(text: str, out: Path, as_json: bool) -> None:
+    changed = bool(written_files.write({out: text}))
+    if as_json:
+        typer.echo(json.dumps({"file": str(out), "changed": changed}, indent=2))
+    else:
+        typer.echo(f"wrote {out}" if changed else f"{out} is up to date")

@@ -1,0 +1,309 @@
+"""`keystead jobs`: what the kits run by themselves, when it runs next, how it went; and to run it now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from time import time_ns
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from keystead.cli.flags import Command, Group
+from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.interrupts import stoppable
+from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
+from keystead.cli.formatting import counted, json_text
+from keystead.errors import shown
+from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
+from keystead.parts.sanitize import visible
+from keystead.schema.doctor.deadlines import roughly
+from keystead.schema.times import moment
+from keystead.server import Settings
+
+_KITS_HELP = """The kits whose jobs are meant, divided by commas; one of your own as myapp.kit:KIT.
+[dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
+_NAME_HELP = "The job, such as sharing.clean-up."
+_LIMIT_HELP = "How many runs of each job are shown."
+
+_UNBROKEN = 200
+_LONGEST = 2_000
+_STYLES = {"done": "green", "failed": "bold red", "lost": "bold red", "stopped": "yellow"}
+
+Kits = Annotated[str | None, typer.Option("--kits", metavar="NAMES", help=_KITS_HELP, show_default=False)]
+Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help=_LIMIT_HELP)]
+
+jobs = typer.Typer(
+    name="jobs", cls=Group, no_args_is_help=True, help="See what runs by itself, when and how; and run it now."
+)
+
+
+@jobs.command("list", cls=Command)
+def list_jobs(store: Stores = None, kits: Kits = None, as_json: Json = False) -> None:
+    """Show the jobs: when each runs, when it runs next, whether it is running, and how the last run went.
+
+    They are run by [bold]keystead serve[/bold], each moment by one of its processes.
+
+    [bold]Examples[/bold]
+
+      keystead jobs list
+
+      keystead jobs list --store redis://localhost:6379/0 --json
+    """
+
+    async def work() -> int:
+        async with _opened(store, kits) as (schedule, _):
+            found = await schedule.list()
+        if as_json:
+            _print_json([_job_as_json(one) for one in found])
+        elif found:
+            _print(_job_table(found))
+        else:
+            typer.echo("none of these kits runs anything by itself")
+        return 0
+
+    run(work)
+
+
+@jobs.command("history", cls=Command)
+def history(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help=_NAME_HELP, show_default=False)] = None,
+    limit: Limit = 20,
+    store: Stores = None,
+    kits: Kits = None,
+    as_json: Json = False,
+) -> None:
+    """Show the last runs of a job, or of all, the newest first: when, how long, how it went, what it returned, where.
+
+    Of each job the last 100 are kept.
+
+    [bold]Examples[/bold]
+
+      keystead jobs history
+
+      keystead jobs history sharing.clean-up --limit 5
+    """
+
+    async def work() -> int:
+        async with _opened(store, kits) as (schedule, names):
+            wanted = names if name is None else [_checked(name, names)]
+            found = [(one, entry) for one in wanted for entry in await schedule.history(one, limit)]
+        found.sort(key=lambda pair: pair[1].began_ms, reverse=True)
+        if as_json:
+            _print_json([{"job": one, **_entry_as_json(entry)} for one, entry in found])
+        elif found:
+            _print(_history_table(found))
+        else:
+            typer.echo("there was no run yet")
+        return 0
+
+    run(work)
+
+
+@jobs.command("run", cls=Command)
+def run_job(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=_NAME_HELP)],
+    store: Stores = None,
+    kits: Kits = None,
+    as_json: Json = False,
+) -> None:
+    """Run a job now, in this process, unless it is running already. Its next moments stay as they are.
+
+    The kits are opened with the settings of the server. The exit code is 1 where the run failed, or was not made.
+
+    [bold]Examples[/bold]
+
+      keystead jobs run sharing.clean-up
+    """
+
+    async def work() -> int:
+        with stoppable(lambda: f"stopped; {name} was cancelled"):
+            async with _opened(store, kits) as (schedule, names):
+                outcome = await schedule.run_now(_checked(name, names))
+        if isinstance(outcome, Busy):
+            _leave_busy(name, outcome, as_json)
+        if as_json:
+            _print_json({"job": name, **_entry_as_json(outcome)})
+        else:
+            typer.echo(f"{name}: {_in_one_line(outcome)}")
+        return 0 if outcome.outcome == "done" else FAILED
+
+    run(work)
+
+
+@asynccontextmanager
+async def _opened(stores: Sequence[str] | None, kits: str | None) -> AsyncIterator[tuple[Schedule, list[str]]]:
+    """The schedule of the kits that have jobs, opened as the server opens them, and the names of the jobs."""
+    # Imported here, so that the help needs no web framework.
+    from keystead.server.app import site_of
+    from keystead.server.scheduled_jobs import jobs_of, schedule_keys, with_jobs
+    from keystead.server.kit_loading import load_kits, opened_kits, opened_stores, opened_tables, split_off
+
+    settings = Settings(**_flags(stores, kits))
+    running, _ = split_off(settings, load_kits(settings))
+    refuse_missing(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
+    site, running = site_of(settings), with_jobs(running)
+    async with (
+        opened_stores(settings) as by_role,
+        opened_tables(running, settings) as tables,
+        opened_kits(running, by_role, settings, replace(site, tables=tables)) as services,
+    ):
+        found = jobs_of(running, services)
+        yield Schedule(schedule_keys(by_role, site.now_ms), found), [job.name for job in found]
+
+
+def _flags(stores: Sequence[str] | None, kits: str | None) -> dict[str, Any]:
+    flags: dict[str, Any] = {"kits": kits}
+    if stores:
+        urls = store_urls(stores)
+        flags |= {"store": urls.pop("default"), "stores": urls or None}
+    return flags
+
+
+def _checked(name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        leave(f"there is no job {name!r}; there are: {', '.join(names) or 'none'}", ASKED_WRONGLY)
+    return name
+
+
+def _leave_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
+    if as_json:
+        _print_json({"job": name, "running": _busy_as_json(busy)})
+        raise typer.Exit(FAILED)
+    since = "" if busy.since_ms is None else f", since {_utc(busy.since_ms)}"
+    leave(f"{name} is running already{since}, in {shown(busy.by)}; nothing was begun")
+
+
+# --- for people --------------------------------------------------------------------------------------------
+
+
+def _print(table: Table) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _UNBROKEN
+    console.print(table)
+
+
+def _job_table(found: Iterable[JobNow]) -> Table:
+    table = Table(header_style="bold")
+    for column in ("job", "when", "next run", "last run"):
+        table.add_column(column, overflow="fold", min_width=8)
+    for one in found:
+        job = one.job
+        name = Text.assemble(job.name, "\n", (job.doc, "dim")) if job.doc else Text(job.name)
+        when = Text.assemble(job.moments.words, "\n", (f"{job.cron}  {job.zone}", "dim"))
+        table.add_row(name, when, _next(one), _last(one))
+    return table
+
+
+def _next(one: JobNow) -> Text:
+    if one.running is not None:
+        since = "" if one.running.since_ms is None else f"\nsince {_local(one.job, one.running.since_ms)}"
+        return Text.assemble(("running", "bold green"), (f"{since}\nin {shown(one.running.by)}", "dim"))
+    if one.next_ms is None:
+        return Text.assemble(("not known", "bold red"), "\n", ("keystead doctor says more", "dim"))
+    left_ms = one.next_ms - time_ns() // 1_000_000
+    soon = f"in {roughly(left_ms)}" if left_ms > 0 else "as soon as a server looks"
+    return Text.assemble(_local(one.job, one.next_ms), "\n", (soon, "dim"))
+
+
+def _last(one: JobNow) -> Text:
+    if one.trouble is not None:
+        return Text(visible(one.trouble, _LONGEST), "bold red")
+    if one.last is None:
+        return Text("none yet", "dim")
+    row = f", {counted(one.failures, 'time')} in a row" if one.failures > 1 else ""
+    said = Text.assemble((one.last.outcome, _STYLES[one.last.outcome]), row)
+    return said.append(f"\n{_local(one.job, one.last.began_ms)}, {_took(one.last)}", "dim")
+
+
+def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
+    table = Table(header_style="bold")
+    for column in ("began", "job", "run", "took", "outcome", "process"):
+        table.add_column(column, overflow="fold", justify="right" if column in ("run", "took") else "left")
+    for name, entry in found:
+        outcome = Text.assemble((entry.outcome, _STYLES[entry.outcome]), " by hand" if entry.by_hand else "")
+        if said := _said(entry):
+            outcome.append(f"\n{said}")
+        table.add_row(_utc(entry.began_ms), name, str(entry.number), _took(entry), outcome, shown(entry.by))
+    return table
+
+
+def _in_one_line(entry: RunEntry) -> str:
+    said = _said(entry)
+    return f"{entry.outcome} after {_took(entry)}{': ' if said else ''}{said}"
+
+
+def _said(entry: RunEntry) -> str:
+    # Whoever writes to the history by other means may have put there what a terminal obeys.
+    return visible(entry.error or _returned(entry.result), _LONGEST)
+
+
+def _returned(result: Mapping[str, int | str]) -> str:
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in result.items()
+    )
+
+
+def _took(entry: RunEntry) -> str:
+    ms = max(0, entry.ended_ms - entry.began_ms)
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else roughly(ms)
+
+
+def _utc(ms: int) -> str:
+    return f"{moment(ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _local(job: Job, ms: int) -> str:
+    return f"{job.moments.local(ms):%Y-%m-%d %H:%M %Z}"
+
+
+# --- for programs ------------------------------------------------------------------------------------------
+
+
+def _print_json(data: object) -> None:
+    typer.echo(json_text(data, indent=2))
+
+
+def _iso(ms: int) -> str:
+    return moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _job_as_json(one: JobNow) -> dict[str, Any]:
+    job = one.job
+    return {
+        "name": job.name,
+        "doc": job.doc,
+        "cron": job.cron,
+        "zone": job.zone,
+        "in_words": job.moments.words,
+        "missed": job.missed,
+        "lease": job.lease,
+        "next": None if one.next_ms is None else _iso(one.next_ms),
+        "running": None if one.running is None else _busy_as_json(one.running),
+        "failures": one.failures,
+        "last": None if one.last is None else _entry_as_json(one.last),
+        "trouble": one.trouble,
+    }
+
+
+def _busy_as_json(busy: Busy) -> dict[str, Any]:
+    return {"by": busy.by, "since": None if busy.since_ms is None else _iso(busy.since_ms)}
+
+
+def _entry_as_json(entry: RunEntry) -> dict[str, Any]:
+    return {
+        "number": entry.number,
+        "due": _iso(entry.due_ms),
+        "began": _iso(entry.began_ms),
+        "ended": _iso(entry.ended_ms),
+        "outcome": entry.outcome,
+        "result": entry.result,
+        "error": entry.error,
+        "by": entry.by,
+        "by_hand": entry.by_hand,
+    }

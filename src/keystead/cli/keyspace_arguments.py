@@ -1,0 +1,246 @@
+"""What a command works on: keyspaces by name, and the stores they are bound to."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+from urllib.parse import unquote
+
+import typer
+
+from keystead import connect
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
+from keystead.kits import KITS
+from keystead.schema import Family, Keyspace
+from keystead.schema.keyspace import with_parts
+from keystead.server import Settings
+from keystead.server.own_keyspaces import OWN
+from keystead.server.settings import WrongSettings
+from keystead.server.user_modules import find_modules_here
+from keystead.stores import Store
+
+_TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
+(login, or your own: myapp.kit:KIT), or kits for all of them and the server's own. Each brings along the keyspaces of
+its parts, such as the outbox. [dim]\\[default: kits][/dim]"""
+_STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
+[dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
+
+# The module that declares each keyspace that has a name of its own.
+NAMED: Final = {**KITS, **OWN}
+
+Targets = Annotated[list[str] | None, typer.Argument(metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
+Keys = Annotated[list[str] | None, typer.Option("--keys", metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
+Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
+
+
+def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
+    """The keyspaces of these names, with those of their parts; without names, those of all kits and of the server.
+
+    Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none, or where
+    importing its module fails for another reason.
+    """
+    return with_parts(named_keyspaces(targets))
+
+
+def named_keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
+    """The same without those of their parts."""
+    found: dict[type[Keyspace], None] = {}
+    for target in _named(targets):
+        found.update(dict.fromkeys(_keyspaces_of(target)))
+    return list(found)
+
+
+def other_keyspaces(classes: Sequence[type[Keyspace]]) -> list[type[Keyspace]]:
+    """The keyspaces of all kits and of the server that are not among these: their keys are not unknown."""
+    return [one for one in keyspaces(None) if one not in classes]
+
+
+def _named(targets: Sequence[str] | None) -> list[str]:
+    """The targets; `kits` stands for all of them, those of the settings too, and for what the server writes besides."""
+    return [name for target in targets or ["kits"] for name in (_all_kits() if target == "kits" else [target])]
+
+
+def _all_kits() -> list[str]:
+    try:
+        chosen = Settings().kits or ()
+    except WrongSettings as error:
+        leave(str(error), ASKED_WRONGLY)
+    return [*NAMED, *(name for name in chosen if name not in NAMED)]
+
+
+def _keyspaces_of(target: str) -> list[type[Keyspace]]:
+    module_name, _, class_name = target.partition(":")
+    if module_name in NAMED:
+        module_name = NAMED[module_name]
+    else:
+        find_modules_here()
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
+            kits = ", ".join(KITS)
+            leave(
+                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                ASKED_WRONGLY,
+            )
+        _cannot_import(target, error)
+    except BadDeclaration:
+        raise
+    except Exception as error:
+        _cannot_import(target, error)
+    declared = {
+        name: one
+        for name, one in vars(module).items()
+        if isinstance(one, type) and issubclass(one, Keyspace) and one is not Keyspace
+    }
+    if class_name:
+        if class_name not in declared:
+            kit = _kit_keyspaces(getattr(module, class_name, None))
+            if kit:
+                return kit
+            there = ", ".join(declared) or "none"
+            leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", ASKED_WRONGLY)
+        return [declared[class_name]]
+    own = [one for one in declared.values() if one.__module__ == module.__name__]
+    if not own:
+        leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
+    return own
+
+
+def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
+    """The keyspaces of a kit; none where this is not one."""
+    from keystead.kits.kit import Kit  # it needs a web framework, as whoever declares a kit does
+
+    return found.keyspaces if isinstance(found, Kit) else []
+
+
+def _cannot_import(target: str, error: Exception) -> NoReturn:
+    said = shown(" ".join(str(error).split()))
+    leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {said}", ASKED_WRONGLY)
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the declaration: the innermost line of the module whose import raised this."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_readable(error.filename)}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    # A module's code is a frame of this name; the bodies of its classes and its functions are frames above it.
+    file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), frames[-1].filename)
+    line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)
+    return f"{_readable(file)}:{line}"
+
+
+def _readable(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
+    """The family of this name, `counter` or `WidgetKeys.counter`. Leaves with exit code 2 if it is not exactly one."""
+    classes = list(among)
+    keyspace, _, attribute = name.rpartition(".")
+    found = [
+        family
+        for cls in classes
+        for own, family in cls.families.items()
+        if own == attribute and (not keyspace or cls.__name__ == keyspace) and family.keyspace is cls
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        said = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
+        leave(f"several families are called {name!r}: write one of {said}", ASKED_WRONGLY)
+    names = ", ".join(sorted({own for cls in classes for own in cls.families}))
+    return leave(f"there is no family {name!r}; there are: {names}", ASKED_WRONGLY)
+
+
+def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
+    """URLs by role."""
+    if not stores:
+        return Settings().store_urls
+    urls: dict[str, str] = {}
+    for given in stores:
+        role, separator, url = given.partition("=")
+        if separator and role.isidentifier():
+            urls[role] = url
+        else:
+            urls["default"] = given
+    urls.setdefault("default", Settings().store)
+    return urls
+
+
+def _urls_of(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None) -> dict[str, str]:
+    """URLs by role. What is named by hand is taken as it is; in settings, a role may be that of another keyspace."""
+    urls = store_urls(stores)
+    if stores or classes is None:
+        return urls
+    return {role: url for role, url in urls.items() if role in _roles(classes)}
+
+
+def _roles(classes: Sequence[type[Keyspace]]) -> set[str]:
+    return {"default", *(family.role for cls in classes for family in cls.families.values())}
+
+
+@asynccontextmanager
+async def opened(
+    stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None = None
+) -> AsyncIterator[dict[str, Store]]:
+    """The stores by role, opened, each URL once; of roles in settings only those that the keyspaces have."""
+    urls = _urls_of(stores, classes)
+    async with AsyncExitStack() as stack:
+        by_url = {url: await stack.enter_async_context(connect(url)) for url in dict.fromkeys(urls.values())}
+        yield {role: by_url[url] for role, url in urls.items()}
+
+
+def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+    """Who looks at what is there has mistyped a file that is not, or a role that no family has."""
+    urls = _urls_of(stores, classes)
+    for url in urls.values():
+        path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
+        if url.startswith("sqlite:///") and not Path(path).exists():
+            leave(f"there is no database {path}; name another with --store URL", ASKED_WRONGLY)
+    refuse_unknown_roles(stores, classes)
+
+
+def refuse_unknown_roles(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+    """Who names a store for a role that no family has would find nothing in it."""
+    roles = _roles(classes)
+    for role in _urls_of(stores, classes).keys() - roles:
+        leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", ASKED_WRONGLY)
+
+
+@asynccontextmanager
+async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None) -> AsyncIterator[list[Keyspace]]:
+    """The keyspaces, bound to their stores, for an operator: sealed fields may stay closed.
+
+    They are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as the server opens them.
+    """
+    refuse_missing(stores, classes)
+    ring = Settings(store=store_urls(stores)["default"]).ring
+    async with opened(stores, classes) as by_role:
+        others: dict[str, Any] = {role: store for role, store in by_role.items() if role != "default"}
+        yield [cls(by_role["default"], seal=ring, needs_seal=False, **others) for cls in classes]
+
+
+def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
+    """Run a command to its end: exit code 0, 1 when it found something or failed, 2 when it was asked wrongly."""
+    gc.freeze()  # imported objects stay: full collections during a walk through a store would traverse them every time
+    try:
+        code = asyncio.run(work())
+    except KeysteadError as error:
+        asked_wrongly = isinstance(error, BadUrl | MissingExtra | BadDeclaration | WrongSettings)
+        leave(str(error), ASKED_WRONGLY if asked_wrongly else 1)
+    except KeyboardInterrupt:
+        leave("stopped", 130)
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,156 @@
+"""`keystead NAME …`: the commands that kits bring, each run on the open service of its kit."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import wraps
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
+
+import typer
+
+from keystead.cli.flags import Command, Group
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
+from keystead.cli.formatting import json_text
+from keystead.kits import COMMANDS, ROUTED
+from keystead.kits.commands import KitCommand, Shown
+from keystead.parts.sanitize import visible
+from keystead.server import Settings
+from keystead.server.settings import WrongSettings
+
+if TYPE_CHECKING:
+    from keystead.kits.kit import Kit
+
+_LONGEST_LINE: Final = 4_000
+
+
+def kit_groups(name: str | None) -> list[typer.Typer]:
+    """The group of commands of the kit with this name; of all kits that have commands, without a name.
+
+    Kits of others are those that the settings name (`kits`); one that has the name of a kit of ours is in its place.
+    Settings that cannot be used hide them from the help; whatever runs says what is wrong with them.
+    """
+    places = {one: (one, place) for one, place in COMMANDS.items()}
+    for reference, kit in _foreign_kits(tolerant=name is None or name in COMMANDS):
+        if kit.commands is not None:
+            places[kit.name] = (reference, kit.commands)
+        else:
+            places.pop(kit.name, None)
+    return [_group(one, *place) for one, place in places.items() if name in (None, one)]
+
+
+def _foreign_kits(*, tolerant: bool) -> list[tuple[str, Kit]]:
+    """The kits of others that the settings name, with the references that they are named by."""
+    try:
+        settings = Settings()
+        named = [one for one in settings.kits or () if one not in ROUTED]
+        if not named:
+            return []
+        from keystead.server.kit_loading import load_kits
+
+        loaded = zip(settings.kits or (), load_kits(settings), strict=True)
+        return [(reference, kit) for reference, kit in loaded if reference not in ROUTED]
+    except WrongSettings as error:
+        if tolerant:
+            return []
+        leave(str(error), ASKED_WRONGLY)
+
+
+def _group(name: str, reference: str, place: str) -> typer.Typer:
+    module, _, attribute = place.partition(":")
+    imported = import_module(module)
+    commands: Iterable[KitCommand] = getattr(imported, attribute)
+    help_text = (imported.__doc__ or f"The commands of the kit {name}.").strip()
+    group = typer.Typer(name=name, cls=Group, no_args_is_help=True, help=help_text)
+
+    @group.callback(help=help_text)
+    def _named() -> None:
+        """A group stays one, also with a single command."""
+
+    for command in commands:
+        group.command(command.__name__.replace("_", "-"), cls=Command)(_runnable(command, name, reference))
+    return group
+
+
+def _runnable(command: KitCommand, name: str, reference: str) -> Any:
+    """The command as Typer wants it: not async, without the service, with `--store` and `--json`."""
+    signature = inspect.signature(command)
+    _, *own = signature.parameters.values()
+    written = {one.name: one.annotation for one in own}
+    hints = get_type_hints(
+        SimpleNamespace(__annotations__=written), globalns=getattr(command, "__globals__", {}), include_extras=True
+    )
+    added = {"store": (Stores, None), "as_json": (Json, False)}
+
+    @wraps(command)
+    def runnable(**given: Any) -> None:
+        store, as_json = given.pop("store"), given.pop("as_json")
+
+        async def work() -> int:
+            async with _opened(name, reference, store) as service:
+                shown = await command(service, **given)
+            _print(shown, as_json)
+            return shown.code
+
+        run(work)
+
+    runnable.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[
+            *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[one.name]) for one in own),
+            *(
+                inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+                for one, (hint, default) in added.items()
+            ),
+        ],
+        return_annotation=None,
+    )
+    runnable.__annotations__ = {**hints, **{one: hint for one, (hint, _) in added.items()}, "return": None}
+    del runnable.__wrapped__
+    return runnable
+
+
+@asynccontextmanager
+async def _opened(name: str, reference: str, stores: Sequence[str] | None) -> AsyncIterator[Any]:
+    """The service of a kit, opened as the server opens it."""
+    # Imported here, so that the help needs no web framework.
+    from keystead.server.app import site_of
+    from keystead.server.kit_loading import has_tables, load_kit, needs_seal, opened_kits, opened_stores, opened_tables
+
+    flags: dict[str, Any] = {}
+    if stores:
+        urls = store_urls(stores)
+        flags = {"store": urls.pop("default"), "stores": urls or None}
+    settings = Settings(**flags)
+    kits = [load_kit(reference)]
+    refuse_missing(stores, kits[0].keyspaces)
+    if needs_seal(kits) and settings.ring is None:
+        leave(
+            f"the kit {name} needs keys that seal; start `keystead serve` here once, which makes one in development, "
+            "or set KEYSTEAD_SEAL_KEYS (`keystead secrets new`)",
+            ASKED_WRONGLY,
+        )
+    if has_tables(kits) and settings.database_url is None:
+        leave(
+            f"the kit {name} keeps tables, and this store has no place for them; set KEYSTEAD_DATABASE", ASKED_WRONGLY
+        )
+    async with (
+        opened_stores(settings) as by_role,
+        opened_tables(kits, settings) as tables,
+        opened_kits(kits, by_role, settings, replace(site_of(settings), tables=tables)) as services,
+    ):
+        yield services[kits[0].name]
+
+
+def _print(shown: Shown, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json_text(shown.data, indent=2))
+        return
+    for line in shown.text.splitlines():
+        typer.echo(visible(line, _LONGEST_LINE))
+    for line in shown.note.splitlines():
+        typer.echo(visible(line, _LONGEST_LINE), err=True)

@@ -1,0 +1,213 @@
+"""`keystead sessions`: where a user is logged in, and an end to it; or to everybody's sessions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from keystead.cli.confirmation import confirmed, refuse_without_terminal
+from keystead.cli.delete_command import DryRun, Yes
+from keystead.cli.flags import Command, Group
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.operator import audit_of, operator
+from keystead.cli.progress import progress
+from keystead.cli.interrupts import stoppable
+from keystead.cli.keyspace_arguments import Json, Stores, bound, named_keyspaces, run
+from keystead.cli.formatting import counted
+from keystead.parts.sessions import Ended, Live, Policy, Sessions
+from keystead.schema import Value
+from keystead.schema.family import Bound
+from keystead.schema.times import deadline_ms
+
+_LONGEST = timedelta(days=3650)
+_security = logging.getLogger("keystead.security")
+
+_FAMILY_HELP = """The family of the sessions, as myapp.keys:AppKeys.session.
+[dim]\\[default: login:LoginKeys.session, of the kit login][/dim]"""
+_USER_HELP = "The id of the user, as it stands in their sessions."
+
+FamilyName = Annotated[str, typer.Option("--family", metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
+DEFAULT_FAMILY = "login:LoginKeys.session"
+
+sessions = typer.Typer(
+    name="sessions", cls=Group, no_args_is_help=True, help="See where a user is signed in, and sign them out."
+)
+
+
+@sessions.command("list", cls=Command)
+def list_sessions(
+    user: Annotated[str | None, typer.Argument(metavar="USER", help=_USER_HELP, show_default=False)] = None,
+    family: FamilyName = DEFAULT_FAMILY,
+    store: Stores = None,
+    as_json: Json = False,
+) -> None:
+    """Show the sessions of a user: when each began, when it was last used, and its id. No secret is shown.
+
+    Without a user, show who has sessions, and how many.
+
+    Sealed fields are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as for serve.
+
+    [bold]Examples[/bold]
+
+      keystead sessions list
+
+      keystead sessions list 281934712345678901
+
+      keystead sessions list 42 --family myapp.keys:AppKeys.session --store redis://localhost:6379/0
+    """
+
+    async def work() -> int:
+        async with _opened(family, store) as (part, lists):
+            if user is None:
+                await _print_users(lists, as_json)
+                return 0
+            found = await part.list_for(user)
+        if as_json:
+            typer.echo(json.dumps([_as_json(one) for one in found], indent=2))
+        elif not found:
+            typer.echo(f"{user} has no sessions; `keystead sessions list` shows the ids of those who have some")
+        else:
+            for one in found:
+                session: Any = one.session
+                since, seen = (f"{moment:%Y-%m-%d %H:%M}" for moment in (session.created_at, session.last_seen_at))
+                typer.echo(f"{one.id}  since {since}  last seen {seen} UTC")
+        return 0
+
+    run(work)
+
+
+@sessions.command("end", cls=Command)
+def end_sessions(
+    user: Annotated[str | None, typer.Argument(metavar="USER", help=_USER_HELP, show_default=False)] = None,
+    id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Only this session.", show_default=False)] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", metavar="", help="All sessions of all users.")] = False,
+    family: FamilyName = DEFAULT_FAMILY,
+    store: Stores = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """End the sessions of a user, one of them, or those of everybody. What has ended stays ended.
+
+    You are asked before. The exit code is 1 where there was nothing to end. What you end is noted in the audit log of
+    the keyspace, with the name of your account on this machine: see keystead audit.
+
+    [bold]Examples[/bold]
+
+      keystead sessions end 281934712345678901
+
+      keystead sessions end 42 --id n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg --yes
+
+      keystead sessions end --everyone --dry-run
+    """
+    if (user is None) != everyone or (everyone and id is not None):
+        leave("name a user, or write --everyone to end the sessions of all", ASKED_WRONGLY)
+    refuse_without_terminal(yes, dry_run)
+
+    async def work() -> int:
+        with stoppable(lambda: "stopped; run it again to end the rest") as paused:
+            async with _opened(family, store) as (part, lists):
+                if user is None:
+                    whose, there = "everybody", await _count_everyone(lists)
+                else:
+                    found = await part.list_for(user)
+                    whose, there = user, len([one for one in found if id is None or one.id == id])
+                ended = 0
+                if there and not dry_run:
+                    if not confirmed(f"End {counted(there, 'session')} of {whose}?", yes, paused):
+                        leave("nothing was ended")
+                    ended = await _end(part, user, id, there)
+                    _security.info("sessions ended by an operator", extra={"event": "operator-end", "count": ended})
+        if as_json:
+            typer.echo(json.dumps({"user": user, "id": id, "found": there, "ended": ended}, indent=2))
+        elif not there:
+            typer.echo(f"there is no such session of {whose}" if id else f"{whose} has no sessions")
+        else:
+            said = f"would end {counted(there, 'session')}" if dry_run else f"ended {counted(ended, 'session')}"
+            typer.echo(f"{said} of {whose}")
+        return 0 if there else 1
+
+    run(work)
+
+
+async def _print_users(lists: Bound[Any], as_json: bool) -> None:
+    """Each user as they are found, with the number of their sessions; some of those may have ended."""
+    found: list[dict[str, Any]] = []
+    async for key in lists.scan():
+        user, count = str(next(iter(key.values.values()))), await key.count()
+        found.append({"user": user, "sessions": count})
+        if not as_json:
+            typer.echo(f"{user}  {counted(count, 'session')}")
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    elif not found:
+        typer.echo("nobody has a session")
+
+
+async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int) -> int:
+    act = operator()
+    if user is not None:
+        return int(await part.revoke_id(user, id, act)) if id is not None else await part.revoke_all(user, act)
+    ended = 0
+    with progress("ending sessions") as show:
+        async for _, count in part.revoke_everyone(act):
+            ended += count
+            show(ended, max(there, ended), "")
+    return ended
+
+
+async def _count_everyone(lists: Bound[Any]) -> int:
+    """How many sessions all lists name; some of them may have ended."""
+    found = 0
+    with progress("counting sessions") as show:
+        async for key in lists.scan():
+            found += await key.count()
+            show(found, None, "")
+    return found
+
+
+@asynccontextmanager
+async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tuple[Sessions[Any], Bound[Any]]]:
+    """The sessions of a family, and the lists of users that name them."""
+    target, dot, name = family.rpartition(".")
+    if not dot or ":" not in target or not name.isidentifier():
+        leave(f"{family!r} is no family; write one as myapp.keys:AppKeys.session", ASKED_WRONGLY)
+    [keyspace] = named_keyspaces([target])
+    if name not in keyspace.families:
+        leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", ASKED_WRONGLY)
+    async with bound([keyspace], store) as [keys]:
+        found: Bound[Any] = getattr(keys, name)
+        ends = next(
+            (one for one in keys.bounds() if isinstance(one.family, Value) and one.family.codec.type is Ended), None
+        )
+        part: Sessions[Any] = Sessions(
+            found,
+            _as_the_family_says(found),
+            ends=ends,
+            audit=audit_of(keys),
+            farewell=getattr(keys, "farewell", None),
+        )
+        yield part, found.related(found.family.listed_in[0].target)
+
+
+def _as_the_family_says(found: Bound[Any]) -> Policy:
+    """The application may hold its sessions to less than their family does; here nothing ends but what is ended."""
+    lifetime = found.family.lifetime
+    idle = timedelta(milliseconds=lifetime.longest_ms or _LONGEST.total_seconds() * 1000)
+    return Policy(idle=idle, absolute=max(idle, _LONGEST), cap=None)
+
+
+def _as_json(live: Live[Any]) -> dict[str, Any]:
+    return {
+        "id": live.id,
+        "user": live.user,
+        "createdAt": deadline_ms(live.session.created_at),
+        "lastSeenAt": deadline_ms(live.session.last_seen_at),
+        "endsAt": live.ends_at_ms,
+    }

@@ -1,0 +1,111 @@
+"""`keystead tables`: what concerns the relational tables of the kits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+import typer
+
+from keystead.cli.flags import NO_VALUE, Command, Group
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.keyspace_arguments import Json, run, store_urls
+from keystead.cli.formatting import json_text
+from keystead.kits import KITS, TABLES
+from keystead.parts.tables import Plan, Tables, TableSet, open_tables, url_beside
+from keystead.server import Settings
+
+_DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user@host/database or mysql://…
+[dim]\\[default: beside the store][/dim]"""
+
+Database = Annotated[str | None, typer.Option("--database", metavar="URL", help=_DATABASE_HELP, show_default=False)]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Only say what would be done.")]
+
+tables = typer.Typer(name="tables", cls=Group, no_args_is_help=True, help="Look after the tables of the kits.")
+
+
+@tables.callback()
+def _group() -> None:
+    """Look after the tables of the kits."""
+
+
+@tables.command("upgrade", cls=Command)
+def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Bring the relational tables of the kits to the version of this Keystead, and say what was done.
+
+    Opening them does the same by itself. This is for doing it beforehand, by a user who may make tables, or for
+    seeing what a new version would do.
+
+    [bold]Examples[/bold]
+
+      keystead tables upgrade --database postgresql://app@localhost/app --dry-run
+
+      keystead tables upgrade
+    """
+
+    async def work() -> int:
+        url = Settings(database=database).database_url
+        if url is None:
+            leave("this store has no place for tables; name one with --database URL", ASKED_WRONGLY)
+        opened = open_tables(url, *_sets(TABLES))
+        plans = await opened.upgrade(dry_run=dry_run)
+        if as_json:
+            typer.echo(json_text([_as_json(opened.url, plan, done=not dry_run) for plan in plans], indent=2))
+        else:
+            _tell(opened.url, plans, dry_run)
+        return 0
+
+    run(work)
+
+
+def open_tables_of(
+    modules: Set[str], stores: Sequence[str] | None, database: str | None
+) -> tuple[Tables | None, str | None]:
+    """The tables of the kits that declare their keys in these modules, not open yet; None: there are none to look at.
+
+    And a sentence where a kit has tables and nobody says where they are, so that something may be left in them. Leaves
+    with exit code 2 where a file is named by hand that is not there.
+    """
+    kits = [kit for kit in TABLES if KITS[kit] in modules]
+    if not kits:
+        return None, None
+    settings = Settings(store=store_urls(stores)["default"], database=database)
+    url = settings.database_url
+    file = unquote((url or "").removeprefix("sqlite:///").partition("?")[0])
+    if url is not None and (not url.startswith("sqlite:///") or Path(file).exists()):
+        return open_tables(url, *_sets(kits)), None
+    if database is not None:
+        leave(f"there is no database {file}; name another with --database URL", ASKED_WRONGLY)
+    if settings.database is None and url_beside(settings.store) is not None:
+        return None, None  # beside the store, where the server would have made them
+    where = "nobody says where they are" if settings.database is None else f"there is no database {file}"
+    return None, f"the tables of {', '.join(kits)} are not looked through: {where}; name it with --database URL"
+
+
+def _sets(kits: Iterable[str]) -> list[TableSet]:
+    return [getattr(import_module(module), name) for module, name in (TABLES[kit] for kit in kits)]
+
+
+def _as_json(url: str, plan: Plan, *, done: bool) -> dict[str, Any]:
+    return {
+        "database": url,
+        "tables": plan.name,
+        "found": plan.found,
+        "version": plan.version,
+        "changes": [{"version": step.version, "what": step.what} for step in plan.changes],
+        "done": done,
+    }
+
+
+def _tell(url: str, plans: Sequence[Plan], dry_run: bool) -> None:
+    for plan in plans:
+        where = f"the tables of {plan.name} in {url}"
+        if not plan.changes:
+            typer.echo(f"{where} have version {plan.found}, which is that of this Keystead; nothing to do")
+            continue
+        typer.echo(f"{where} {'would go' if dry_run else 'went'} from version {plan.found} to {plan.version}:")
+        for step in plan.changes:
+            typer.echo(f"  version {step.version} {step.what}")

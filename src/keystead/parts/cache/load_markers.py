@@ -1,0 +1,120 @@
+"""Marks: why there is no entry. Somebody loads it, the last load has failed, or there is nothing to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from keystead.errors import BadDeclaration
+from keystead.schema import OmittedIfNone, Value
+from keystead.schema.store_fit import has_atomic_steps
+from keystead.schema.lifetime import After, duration_ms, in_words
+from keystead.stores import Guarantees
+
+
+class Mark(BaseModel):
+    """Why there is no entry, as it is stored."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+    state: Literal["loading", "failed", "nothing"]
+    """`loading`: somebody asks the provider now; `failed`: it did not answer; `nothing`: it has no such thing"""
+    id: OmittedIfNone[str] = None
+    """made anew for each load: only who made it writes what was loaded, and only while it stands"""
+    why: OmittedIfNone[str] = None
+    """the name of the error's class, where the load failed"""
+    retry_ms: OmittedIfNone[int] = None
+    """how long after a failure nobody asks again"""
+
+
+@dataclass(frozen=True)
+class _MarkLifetime(After):
+    """How long each mark stands. Whoever writes one says which it is; `ms` is the longest."""
+
+    loading_ms: int
+    retry_ms: int
+    retry_at_most_ms: int
+    nothing_ms: int | None
+
+    @property
+    def load_s(self) -> float:
+        """How long a load may take: the rest is for writing down that it failed."""
+        return self.loading_ms * 0.9 / 1000
+
+    @property
+    def shortest_ms(self) -> int:
+        return min(self.loading_ms, self.retry_ms, self.nothing_ms or self.retry_ms)
+
+    def describe(self) -> str:
+        to = "" if self.retry_at_most_ms == self.retry_ms else f" to {in_words(self.retry_at_most_ms)}"
+        nothing = "" if self.nothing_ms is None else f", {in_words(self.nothing_ms)} where there is nothing"
+        return f"{in_words(self.loading_ms)} while it is loaded, {in_words(self.retry_ms)}{to} after a failure{nothing}"
+
+
+class Marks(Value[Mark]):
+    """The family of the marks of one cache: `Marks("membership:{id}:mark", nothing="1m", tag="id")`.
+
+    It has the placeholders of the family of the entries, and says how long each mark stands:
+
+    loading        while somebody asks the provider. It is the longest time until another may ask where that one is
+                   gone; a load that takes nine tenths of it is stopped, and has failed
+    retry          after a failure, when nobody asks
+    retry_at_most  the same where the provider itself says when to ask again (`TryLater`); `retry` if not given
+    nothing        where the provider said that there is nothing; not given: that is not remembered
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        loading: str | timedelta = "10s",
+        retry: str | timedelta = "5s",
+        retry_at_most: str | timedelta | None = None,
+        nothing: str | timedelta | None = None,
+        role: str = "cache",
+        tag: str | None = None,
+        member_of: str | None = None,
+        doc: str = "Who loads it now, or why there is no entry.",
+        used_by: Sequence[str] = (),
+        changed: str = "",
+        naming_exempt: str | None = None,
+    ) -> None:
+        loading_ms, retry_ms = duration_ms(loading, "loading"), duration_ms(retry, "retry")
+        retry_at_most_ms = retry_ms if retry_at_most is None else duration_ms(retry_at_most, "retry_at_most")
+        if retry_at_most_ms < retry_ms:
+            raise BadDeclaration(f"{pattern}: retry_at_most is at least as long as retry")
+        if loading_ms < 10:
+            raise BadDeclaration(f"{pattern}: a load needs more time than {in_words(loading_ms)}")
+        nothing_ms = None if nothing is None else duration_ms(nothing, "nothing")
+        longest_ms = max(loading_ms, retry_at_most_ms, nothing_ms or 0)
+        self.marked = _MarkLifetime(longest_ms, loading_ms, retry_ms, retry_at_most_ms, nothing_ms)
+        exempt: dict[str, Any] = {} if naming_exempt is None else {"naming_exempt": naming_exempt}
+        super().__init__(
+            pattern,
+            Mark,
+            lifetime=self.marked,
+            role=role,
+            tag=tag,
+            member_of=member_of,
+            doc=doc,
+            used_by=used_by,
+            changed=changed,
+            **exempt,
+        )
+
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        if not has_atomic_steps(guarantees):
+            yield (
+                "without an atomic step that every read sees, a load that began before an entry was dropped could "
+                "write it again"
+            )
+        shortest_ms = self.marked.shortest_ms
+        if shortest_ms < guarantees.shortest_lifetime_ms:
+            yield (
+                f"it has marks of {in_words(shortest_ms)}, and the shortest lifetime of the store is "
+                f"{in_words(guarantees.shortest_lifetime_ms)}"
+            )

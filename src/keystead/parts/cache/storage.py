@@ -1,0 +1,189 @@
+"""Places: where the entry of a cache, its mark and its stale copy are, and the atomic steps on them.
+
+Every write of a loader is guarded by its own mark. Whatever drops an entry drops the mark in the same step, so a load
+that began before can write nothing after it: its mark is gone, or is another one's.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keystead.errors import BadValue, Unreadable
+from keystead.parts.cache.load_markers import Mark, Marks
+from keystead.schema import Bound, Codec, Operation, Steps, procedure
+from keystead.schema.kinds import Seen, ValueKey
+from keystead.schema.lifetime import Sliding
+from keystead.schema.operation import combine
+from keystead.schema.unreadable import log_unreadable
+
+# In front of a mark that stands in the place of an entry. No JSON begins so, and no other value is let in that does.
+INSIDE = b"\x00keystead mark\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one atomic look found.
+
+    taken   our mark stands: it is for us to load
+    entry   the entry, or the error where it cannot be read; None: there is none, or it does not count
+    mark    what stands in the place of our mark; its value is None or False where it is no mark that can be read
+    stale   the stale copy, or the error where it cannot be read
+    """
+
+    taken: bool
+    entry: Any = None
+    mark: Seen[Any] | None = None
+    stale: Any = None
+
+
+class Place:
+    """One entry of a cache, and what stands beside it.
+
+    entry    its key, of whichever kind
+    mark     the key of its mark. Where an atomic step is about one key (Memcached) it is the same key: the mark stands
+             in the place of the entry, and dropping one drops the other. Then there is no stale copy
+    stale    the key of its stale copy, where there is one
+    """
+
+    def __init__(self, entry: Any, mark: ValueKey[Any], stale: Any, marks: Marks) -> None:
+        self.entry = entry
+        self._mark = mark
+        self._copies = [entry] if stale is None else [entry, stale]
+        self._inside: bool = mark.key == entry.key
+        self._loading_ms = marks.marked.loading_ms
+        self._ours: Seen[Any] | None = None
+
+    async def look(self, *, over: bool, instead_of: Seen[Any] | None) -> Looked:
+        """Read everything, and put up our mark where there is no entry and no mark: one atomic step.
+
+        over         whether an entry that is there does not count
+        instead_of   take the place of exactly this, which was seen before
+        """
+        # A mark whose answer was lost, or that was taken down, is ours no more: so each look has another.
+        mark = Mark(state="loading", id=secrets.token_hex(16))
+        self._ours = self._mark.as_seen(mark)
+        done = await self._look(mark, over, instead_of)
+        if done:
+            return Looked(taken=True)
+        entry, seen, *stale = done.before[: 1 + len(self._copies)]
+        if isinstance(seen, Unreadable):
+            log_unreadable(self._mark.bound.store, seen)
+            seen = Seen(None, seen.raw or b"")
+        return Looked(False, None if over else entry, seen, *stale)
+
+    @procedure
+    def _look(self, ours: Mark, over: bool, instead_of: Seen[Any] | None) -> Steps[None]:
+        # An entry that does not count may be of another kind, so it is not read.
+        entry = self.entry.exists() if over else self.entry.get().or_error()
+        reads = [entry, self._mark.see().or_error(), *self._stale_read()]
+        guards = [] if over or self._inside else [self.entry.absent()]
+        mark = self._mark.lasting(self._loading_ms)
+        if instead_of is None:
+            return Steps(*reads, *guards, mark.add(ours).required())
+        return Steps(*reads, *guards, mark.holds(instead_of), mark.set(ours))
+
+    def check(self, value: Any) -> None:
+        """Raises BadValue where it is no value of the family."""
+        self.entry.set(value).close()
+
+    def filled(self, value: Any, age_ms: int) -> list[Operation[Any]]:
+        """What writes a value that was loaded, if our mark stands. Raises BadValue where it is none of the family.
+
+        age_ms   how long ago the provider was asked: so much less it lives, so that no entry is older than its
+                 lifetime. One that lives on by use begins with its first use, which is now
+        """
+        written = self._written(value)
+        for copy in self._copies:
+            lifetime = copy.bound.family.lifetime
+            if age_ms > 0 and not isinstance(lifetime, Sliding):
+                written.append(copy.shorten(max(1, lifetime.longest_ms - age_ms)))
+        return [self._mark.holds(self._ours), *written]
+
+    def nothing(self, lifetime_ms: int | None) -> list[Operation[Any]]:
+        """What remembers for so long that there is nothing, if our mark stands; None: forgets that we asked."""
+        mark = Mark(state="nothing")
+        remembered = [] if lifetime_ms is None else [self._mark.lasting(lifetime_ms).set(mark)]
+        return [self._mark.holds(self._ours), *self._dropped(), *remembered]
+
+    async def written(self, operations: list[Operation[Any]]) -> bool:
+        """Do all of this; False: our mark stands no more, and nothing was written."""
+        return bool(await self._mark.bound.keyspace.atomically(*operations))
+
+    async def failed(self, why: str, retry_ms: int) -> Looked:
+        """Remember that it failed, if our mark still stands (`taken`), and read the stale copy in any case."""
+        failure = Mark(state="failed", why=why, retry_ms=retry_ms)
+        done = await self._mark.bound.keyspace.atomically(
+            *self._stale_read(), self._mark.holds(self._ours), self._mark.lasting(retry_ms).set(failure)
+        )
+        stale = (done.values if done else done.before)[: len(self._copies) - 1]
+        return Looked(bool(done), None, None, *stale)
+
+    async def give_back(self) -> None:
+        """Take our mark down, if it still stands: somebody else may load."""
+        await self.written([self._mark.holds(self._ours), self._mark.delete()])
+
+    def put(self, value: Any) -> Operation[None]:
+        """Write a value, whatever was there. Loads that began before write nothing any more."""
+        return combine("put", self._written(value), lambda *_: None)
+
+    @procedure
+    def change(self, fields: Mapping[str, Any]) -> Steps[None]:
+        """Change some fields of an entry that is there. Loads that began before write nothing any more."""
+        return Steps(self.entry.update(fields), *(copy.delete() for copy in self._copies[1:]), self._mark.delete())
+
+    def drop(self) -> Operation[bool]:
+        """Delete everything. Loads that began before write nothing any more. Whether there was an entry."""
+        if not self._inside:
+            return combine("drop", self._dropped(), lambda deleted, *_: bool(deleted))
+        # Whether there was an entry or only a mark, a delete cannot say: so it is looked at in the same step.
+        reads = [self.entry.get().or_error(), *self._dropped()]
+        return combine("drop", reads, lambda found, *_: found is not None)
+
+    def _stale_read(self) -> list[Operation[Any]]:
+        return [copy.get().or_error() for copy in self._copies[1:]]
+
+    def _written(self, value: Any) -> list[Operation[Any]]:
+        return [*(copy.set(value) for copy in self._copies), *self._mark_deleted()]
+
+    def _dropped(self) -> list[Operation[Any]]:
+        return [*(copy.delete() for copy in self._copies), *self._mark_deleted()]
+
+    def _mark_deleted(self) -> list[Operation[Any]]:
+        return [] if self._inside else [self._mark.delete()]
+
+
+class EntriesWithMarks(Codec[Any]):
+    """Entries in whose place a mark may stand. For whoever reads an entry there is none then."""
+
+    def __init__(self, entries: Bound[Any]) -> None:
+        self._inner: Codec[Any] = entries.family.codec
+        self._place: str = entries.family.place
+        self.type, self.sealed, self.versions = self._inner.type, self._inner.sealed, self._inner.versions
+
+    def encode(self, value: Any, key: str, ring: Any = None, name: str = "") -> bytes:
+        data = self._inner.encode(value, key, ring, name)
+        if data.startswith(INSIDE):
+            raise BadValue(f"{self._place}: this value looks like a mark of the cache")
+        return data
+
+    def decode(self, data: bytes, key: str, ring: Any = None, name: str = "") -> Any:
+        return None if data.startswith(INSIDE) else self._inner.decode(data, key, ring, name)
+
+    def json_schema(self) -> dict[str, Any]:
+        return self._inner.json_schema()
+
+    def describe(self) -> str:
+        return self._inner.describe()
+
+
+class MarksInside(EntriesWithMarks):
+    """The marks that stand there. For whoever reads a mark, an entry is False."""
+
+    def encode(self, value: Any, key: str, ring: Any = None, name: str = "") -> bytes:
+        return INSIDE + self._inner.encode(value, key)
+
+    def decode(self, data: bytes, key: str, ring: Any = None, name: str = "") -> Any:
+        return data.startswith(INSIDE) and self._inner.decode(data.removeprefix(INSIDE), key)

@@ -1,0 +1,343 @@
+"""Access tokens: issued for a user and for an hour, and believed only where every claim is as it must be."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from binascii import Error, a2b_base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, TypeVar
+from uuid import UUID
+
+from keystead.errors import BadDeclaration, BadValue, KeysteadError
+from keystead.parts.digest import base64url
+from keystead.parts.jwt.signing_keys import SigningKey, SigningKeys
+from keystead.schema import Operation
+from keystead.schema.lifetime import duration_ms
+from keystead.schema.operation import run
+
+if TYPE_CHECKING:
+    from keystead.parts.jwt.revoked_tokens import RevokedTokens
+
+R = TypeVar("R")
+
+TYPE: Final = "at+jwt"  # RFC 9068: so that no other kind of JWT passes for an access token
+LONGEST: Final = 8_192  # characters; what servers take in a header
+
+_KEPT: Final = frozenset({"iss", "aud", "sub", "jti", "iat", "exp", "nbf"})
+_HEADER: Final = frozenset({"alg", "kid", "typ"})
+_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
+_LONGEST_SUBJECT: Final = 255  # characters, of a `sub` as of a `jti`
+_LATEST_S: Final = 253_402_300_800  # the year 10000
+
+DeniedReason: TypeAlias = Literal[
+    "malformed",
+    "header",
+    "key",
+    "algorithm",
+    "type",
+    "signature",
+    "issuer",
+    "audience",
+    "claims",
+    "early",
+    "expired",
+    "revoked",
+    "user",
+    "unavailable",
+    "unreadable",
+]
+
+
+@dataclass(frozen=True)
+class NewAccess:
+    """A token that was issued. `expires_in_s` is what an OAuth answer says."""
+
+    token: str = field(repr=False)
+    jti: str
+    expires_at_ms: int
+    expires_in_s: int
+
+
+@dataclass(frozen=True)
+class Access:
+    """A token that is good. It is true where `Denied` is false.
+
+    sub, jti         whom it is for, and its own id
+    issued_at_ms     when it was issued, to the millisecond
+    expires_at_ms    until when it is good; `leeway` beyond that, it is let pass
+    claims           all claims, those of the application, too
+    """
+
+    sub: str
+    jti: str
+    issued_at_ms: int
+    expires_at_ms: int
+    claims: Mapping[str, Any]
+
+    def __bool__(self) -> Literal[True]:
+        return True
+
+
+@dataclass(frozen=True)
+class Denied:
+    """A token that is not good. The reason is for logs: whoever came with it is told no more than that.
+
+    reason   `malformed`, `header`, `claims`: it is none of ours
+             `key`, `algorithm`, `type`, `signature`: it is not signed by one of our keys, as an access token
+             `issuer`, `audience`: it was issued by or for others
+             `early`, `expired`: its time has not come, or is over
+             `revoked`; `unavailable`: nobody can say whether it was revoked
+             `user`: there is no such user any more (see `keystead.parts.admission`)
+    """
+
+    reason: DeniedReason
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+class AccessTokens:
+    """Issues and checks the access tokens of one issuer for one audience.
+
+        access = AccessTokens(keys, issuer="https://example.com", audience="desktop")
+        new = access.issue("42", plan="Pro")
+        found = access.check(new.token)          # Access or Denied; asks nobody
+        found = await access.admitted(new.token)   # and asks whether it was revoked
+
+    leeway    how far the clocks of two servers may be apart: so long after its end a token is let pass, and so long
+              before its beginning
+    revoked   where revoked tokens are kept; without it a token is good until it expires, whatever happens
+    now_ms    the clock
+
+    A token has the claims `iss`, `aud`, `sub`, `jti`, `iat` and `exp`, and those of the application. Its `jti` is a
+    UUID of version 7, which tells to the millisecond when it was issued. Its header has `alg`, `kid` and `typ`, and one
+    with anything else in it (`crit`, `jwk`, `jku`, …) is refused: no key ever comes from a token.
+    """
+
+    def __init__(
+        self,
+        keys: SigningKeys,
+        *,
+        issuer: str,
+        audience: str,
+        lifetime: str | timedelta = "1h",
+        leeway: str | timedelta = "5s",
+        revoked: RevokedTokens | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        if not issuer or not audience:
+            raise BadDeclaration("access tokens name their issuer and their audience, as in issuer='https://…'")
+        self._keys = keys
+        self._issuer = issuer
+        self._audience = audience
+        self.lifetime_ms: Final = duration_ms(lifetime, "the lifetime of access tokens")
+        self.leeway_ms: Final = duration_ms(leeway, "leeway")
+        if self.lifetime_ms % 1000:
+            raise BadDeclaration(f"access tokens live for whole seconds, not for {lifetime}")
+        if revoked is not None:
+            revoked.check_lifetimes(self.lifetime_ms + self.leeway_ms)
+        self._revoked = revoked
+        self._now_ms = now_ms
+
+    def issue(self, sub: str, /, **claims: Any) -> NewAccess:
+        """A new token for a user, with claims of the application: `issue("42", plan="Pro")`.
+
+        Raises BadValue for a claim that is kept here, that is no JSON, or for a token that became too long.
+        """
+        kept = claims.keys() & _KEPT
+        if kept:
+            raise BadValue(f"the claim {min(kept)!r} is set by AccessTokens; give yours another name")
+        if not _is_name(sub):
+            raise BadValue(f"sub names a user with 1 to {_LONGEST_SUBJECT} characters that can be printed")
+        now_ms = self._now_ms()
+        issued_s = now_ms // 1000
+        expires_s = issued_s + self.lifetime_ms // 1000
+        jti = str(_uuid7(now_ms))
+        own = {"iss": self._issuer, "aud": self._audience, "sub": sub, "jti": jti, "iat": issued_s, "exp": expires_s}
+        try:
+            payload = json.dumps({**own, **claims}, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, ValueError):
+            raise BadValue("the claims of a token are JSON: text, numbers, true, false, null, lists, objects") from None
+        key = self._keys.current
+        if len(payload) > LONGEST:
+            raise _too_long(len(payload))
+        token = key.signed({"alg": key.algorithm, "kid": key.id, "typ": TYPE}, payload)
+        if len(token) > LONGEST:
+            raise _too_long(len(token))
+        return NewAccess(token, jti, expires_s * 1000, self.lifetime_ms // 1000)
+
+    def check(self, token: str) -> Access | Denied:
+        """Whether a token is one of ours, for our audience, and good now. It asks nobody, so not if it was revoked."""
+        header = _header(token)
+        if header is None:
+            return Denied("malformed")
+        if header.keys() != _HEADER:
+            return Denied("header")
+        key = self._keys.named(header["kid"])
+        if key is None:
+            return Denied("key")
+        if header["alg"] != key.algorithm:
+            return Denied("algorithm")
+        if header["typ"] != TYPE:
+            return Denied("type")
+        return self._opened(token, key)
+
+    async def admitted(self, token: str) -> Access | Denied:
+        """As `check`, and whether it was revoked: one round trip, and none for a token that is no good anyway."""
+        found = self.check(token)
+        if self._revoked is None or isinstance(found, Denied):
+            return found
+        return await self._revoked.admitted(found)
+
+    async def admitted_with(self, token: str, beside: Callable[[Access], Operation[R]]) -> tuple[Access, R] | Denied:
+        """As `admitted`, and what is read for whoever came, in the same round trip:
+
+            found = await access.admitted_with(token, lambda who: keys.user(who.sub).get())
+
+        Raises the error of that read for a token that is good.
+        """
+        found = self.check(token)
+        if isinstance(found, Denied):
+            return found
+        admitted, results = await self.decided(found, beside(found))
+        if isinstance(admitted, Denied):
+            return admitted
+        [read] = results
+        if isinstance(read, BaseException):
+            raise read
+        return admitted, read
+
+    async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
+        """Whether a token that was checked was revoked, and what these operations found: one round trip for all.
+
+        An error stands in the place of each operation that failed: see RevokedTokens.decided.
+        """
+        if self._revoked is None:
+            return access, await each_of(*beside)
+        return await self._revoked.decided(access, *beside)
+
+    def is_revoked(self, access: Access) -> Operation[bool]:
+        """Whether this token was revoked, for `run` with other operations: see RevokedTokens.is_revoked."""
+        return self._revoking.is_revoked(access)
+
+    def revoke(self, access: Access) -> Operation[bool]:
+        """End one token before its time, until nobody would take it: to its end, and `leeway` beyond. One round trip.
+
+        False: that is past, and nothing is written. Await it, or give it to `run` or `atomically`.
+        """
+        return self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
+
+    async def revoke_all(self, sub: str) -> None:
+        """End all tokens of a user that were issued until now, known or not. Two round trips."""
+        await self._revoking.revoke_all(sub)
+
+    @property
+    def _revoking(self) -> RevokedTokens:
+        if self._revoked is None:
+            raise BadDeclaration("these tokens are good until they expire; pass revoked=RevokedTokens(…) to end them")
+        return self._revoked
+
+    def _opened(self, token: str, key: SigningKey) -> Access | Denied:
+        payload = key.opened(token)
+        if payload is None:
+            return Denied("signature")
+        claims = _object(payload)
+        if claims is None:
+            return Denied("claims")
+        if claims.get("iss") != self._issuer:
+            return Denied("issuer")
+        if claims.get("aud") != self._audience:
+            return Denied("audience")
+        sub, jti = claims.get("sub"), claims.get("jti")
+        issued, expires, begins = claims.get("iat"), claims.get("exp"), claims.get("nbf", 0)
+        if not _is_name(sub) or not _is_name(jti):
+            return Denied("claims")
+        if not (_is_time(issued) and _is_time(expires) and _is_time(begins)):
+            return Denied("claims")
+        now_ms = self._now_ms()
+        if max(issued, begins) * 1000 > now_ms + self.leeway_ms:
+            return Denied("early")
+        if now_ms >= expires * 1000 + self.leeway_ms:
+            return Denied("expired")
+        return Access(sub, jti, _issued_ms(jti, issued), expires * 1000, MappingProxyType(claims))
+
+
+async def each_of(*operations: Operation[Any]) -> list[Any]:
+    """What each operation found, all in one round trip; an error of ours in the place of each that failed."""
+    try:
+        return list(await run(operations))
+    except KeysteadError as error:
+        if error.results is None:
+            raise
+        return error.results
+
+
+def _uuid7(now_ms: int) -> UUID:
+    """RFC 9562: 48 bits of the time in ms, and 74 at random."""
+    random = secrets.randbits(74)
+    return UUID(int=now_ms << 80 | 0x7 << 76 | (random >> 62) << 64 | 0b10 << 62 | random & (1 << 62) - 1)
+
+
+def _issued_ms(jti: str, issued_s: int) -> int:
+    """What the id says to the millisecond, where it agrees with `iat`."""
+    try:
+        id_ms = UUID(jti).int >> 80
+    except ValueError:
+        return issued_s * 1000
+    return id_ms if id_ms // 1000 == issued_s else issued_s * 1000
+
+
+def _header(token: str) -> dict[str, Any] | None:
+    if len(token) > LONGEST or not _TOKEN.fullmatch(token):
+        return None
+    parts = [_decoded(part) for part in token.split(".")]
+    return None if None in parts or parts[0] is None else _object(parts[0])
+
+
+def _decoded(part: str) -> bytes | None:
+    """Base64url, in the one spelling that it has: no two texts are one token."""
+    try:
+        data = a2b_base64(part.encode().translate(_FROM_URL) + b"=" * (-len(part) % 4))
+    except Error:
+        return None
+    return data if base64url(data) == part else None
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    """A JSON object in which no name stands twice, so that nobody else reads it otherwise; None: it is none."""
+    try:
+        found = json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """Whether this can name a user or a token: in a key, in a row, and in a line of a log."""
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_SUBJECT and value.isprintable()
+
+
+def _is_time(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < _LATEST_S
+
+
+def _too_long(length: int) -> BadValue:
+    return BadValue(f"this token would have {length} characters or more, and {LONGEST} are taken; give it fewer claims")

@@ -1,0 +1,170 @@
+"""The client: from "log in with ..." to who logged in."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit, urlunsplit
+
+import httpx2
+
+from keystead.parts.oauth.discovery import Discovery
+from keystead.parts.oauth.oauth_errors import BadIdToken, BadProvider, WrongIssuer
+from keystead.parts.oauth.fetch import Endpoints
+from keystead.parts.oauth.id_token import IssuerKeys, verified_claims
+from keystead.parts.oauth.provider import Provider
+from keystead.parts.oauth.token_response import Identity, Tokens, identity_from, tokens_from
+from keystead.schema.lifetime import duration_ms
+
+
+class Client:
+    """Talks to one provider, for as long as the program runs: it keeps the provider's keys and endpoints.
+
+    `http` is shared and stays open; nothing secret is in a URL that it fetches. `timeout` bounds each request as a
+    whole. `development` allows http to this machine itself; without it every endpoint must be https (BadProvider).
+
+    The caller keeps `state`, the verifier and the nonce, and uses each once.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        http: httpx2.AsyncClient,
+        now_ms: Callable[[], int],
+        *,
+        development: bool = False,
+        timeout: str | timedelta = "10s",
+    ) -> None:
+        if provider.missing:
+            raise BadProvider(provider.name, f"it needs {', '.join(provider.missing)}")
+        self.provider = provider
+        self._now_ms = now_ms
+        self._endpoints = Endpoints(provider.name, http, duration_ms(timeout, "a timeout") / 1000)
+        self._discovery = Discovery(provider, self._endpoints, now_ms, development=development)
+        self._keys = IssuerKeys(provider.name, self._endpoints, now_ms)
+
+    async def authorize_url(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
+        """Where to send the browser. `challenge` is `challenge_of(verifier)`; plain OAuth 2 has no use for the nonce.
+
+        The first call may have to ask the issuer where that is: one round trip.
+        """
+        places = await self._discovery.places()
+        return _with_query(places.authorize_url, self._authorization(redirect_uri, state, challenge, nonce))
+
+    def app_authorize_url(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> str | None:
+        """The same for the provider's own app; None: it has none."""
+        if self.provider.app_authorize_url is None:
+            return None
+        asked = self._authorization(redirect_uri, state, challenge, nonce)
+        return _with_query(self.provider.app_authorize_url, asked)
+
+    async def check_issuer(self, iss: str | None) -> None:
+        """Compare the `iss` of a callback (RFC 9207); WrongIssuer: the callback is not the answer of this provider.
+
+        Call it before the code is exchanged, which would hand the code of one provider to another. None is refused
+        only where the provider says that it always sends one. A provider without issuer has nothing to compare with:
+        there, a redirect URI of its own is what keeps the answers apart.
+        """
+        if self.provider.issuer is None:
+            return
+        if iss is None:
+            if (await self._discovery.places()).callback_has_iss:
+                raise WrongIssuer(self.provider.name, "the callback does not say which issuer it comes from")
+        elif iss != self.provider.issuer:
+            raise WrongIssuer(self.provider.name, "the callback comes from another issuer")
+
+    async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Tokens:
+        """The tokens for a code. ProviderRefused: it is spent, too old, or not ours. One round trip."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms())
+
+    async def refresh(self, refresh_token: str) -> Tokens:
+        """New tokens for a refresh token, which is the new one from now on, too, unless another came with them.
+
+        ProviderRefused: it is spent or revoked. ProviderUnavailable: it may have been spent all the same, for the
+        answer can be lost on the way. One round trip.
+        """
+        form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms(), refresh_token)
+
+    async def identity(self, tokens: Tokens, nonce: str) -> Identity:
+        """Who the tokens of `exchange` belong to. `nonce` is the one of `authorize_url`.
+
+        With OpenID Connect the ID token is verified (BadIdToken), and userinfo must speak of the same person. One
+        round trip, and one more where the issuer's keys are not at hand.
+        """
+        places = await self._discovery.places()
+        facts: dict[str, Any] = {}
+        subject: str | None = None
+        if self.provider.issuer is not None:
+            if tokens.id_token is None or places.jwks_uri is None:
+                raise BadIdToken(self.provider.name, "it gave no ID token; is `openid` in the scope?")
+            facts = await verified_claims(
+                tokens.id_token, nonce, self.provider, self._keys, places.jwks_uri, self._now_ms()
+            )
+            subject = facts["sub"]
+        if places.userinfo_url is not None:
+            headers = {"authorization": f"Bearer {tokens.access_token}"}
+            told = await self._endpoints.get("userinfo endpoint", places.userinfo_url, headers)
+            # The access token could have been exchanged for that of somebody else (OpenID Connect Core 1.0, 5.3.2).
+            if subject is not None and told.get("sub") != subject:
+                raise BadIdToken(self.provider.name, "its userinfo endpoint speaks of another person than its ID token")
+            facts |= told
+        return identity_from(facts, self.provider.identity, self.provider.name)
+
+    async def revoke(self, token: str, kind: Literal["access_token", "refresh_token"] = "refresh_token") -> bool:
+        """Have a token revoked (RFC 7009), and with a refresh token what belongs to it. A dead one is no error.
+
+        False: this provider has no endpoint for it, and nothing was sent. One round trip.
+        """
+        places = await self._discovery.places()
+        if places.revoke_url is None:
+            return False
+        headers, form = self._authenticated({"token": token, "token_type_hint": kind})
+        await self._endpoints.tell("revocation endpoint", places.revoke_url, headers, form)
+        return True
+
+    def _authorization(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> dict[str, str]:
+        asked = {
+            "response_type": "code",
+            "client_id": self.provider.client_id,
+            "redirect_uri": redirect_uri,
+            "scope": self.provider.scope,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        if self.provider.issuer is not None:
+            asked["nonce"] = nonce
+        return {**self.provider.authorize_parameters, **asked}
+
+    async def _ask_for_tokens(self, form: dict[str, str]) -> dict[str, Any]:
+        places = await self._discovery.places()
+        headers, form = self._authenticated(form)
+        return await self._endpoints.post("token endpoint", places.token_url, headers, form)
+
+    def _authenticated(self, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Headers and form that say who we are. A client without secret only gives its name."""
+        secret = self.provider.client_secret
+        if secret is None:
+            return {}, {**form, "client_id": self.provider.client_id}
+        plain = secret.get_secret_value()
+        if self.provider.client_auth == "post":
+            return {}, {**form, "client_id": self.provider.client_id, "client_secret": plain}
+        # RFC 6749, 2.3.1: each is form-encoded first, so that a colon in either does no harm.
+        pair = f"{quote_plus(self.provider.client_id)}:{quote_plus(plain)}"
+        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, form
+
+
+def _with_query(url: str, asked: dict[str, str]) -> str:
+    """The URL with these parameters; those that it has already stay, unless they have the same name."""
+    parts = urlsplit(url)
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in asked]
+    return urlunsplit(parts._replace(query=urlencode([*kept, *asked.items()])))

@@ -1,0 +1,101 @@
+"""What a provider gives: tokens, and who they belong to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from keystead.parts.oauth.oauth_errors import BadAnswer
+from keystead.parts.oauth.provider import IdentityFields, Provider
+
+DEFAULT_LIFETIME_S: Final = 3600  # of an access token, where the provider does not say
+_LONGEST_LIFETIME_S = 10 * 365 * 86_400
+_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")  # what can stand in a header
+_SCOPE = re.compile(r"[\x20-\x7e]{1,4096}")
+_LONGEST_ID = 255  # as OpenID Connect bounds `sub`
+_LONGEST_NAME = 256
+_LONGEST_AVATAR = 2048
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of one person at one provider. Their text form shows no token."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
+    id_token: str | None = field(repr=False)
+    scope: str
+    token_type: str
+    expires_at_ms: int  # of the access token
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who logged in: their id at the provider, their name there, and their picture (a URL, or an id of its own)."""
+
+    id: str
+    name: str
+    avatar: str | None
+
+
+def tokens_from(answer: Mapping[str, Any], provider: Provider, now_ms: int, refresh_token: str | None = None) -> Tokens:
+    """Read the answer of a token endpoint. `refresh_token` stays in use where the answer brings no new one."""
+    token_type = answer.get("token_type")
+    if not isinstance(token_type, str) or token_type.lower() != "bearer":
+        raise BadAnswer(provider.name, "the token endpoint gave a token that is not of type Bearer")
+    scope = answer.get("scope")
+    return Tokens(
+        access_token=_token(answer, "access_token", provider) or _missing("access_token", provider),
+        refresh_token=_token(answer, "refresh_token", provider) or refresh_token,
+        id_token=_token(answer, "id_token", provider),
+        # RFC 6749, 5.1: left out where it is what was asked for. What is no scope is taken for left out: it is only
+        # kept, and to refuse the answer would lose a refresh token that replaced the old one.
+        scope=scope if isinstance(scope, str) and _SCOPE.fullmatch(scope) else provider.scope,
+        token_type="Bearer",  # noqa: S106 - the type of a token, not a token
+        expires_at_ms=now_ms + 1000 * _lifetime_s(answer.get("expires_in")),
+    )
+
+
+def _token(answer: Mapping[str, Any], name: str, provider: Provider) -> str | None:
+    token = answer.get(name)
+    if token is None or token == "":
+        return None
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise BadAnswer(provider.name, f"the {name} of the token endpoint is not a token")
+    return token
+
+
+def _missing(name: str, provider: Provider) -> str:
+    raise BadAnswer(provider.name, f"the answer of the token endpoint has no {name}")
+
+
+def _lifetime_s(expires_in: object) -> int:
+    """Some providers write the number as text, some leave it out."""
+    try:
+        seconds = int(expires_in) if isinstance(expires_in, (int, float, str)) else 0
+    except (ValueError, OverflowError):
+        seconds = 0
+    return min(seconds, _LONGEST_LIFETIME_S) if seconds > 0 else DEFAULT_LIFETIME_S
+
+
+def identity_from(facts: Mapping[str, Any], fields: IdentityFields, provider: str) -> Identity:
+    """Read who somebody is from the answer of a userinfo endpoint, or from the claims of an ID token."""
+    id_ = facts.get(fields.id)
+    if isinstance(id_, int) and not isinstance(id_, bool):
+        id_ = str(id_)
+    if not isinstance(id_, str) or not 0 < len(id_) <= _LONGEST_ID or not id_.isprintable():
+        raise BadAnswer(provider, f"the userinfo endpoint does not say who this is: there is no usable {fields.id!r}")
+    names = (facts.get(name) for name in fields.name)
+    name = next((text for text in map(_line, names) if text), id_)
+    avatar = facts.get(fields.avatar)
+    fits = isinstance(avatar, str) and 0 < len(avatar) <= _LONGEST_AVATAR and avatar.isprintable()
+    return Identity(id_, name[:_LONGEST_NAME], avatar if fits else None)
+
+
+def _line(text: object) -> str:
+    """A name as one line: what cannot be seen becomes a space."""
+    if not isinstance(text, str):
+        return ""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

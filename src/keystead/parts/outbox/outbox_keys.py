@@ -1,0 +1,260 @@
+"""The key document of the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from keystead.parts.outbox.retry_policy import LONGEST_LEASE
+from keystead.schema import (
+    Keyspace,
+    List,
+    Log,
+    OmittedIfNone,
+    Operation,
+    SortedSet,
+    Steps,
+    Value,
+    link,
+    never,
+    packed,
+    procedure,
+    sliding,
+    until,
+)
+from keystead.schema.kinds.value import Seen
+
+Why: TypeAlias = Literal["too old", "undeliverable", "too many", "unreadable"]
+
+_USED_BY = ("keystead serve",)
+KEPT_GIVEN_UP = 20
+LOST: Final = "the lease is lost"
+MARKED_AGAIN: Final = "it was marked again"
+
+
+class QueueName(NamedTuple):
+    """One queue: what its messages are about, and whose they are."""
+
+    topic: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.name}"
+
+
+class StoredMessage(BaseModel):
+    """A message that waits."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+    id: str
+    """by which a receiver knows what it has seen already"""
+    created_ms: int
+    payload: dict[str, JsonValue]
+
+
+# A message as it was read; its value is None where it is no message.
+SeenMessage: TypeAlias = Seen[StoredMessage | None]
+
+
+class QueueLease(BaseModel):
+    """Who delivers a queue now."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    by: str
+    """the process"""
+
+
+class Trouble(BaseModel):
+    """A queue whose first message was not delivered yet, although it was tried."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+    failures: int
+    """how many attempts in a row have failed"""
+    since_ms: int
+    """when the first of them did"""
+    next_ms: int
+    """when it is tried again"""
+    error: str
+    """why the last one failed: the sentence of an error of Keystead, or else the name of the error's class"""
+    id: str
+    """of the message that was tried last"""
+    attempts: int
+    """how often that message was tried"""
+
+
+class GivenUp(BaseModel):
+    """Messages that are not tried any more."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
+
+    at_ms: int
+    why: Why
+    """`too many`: the queue was full; `unreadable`: it was no message"""
+    count: int
+    """how many messages, which went together"""
+    id: OmittedIfNone[str] = None
+    """of the first of them"""
+    created_ms: OmittedIfNone[int] = None
+    """when the first of them was added"""
+    attempts: int = 0
+    """how often the first of them was tried"""
+    error: OmittedIfNone[str] = None
+    """why the last attempt failed"""
+
+
+class OutboxKeys(Keyspace):
+    """The outbox: messages that are delivered once their receiver takes them, in order, and who delivers them now."""
+
+    source = "Keystead's outbox"
+    naming = "domain:entity:scope"
+
+    queue = List(
+        "outbox:queue:{topic:slug}:{name:token}",
+        StoredMessage,
+        lifetime=never("each message is taken out when it was delivered or given up"),
+        # Whoever has delivered the last message still has the lease for a moment.
+        owns=(link("lease", optional=True), "trouble"),
+        tag="name",
+        doc="The messages that wait, the oldest first. They are written in one step with what they tell of: in a "
+        "cluster a queue lies in the slot of its `name`.",
+        used_by=_USED_BY,
+    )
+    lease = Value(
+        "outbox:lease:{topic:slug}:{name:token}",
+        QueueLease,
+        lifetime=until("lease_ends", at_most=LONGEST_LEASE),
+        tag="name",
+        doc="Who delivers a queue now. It is renewed while that works; only its holder takes messages out.",
+        used_by=_USED_BY,
+    )
+    trouble = Value(
+        "outbox:trouble:{topic:slug}:{name:token}",
+        Trouble,
+        lifetime=sliding("30d", touch_every="1d"),
+        tag="name",
+        doc="Since when a queue is not delivered, why, and when it is tried again. It goes with the next success.",
+        used_by=_USED_BY,
+    )
+    given_up = Log(
+        "outbox:given-up:{topic:slug}:{name:token}",
+        GivenUp,
+        keep=KEPT_GIVEN_UP,
+        lifetime=sliding("30d", touch_every="1d"),
+        tag="name",
+        doc="Messages that were given up, for people who ask where they are.",
+        used_by=_USED_BY,
+    )
+    waiting = SortedSet(
+        "outbox:waiting",
+        packed(QueueName, "{topic:slug}/{name:token}"),
+        score="when to look at the queue, in ms; with half a millisecond, it was empty and is then taken out",
+        lifetime=never("a queue is taken out when it is empty"),
+        doc="The queues that may have messages. One that is empty is harmless, and taken out when it is met.",
+        used_by=_USED_BY,
+    )
+
+    @procedure(ordered="who looks before the mark was moved finds the lease, and moves it")
+    def claim(
+        self, topic: str, name: str, lease: QueueLease, lease_ms: int, look_ms: int, again: bool
+    ) -> Steps[tuple[Trouble | None, list[SeenMessage]]]:
+        """Take the lease of a queue that has messages, or keep it (`again`). Others look again at `look_ms`."""
+        own = self.lease(topic, name).lasting(lease_ms)
+        trouble, first = self.trouble(topic, name).get().if_readable(), self.queue(topic, name).see(0, 0)
+        return Steps(
+            own.holds(lease).otherwise(LOST) if again else own.add(lease).otherwise("another has the lease"),
+            self.queue(topic, name).exists().otherwise("nothing waits"),
+            own.touch(),
+            trouble,
+            first,
+            self.waiting().put({QueueName(topic, name): look_ms}),
+        ).giving(trouble, first)
+
+    @procedure
+    def renew(self, topic: str, name: str, lease: QueueLease, lease_ms: int) -> Steps[None]:
+        """Keep the lease while a message is being sent."""
+        own = self.lease(topic, name)
+        return Steps(own.holds(lease).otherwise(LOST), own.lasting(lease_ms).touch())
+
+    @procedure
+    def take_out(
+        self,
+        topic: str,
+        name: str,
+        lease: QueueLease,
+        lease_ms: int,
+        messages: Sequence[SeenMessage],
+        trouble: Trouble | None,
+        given_up: GivenUp | None,
+    ) -> Steps[list[SeenMessage]]:
+        """Take out messages that were delivered or given up, and go on; gives the first that is left.
+
+        A message that is gone already, because the queue was full, is no error.
+        """
+        queue, own, troubles = self.queue(topic, name), self.lease(topic, name), self.trouble(topic, name)
+        first = queue.see(0, 0)
+        return Steps(
+            own.holds(lease).otherwise(LOST),
+            *(queue.remove(one, 1) for one in messages),
+            troubles.delete() if trouble is None else troubles.set(trouble),
+            *([] if given_up is None else [self.given_up(topic, name).append(given_up)]),
+            own.lasting(lease_ms).touch(),
+            first,
+        ).giving(first)
+
+    @procedure(ordered="the mark says when the lease would be over; then somebody looks")
+    def give_back(self, topic: str, name: str, lease: QueueLease, look_ms: int, trouble: Trouble | None) -> Steps[None]:
+        """End the lease of a queue that has messages, which is looked at again at `look_ms`."""
+        return Steps(
+            self.lease(topic, name).holds(lease).otherwise(LOST),
+            *([] if trouble is None else [self.trouble(topic, name).set(trouble)]),
+            self.lease(topic, name).delete(),
+            self.waiting().put({QueueName(topic, name): look_ms}),
+        )
+
+    @procedure(ordered="the mark of an empty queue is harmless, and taken out when it is met")
+    def close(
+        self, topic: str, name: str, lease: QueueLease, seen_at: float, lingers_until: float | None
+    ) -> Steps[None]:
+        """End the lease of an empty queue. Its mark is taken out; or it lingers, if it is still as it was seen."""
+        queue, waiting = QueueName(topic, name), self.waiting()
+        marks: list[Operation[Any]]
+        if lingers_until is None:
+            marks = [waiting.remove(queue)]
+        else:
+            marks = [waiting.score_is(queue, seen_at).otherwise(MARKED_AGAIN), waiting.move(queue, lingers_until)]
+        return Steps(
+            self.lease(topic, name).holds(lease).otherwise(LOST),
+            self.queue(topic, name).absent().otherwise("a message came"),
+            self.lease(topic, name).delete(),
+            self.trouble(topic, name).delete(),
+            *marks,
+        )
+
+    @procedure
+    def cut(self, topic: str, name: str, messages: Sequence[SeenMessage], given_up: GivenUp) -> Steps[None]:
+        """Give up messages of a queue that is full. Of several who see the same, one takes them out."""
+        return Steps(
+            *(self.queue(topic, name).remove(one, 1).otherwise("another took it out") for one in messages),
+            self.given_up(topic, name).append(given_up),
+        )
+
+    @procedure
+    def move_mark(self, topic: str, name: str, seen_at: float, at_ms: float) -> Steps[None]:
+        """Give a mark another time, if it is still as it was seen."""
+        queue = QueueName(topic, name)
+        return Steps(self.waiting().score_is(queue, seen_at).otherwise(MARKED_AGAIN), self.waiting().move(queue, at_ms))
+
+    @procedure(ordered="the mark of an empty queue is harmless, and taken out when it is met")
+    def take_mark_out(self, topic: str, name: str, seen_at: float) -> Steps[None]:
+        """Take out the mark of an empty queue, if it is still as it was seen."""
+        queue = QueueName(topic, name)
+        return Steps(
+            self.queue(topic, name).absent().otherwise("a message came"),
+            self.waiting().score_is(queue, seen_at).otherwise(MARKED_AGAIN),
+            self.waiting().remove(queue),
+        )

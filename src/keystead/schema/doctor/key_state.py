@@ -1,0 +1,155 @@
+"""One look at a key: what it held, how long it had to live, and what must still be so when it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from keystead.errors import WrongKind
+from keystead.schema.family_lookup import Member
+from keystead.schema.doctor.guarded_changes import Guard
+from keystead.schema.family import Bound
+from keystead.schema.kinds import Hash
+from keystead.schema.pace import Pace
+from keystead.schema.chunked_reading import SIZES, SMALL, UNKNOWN, entries_of, read, read_hash, whole
+from keystead.stores import TABLE, Call, Command, Reply, Required, Step, Store, field_holds, holds
+
+GONE = -2
+_PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
+
+
+@dataclass(slots=True)
+class Look:
+    """A key as it was seen. `left_ms` is what PTTL says: -1 is no deadline."""
+
+    bound: Bound[Any]
+    key: str
+    values: dict[str, Any]
+    now_ms: int = 0  # the store's clock
+    left_ms: int = GONE
+    raw: bytes = b""  # of a string
+    size: int = 0  # of all others
+    fields: dict[bytes, bytes] = field(default_factory=dict)  # of a hash of a model
+    entries: list[Any] | None = None  # of the other kinds, where they are few
+    value: Any = UNKNOWN
+    problem: str | None = None  # why it cannot be read
+    wrong_kind: bool = False
+
+    @property
+    def store(self) -> Store:
+        return self.bound.store
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it holds one value, which relations and deadlines may be taken from."""
+        return self.bound.family.kind == "string" or is_model(self.bound)
+
+    def unchanged(self, names: Iterable[str] = ()) -> list[Guard]:
+        """Guards that hold while its value is as it was seen; of a hash, while these fields are."""
+        if self.bound.family.kind == "string":
+            return [Guard(self.store, holds(self.key, self.raw))]
+        stored = [self.bound.family.field_name(name, self.key) for name in names]
+        if not stored:
+            return [self.there]
+        return [Guard(self.store, field_holds(self.key, name, self.fields.get(name))) for name in stored]
+
+    @property
+    def there(self) -> Guard:
+        return Guard(self.store, Required(("EXISTS", self.key)))
+
+    def read(self) -> None:
+        """Decode what was seen."""
+        family = self.bound.family
+        if family.kind == "string":
+            self.value, self.problem = read(family.codecs["value"], self.raw, self.bound, self.key)
+        elif is_model(self.bound):
+            self.value, self.problem = read_hash(self.bound, self.key, self.fields)
+
+
+def is_model(bound: Bound[Any]) -> bool:
+    """Whether it is a hash of a model: one record, and not many entries."""
+    return isinstance(bound.family, Hash) and bool(bound.family.fields)
+
+
+async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[Look]:
+    """The keys that are there, with their values and entries where these are few. Two round trips at most.
+
+    All strings are read by one command. It says nil of a key of another kind, as of one that is gone; which of these it
+    is, the deadline tells.
+    """
+    strings = [member for member in members if member.bound.family.kind == "string"]
+    others = [member for member in members if member.bound.family.kind != "string"]
+    names = [member.key.encode() for member in (*strings, *others)]
+    commands: list[Any] = [("TIME",), *[Call(_PTTL, (name,), None) for name in names]]
+    if strings:
+        commands.append(Call(_MGET, names[: len(strings)], None))
+    sizes = [SIZES[member.bound.family.kind] for member in others]
+    commands += [Call(TABLE[size], (name,), None) for size, name in zip(sizes, names[len(strings) :], strict=True)]
+    time, *replies = await pace.run(store, commands, len(members))
+    now_ms = ms_of(time)
+    left = replies[: len(names)]
+    values = replies[len(names)] if strings else []
+    held = replies[-len(others) :] if others else []
+    looks = []
+    for member, left_ms, value in zip(strings, left, values, strict=False):
+        if left_ms != GONE:
+            looks.append(Look(*member, now_ms, left_ms, value or b"", wrong_kind=value is None))
+    for member, left_ms, size in zip(others, left[len(strings) :], held, strict=True):
+        if left_ms != GONE:
+            looks.append(_look(Look(*member, now_ms, left_ms), size))
+    await _read_small([look for look in looks if look.size and look.size <= SMALL], store, pace)
+    return [look for look in looks if look.left_ms != GONE]
+
+
+async def look_again(look: Look) -> Look | None:
+    """The same key now, value and deadline at one moment; None: it is gone, or of another kind by now."""
+    kind = look.bound.family.kind
+    held: Command = whole(kind, look.key) if look.is_record else (SIZES[kind], look.key)
+    steps: list[Step] = [("TIME",), ("PTTL", look.key), held]
+    try:
+        time, left_ms, reply = (await look.store.atomically(steps)).replies
+    except WrongKind:
+        return None
+    if left_ms == GONE or reply is None:
+        return None
+    fresh = replace(
+        look, now_ms=ms_of(time), left_ms=left_ms, entries=None, value=UNKNOWN, problem=None, wrong_kind=False
+    )
+    if kind == "string":
+        fresh.raw = reply
+    elif look.is_record:
+        fresh.fields, fresh.size = reply, len(reply)
+    else:
+        fresh.size = reply
+    fresh.read()
+    return fresh
+
+
+def ms_of(time: Reply) -> int:
+    """The reply of TIME in milliseconds."""
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+def _look(look: Look, held: Reply) -> Look:
+    if isinstance(held, WrongKind):
+        look.wrong_kind = True
+    else:
+        look.size = held
+    return look
+
+
+async def _read_small(looks: list[Look], store: Store, pace: Pace) -> None:
+    at_once = max(8, pace.size // 2)
+    for start in range(0, len(looks), at_once):
+        group = looks[start : start + at_once]
+        replies = await pace.run(store, [whole(look.bound.family.kind, look.key) for look in group], len(group))
+        for look, reply in zip(group, replies, strict=True):
+            if isinstance(reply, WrongKind) or not reply:
+                look.left_ms = GONE  # since it was counted; what is there now is a new key
+                continue
+            look.entries = entries_of(look.bound.family.kind, reply)
+            look.size = len(look.entries)
+            if is_model(look.bound):
+                look.fields = reply
+        await pace.turn()

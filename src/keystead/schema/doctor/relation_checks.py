@@ -1,0 +1,255 @@
+"""Relations that do not hold: owners, records, entries and targets that are gone.
+
+What is in quarantine counts as being there: nothing that belongs to it is deleted while it can still be brought back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from keystead.errors import BadKey, BadValue, WrongKind, shown
+from keystead.schema import listing
+from keystead.schema.doctor import guarded_changes
+from keystead.schema.doctor.deadlines import CLOCKS_MS
+from keystead.schema.doctor.guarded_changes import Guard
+from keystead.schema.doctor.key_state import Look
+from keystead.schema.doctor.quarantine import name_aside
+from keystead.schema.doctor.suspicion import Suspicion
+from keystead.schema.chunked_reading import UNKNOWN
+from keystead.schema.relation import Relation
+from keystead.stores import Command, Required, Store, absent
+
+
+class Place(NamedTuple):
+    """A key in a store."""
+
+    store: Store
+    key: str
+
+    @property
+    def is_gone(self) -> list[Guard]:
+        """Guards that hold if it is neither there nor set aside."""
+        return [Guard(self.store, absent(self.key)), Guard(self.store, absent(name_aside(self.key)))]
+
+
+# --- owners ------------------------------------------------------------------------------------------------
+
+
+class Orphan(Suspicion):
+    code = "orphan"
+    removes = True
+    deletes = True
+
+    def __init__(self, look: Look, owners: list[Place]) -> None:
+        super().__init__(look)
+        self._owners = owners
+        self._guards = [guard for owner in owners for guard in owner.is_gone]
+
+    @property
+    def sentence(self) -> str:
+        return f"it is owned by {' or '.join(shown(owner.key) for owner in self._owners)}, which is gone"
+
+    async def confirm(self) -> bool:
+        return await guarded_changes.holds_now(self.look.store, [*self._guards, self.look.there]) is not None
+
+    async def fix(self) -> bool:
+        # Whoever makes the owner again at the same time wins: its absence is part of the step that deletes.
+        return await guarded_changes.delete(self.look.bound, self.look.key, self._guards)
+
+
+# --- mappings ----------------------------------------------------------------------------------------------
+
+
+def target(look: Look, relation: Relation) -> Place | None:
+    """The key that the value leads to; None: it leads to none, or to one that cannot be."""
+    value = None if look.value is UNKNOWN else look.value
+    where = relation.target_values(look.values, value)
+    if where is None:
+        return None
+    led_to = look.bound.related(relation.target)
+    try:
+        return Place(led_to.store, led_to(**where).key)
+    except BadKey:
+        return None
+
+
+class LeadsNowhere(Suspicion):
+    code = "leads-nowhere"
+    removes = True
+    deletes = True
+
+    def __init__(self, look: Look, relation: Relation, target: Place) -> None:
+        super().__init__(look)
+        self._target = target
+        self._guards = [*target.is_gone, *look.unchanged(fields_of(relation))]
+
+    @property
+    def sentence(self) -> str:
+        return f"it leads to {shown(self._target.key)}, which is gone"
+
+    async def confirm(self) -> bool:
+        return await guarded_changes.holds_now(self.look.store, self._guards) is not None
+
+    async def fix(self) -> bool:
+        return await guarded_changes.delete(self.look.bound, self.look.key, self._guards)
+
+
+# --- indexes -----------------------------------------------------------------------------------------------
+
+
+def asks(entry: listing.Entry) -> Command:
+    """Whether the entry is there: nil or 0 if not."""
+    return ("SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE", entry.key, entry.member)
+
+
+def score_of(look: Look, entry: listing.Entry) -> float | None:
+    """The score that an entry should have; None: the record does not tell."""
+    value = None if look.value is UNKNOWN else look.value
+    try:
+        put = listing.put(entry, look.values, value, look.now_ms, look.now_ms)[0]
+    except (BadValue, AttributeError):
+        return None
+    return float(put[-2])
+
+
+class WrongScore(Suspicion):
+    """An entry of an index that is sorted by another number than its record says."""
+
+    code = "wrong-score"
+
+    def __init__(self, look: Look, entry: listing.Entry, score: float) -> None:
+        super().__init__(look)
+        self._entry = entry
+        self._score = score
+        self._guards = [*look.unchanged(_score_fields(entry.relation)), look.there]
+
+    @property
+    def place(self) -> object:
+        return id(self.look.store), self.look.key, self._entry.key
+
+    @property
+    def sentence(self) -> str:
+        wanted = score_of(self.look, self._entry)
+        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, and the record says {wanted:.17g}"
+
+    async def confirm(self) -> bool:
+        replies = await guarded_changes.holds_now(self.look.store, self._guards, asks(self._entry))
+        if not replies or replies[0] is None or replies[0] == score_of(self.look, self._entry):
+            return False
+        self._score = replies[0]
+        return True
+
+    async def fix(self) -> bool:
+        entry = self._entry
+        # Whoever writes the record at the same time writes its entry, too: the record must still be the same.
+        put: Command = ("ZADD", entry.key, "XX", score_of(self.look, entry) or 0, entry.member)
+        return await guarded_changes.change(self.look.store, self._guards, [put])
+
+
+class NotListed(Suspicion):
+    code = "not-listed"
+
+    def __init__(self, look: Look, entry: listing.Entry) -> None:
+        super().__init__(look)
+        self._entry = entry
+        self.removes = self.deletes = entry.relation.admits
+        self._guards = look.unchanged(fields_of(entry.relation)) if entry.relation.needs_value else [look.there]
+
+    @property
+    def place(self) -> object:
+        return id(self.look.store), self.look.key, self._entry.key
+
+    @property
+    def sentence(self) -> str:
+        ended = ", so it has ended" if self._entry.relation.admits else ""
+        return f"{shown(self._entry.key)} does not name it{ended}"
+
+    async def confirm(self) -> bool:
+        replies = await guarded_changes.holds_now(self.look.store, self._guards, asks(self._entry))
+        return replies is not None and (replies[0] is None or (type(replies[0]) is int and replies[0] == 0))
+
+    async def fix(self) -> bool:
+        look, entry = self.look, self._entry
+        if entry.relation.admits:
+            # Listing it would bring back what was ended; and nobody lists it any more, so it is sure to be dead.
+            return await guarded_changes.delete(look.bound, look.key, self._guards)
+        value = None if look.value is UNKNOWN else look.value
+        dies_ms = look.now_ms + look.left_ms if look.left_ms >= 0 else None
+        try:
+            put, *renewal, _count = listing.put(entry, look.values, value, look.now_ms, dies_ms)
+        except (BadValue, AttributeError) as error:
+            self.note = str(error)
+            return False
+        if put[0] == "ZADD":
+            put = ("ZADD", entry.key, "NX", *put[2:])
+        # A record that is deleted at the same time takes its entry with it: it must be there in this very step.
+        return await guarded_changes.change(look.store, self._guards, [put, *renewal])
+
+
+class DeadEntry(Suspicion):
+    code = "dead-entry"
+
+    def __init__(self, look: Look, data: bytes, names: list[str]) -> None:
+        super().__init__(look)
+        self._data = data
+        self._names = names
+
+    @property
+    def place(self) -> object:
+        return id(self.look.store), self.look.key, self._data
+
+    @property
+    def sentence(self) -> str:
+        member = shown(self._data)
+        if not self._names:
+            return f"its entry {member} names nothing that could be a key"
+        return f"its entry {member} names {' or '.join(map(shown, self._names))}, which is gone"
+
+    async def confirm(self) -> bool:
+        command = "SISMEMBER" if self.family.kind == "set" else "ZSCORE"
+        listed = Guard(self.look.store, Required((command, self.look.key, self._data)))
+        gone = [guard for name in self._names for guard in Place(self.look.store, name).is_gone]
+        return await guarded_changes.holds_now(self.look.store, [*gone, listed]) is not None
+
+    async def fix(self) -> bool:
+        return await listing.take_dead(self.look.bound, self.look.key, self._data, self._names)
+
+
+class Named(NamedTuple):
+    """An entry of an index that can be followed, as bytes, and the keys that it names."""
+
+    data: bytes
+    names: list[str]
+
+
+def named_by(look: Look, data: bytes, member: Any) -> Named | None:
+    """What an entry names; None where that cannot be told."""
+    try:
+        names = listing.sources(look.bound, look.values, member)
+    except BadKey:
+        return Named(data, [])  # no record can have this name
+    return Named(data, names) if names else None
+
+
+def has_expired(look: Look, score: float) -> bool:
+    """Whether an entry is sorted by the deadline of its record, and that is over: the next reader takes it out.
+
+    Its record has expired as its family says, so nothing is wrong.
+    """
+    return score <= look.now_ms + CLOCKS_MS and all(
+        relation.score is None and relation.source.lifetime.ends for relation in look.bound.family.lists
+    )
+
+
+def _score_fields(relation: Relation) -> list[str]:
+    return [relation.score.name] if relation.score is not None and relation.score.kind == "field" else []
+
+
+def fields_of(relation: Relation) -> list[str]:
+    """The fields of the source's value that a relation takes something from."""
+    return [origin.name for origin in relation.origins.values() if origin is not None and origin.kind == "field"]
+
+
+def is_missing(reply: Any) -> bool:
+    """What `asks` and EXISTS say of what is not there."""
+    return not isinstance(reply, WrongKind) and (reply is None or (type(reply) is int and reply == 0))

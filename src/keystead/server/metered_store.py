@@ -1,0 +1,121 @@
+"""A store that counts the calls made to it, by the family of their first key."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final
+
+from keystead.errors import StoreError, StoreUnavailable
+from keystead.schema.family_lookup import Belonging, name_of
+from keystead.schema.family import Bound
+from keystead.server.logs import log_slow_call
+from keystead.stores import Call, Command, Message, Outcome, Reply, Store
+from keystead.stores.store_contract import PROCEDURE, Planned, Step, keys_of
+
+if TYPE_CHECKING:
+    from keystead.server.metrics import Metrics
+
+NO_FAMILY: Final = "(none)"
+
+
+class Measured(Store):
+    """Another store, with its calls counted. It is opened and closed with that one, and says what that one says."""
+
+    def __init__(self, store: Store, metrics: Metrics, slow_s: float = math.inf) -> None:
+        self.url = store.url
+        self.guarantees = store.guarantees
+        self._store = store
+        self._metrics = metrics
+        self._slow_s = slow_s  # a call that takes this long is logged
+        self._families: Belonging | None = None
+
+    def knows(self, bounds: Iterable[Bound[Any]]) -> None:
+        """The families whose calls are to be told apart."""
+        self._families = Belonging(self, bounds)
+
+    async def open(self) -> None:
+        await self._store.open()
+        self.guarantees = self._store.guarantees
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def run(self, commands: Sequence[Command]) -> list[Reply]:
+        began = time.perf_counter()
+        try:
+            replies = await self._store.run(commands)
+        except StoreError as error:
+            self._say(_first_key_in(commands), _outcome_of(error.replies or [error]), began)
+            raise
+        self._say(_first_key_in(commands), "ok", began)
+        return replies
+
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+        return self._store._replies(calls)
+
+    async def atomically(self, steps: Sequence[Step]) -> Outcome:
+        began = time.perf_counter()
+        try:
+            outcome = await self._store.atomically(steps)
+        except StoreError as error:
+            self._say(_first_key_in(steps), _outcome_of([error]), began)
+            raise
+        self._say(_first_key_in(steps), "ok", began)
+        return outcome
+
+    def _atomically(self, steps: list[Planned]) -> Coroutine[Any, Any, Outcome]:
+        return self._store._atomically(steps)
+
+    def prepared(
+        self, make: Callable[..., Sequence[Step]], arguments: int
+    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        ask = self._store.prepared(make, arguments)
+        places = [b"argument %d" % number for number in range(arguments)]
+        first = _first_key_in(make(*places))
+        place = places.index(first) if first in places else None
+
+        async def measured(*given: bytes) -> Outcome:
+            key = first if place is None else given[place]
+            began = time.perf_counter()
+            try:
+                outcome = await ask(*given)
+            except StoreError as error:
+                self._say(key, _outcome_of([error]), began)
+                raise
+            self._say(key, "ok", began)
+            return outcome
+
+        return measured
+
+    def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        return self._store._scan(pattern, kind, page)
+
+    def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        return self._store._subscribe(channels)
+
+    def _say(self, key: bytes | None, outcome: str, began: float) -> None:
+        took_s = time.perf_counter() - began
+        member = None if key is None or self._families is None else self._families.of(key)
+        family, procedure = NO_FAMILY if member is None else name_of(member.bound.family), PROCEDURE.get()
+        self._metrics.called(family, procedure, outcome, took_s)
+        if took_s >= self._slow_s:
+            log_slow_call(family, procedure, outcome, took_s)
+
+
+def _outcome_of(replies: Sequence[Reply]) -> str:
+    outcome = "ok"
+    for reply in replies:
+        if isinstance(reply, StoreUnavailable):
+            return "unavailable"
+        if isinstance(reply, StoreError):
+            outcome = "error"
+    return outcome
+
+
+def _first_key_in(steps: Sequence[Step]) -> bytes | None:
+    """The key of the first step that names one."""
+    key = next((key for step in steps for key in keys_of(step)), None)
+    return key.encode(errors="replace") if isinstance(key, str) else key

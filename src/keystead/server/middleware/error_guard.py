@@ -1,0 +1,46 @@
+"""The last word: whatever goes wrong in a route, the client gets an answer and the log gets the reason."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keystead.server.error_responses import code_of, error_answer
+from keystead.server.logs import log_failure
+from keystead.server.route_table import template_of
+
+
+class Guard:
+    """Answers what nobody expected with INTERNAL and the request id, under which the log has the traceback.
+
+    An answer that has begun cannot be taken back: it is broken off, so that the client does not take it for whole.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_note)
+        except Exception as error:
+            request_id = scope.get("state", {}).get("request_id", "")
+            code = code_of(error)
+            if code == "INTERNAL":
+                log_failure(error, request_id=request_id, route=template_of(scope))
+            if begun:
+                raise BrokenOff from None
+            sentence = f"Something went wrong here; the log says more under the id {request_id}."
+            await error_answer(scope, code, sentence if code == "INTERNAL" else "")(scope, receive, send)
+
+
+class BrokenOff(Exception):
+    """An answer that failed after it had begun. The server closes the connection on it."""

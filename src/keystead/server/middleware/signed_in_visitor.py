@@ -1,0 +1,30 @@
+"""Who looks at a page, for its header."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from keystead.errors import KeysteadError
+from keystead.kits.identity import identify
+from keystead.kits.refusal import Refusal
+from keystead.server.error_responses import prefers_html
+
+
+class Visitor:
+    """Asks who a request is from before it is answered, where a page may answer it: also one that says what is wrong.
+
+    Whoever asks for JSON is asked by the route, if by anybody. Where nobody can say, the page names nobody.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and prefers_html(Headers(scope=scope).get("accept", "")):
+            with suppress(Refusal, KeysteadError):
+                await identify(HTTPConnection(scope))
+        await self._app(scope, receive, send)

@@ -1,0 +1,549 @@
+"""The tables on a server, as one transaction sees them: read before the commands run, written after.
+
+What a batch will look at is known from its commands, so it is read at once (`load`). Changes stay in memory until
+something has to be asked that they may touch, or until the commit; they then go out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from keystead.stores.commands import TABLE, Call
+from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, Held, Looked, NewRow, Wanted
+from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
+from keystead.stores.database.database_session import Result, Session, Statement
+from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, Row, Tables, in_order
+
+# Which arguments of a command name fields or members, and in which table.
+_FIELDS: dict[str, slice] = {
+    **dict.fromkeys(("HGET", "HMGET", "HDEL", "HEXISTS", "SADD", "SREM", "SISMEMBER"), slice(1, None)),
+    **dict.fromkeys(("HSETNX", "HINCRBY"), slice(1, 2)),
+    "HSET": slice(1, None, 2),
+}
+_MEMBERS: dict[str, slice] = dict.fromkeys(("ZREM", "ZSCORE", "ZMSCORE", "ZRANK", "ZREVRANK"), slice(1, None))
+_WHOLE = frozenset({"HGETALL", "SMEMBERS"})
+_VALUES = frozenset({"GET", "MGET", "GETDEL", "GETEX", "INCRBY", "DECRBY", "XADD"})
+# Commands that need nothing but what was loaded, whatever they find.
+LOADED = frozenset(
+    {spec.name for spec in TABLE.values() if spec.kind in ("string", "hash", "set") or (spec.keys and not spec.kind)}
+    | {"ZADD", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD", "LLEN", "XLEN", "TIME", "PUBLISH"}
+)
+
+
+class _Entries:
+    """Fields, or scores, by owner and by name. None: it is known that there is none."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.stored: dict[int, dict[bytes, Any]] = {}
+        self.held: dict[int, dict[bytes, Any]] = {}
+        self.dirty: dict[tuple[int, bytes], None] = {}
+
+    def know(self, owner: int, text: bytes, value: Any) -> None:
+        """What the database said, unless it has changed since."""
+        held = self.held.setdefault(owner, {})
+        if text not in held:
+            held[text] = value
+            self.stored.setdefault(owner, {})[text] = value
+
+    def clear(self) -> None:
+        self.stored.clear()
+        self.held.clear()
+
+
+class CachedTables(Tables):
+    """For one transaction of a session. `ahead_ms` is how far a test has moved the clock."""
+
+    def __init__(self, session: Session, dialect: Dialect, ahead_ms: Callable[[], int]) -> None:
+        self.execute = self._execute
+        self.later = self._later
+        self.wall_ms = lambda: self._server_ms
+        self.now_ms = 0
+        self.published = False
+        self._session = session
+        self._dialect = dialect
+        self._ahead_ms = ahead_ms
+        self._server_ms = 0
+        self._stored: dict[bytes, Held | None] = {}
+        self._held: dict[bytes, Held | None] = {}
+        self._dirty: dict[bytes, None] = {}
+        self._fields = _Entries("fields")
+        self._scores = _Entries("scored")
+        self._complete: set[int] = set()  # owners of whom every field is known
+        self._new: set[int] = set()  # owners that this transaction made
+        self._dead: set[int] = set()  # owners whose entries are gone, or on their way
+        self._listening: dict[bytes, int] = {}
+        self._messages = 0
+        self._log: list[Statement] = []  # to be sent with the next question, or the commit
+        self._undo: list[Callable[[], None]] | None = None  # of the step under way
+        self._step_at = -1  # its savepoint in the log; -1: it was sent, or is not needed
+        self._in_memory = True  # whether the step under way needs no savepoint
+
+    # --- beginning and ending ------------------------------------------------------------------------------
+
+    def load(self, calls: Iterable[Call], keys: Iterable[bytes] = (), *, writes: bool, asks_more: bool = False) -> None:
+        """Begin, and read what these calls need. `keys`: others that are to be locked and read.
+
+        Reads that need nothing further are one statement, without a transaction, and over when this returns.
+        """
+        calls, dialect = list(calls), self._dialect
+        with_value: dict[bytes, None] = {}
+        others: dict[bytes, None] = dict.fromkeys(keys)
+        fields: dict[tuple[bytes, bytes], None] = {}
+        members: dict[tuple[bytes, bytes], None] = {}
+        wholes: dict[bytes, None] = {}
+        publishes, creating, loaded = False, 0, not asks_more
+        for call in calls:
+            name, args = call.spec.name, call.args
+            loaded = loaded and name in LOADED
+            (with_value if name in _VALUES or (name == "SET" and call.options.get) else others).update(
+                dict.fromkeys(call.keys)
+            )
+            if name in _FIELDS:
+                fields.update(((args[0], text), None) for text in args[_FIELDS[name]])
+            elif name in _MEMBERS:
+                members.update(((args[0], text), None) for text in args[_MEMBERS[name]])
+            elif name == "ZADD":
+                members.update(((args[0], text), None) for text, _ in call.options.pairs)
+            elif name in _WHOLE:
+                wholes[args[0]] = None
+            publishes = publishes or name == "PUBLISH"
+            creating += call.spec.writes
+        rest = [key for key in others if key not in with_value]
+        look = dialect.look(
+            Wanted(
+                [name_of(key) for key in with_value],
+                [name_of(key) for key in rest],
+                [(name_of(key), name_of(text)) for key, text in fields],
+                [(name_of(key), name_of(text)) for key, text in members],
+                [name_of(key) for key in wholes],
+            )
+        )
+        before: Sequence[Statement] = ()
+        if writes:
+            missing = creating - len(self._session.ids)
+            if missing > 0:
+                self.take_ids(-(-missing // IDS_AT_ONCE))
+            before = [dialect.begin, *dialect.lock(sorted({*with_value, *others}), publishes=publishes)]
+        elif not loaded:
+            before = dialect.begin_reading
+        looked = dialect.looked(self._session.ask([*before, look])[-1])
+        self._know_rows([*with_value, *rest], looked)
+        self._know_entries(self._fields, fields, {(owner, name): (value,) for owner, name, value in looked.fields})
+        self._know_entries(self._scores, members, {(owner, name): score for owner, name, score in looked.members})
+        self._know_wholes(wholes, looked)
+
+    def take_ids(self, blocks: int = 1) -> None:
+        """Ids for new keys, for this session alone."""
+        starts = self._session.ask(self._dialect.allocate(blocks))[-1]
+        for [start] in starts:
+            self._session.ids.extend(range(start, start + IDS_AT_ONCE))
+
+    def _know_rows(self, keys: Sequence[bytes], looked: Looked) -> None:
+        self._server_ms = looked.now_ms
+        self.now_ms = self._server_ms + self._ahead_ms()
+        self._stored.update(dict.fromkeys(keys))
+        texts = {name_of(key): key for key in keys if len(key) > LONGEST}
+        for name, held in looked.rows:
+            self._stored[texts.get(name, name)] = held
+        self._held.update((key, self._stored[key]) for key in keys)
+
+    def _know_entries(
+        self, entries: _Entries, wanted: Iterable[tuple[bytes, bytes]], found: Mapping[tuple[int, bytes], Any]
+    ) -> None:
+        for key, text in wanted:
+            row = self._stored[key]
+            if row is not None:
+                entries.know(row.id, text, found.get((row.id, name_of(text))))
+
+    def _know_wholes(self, keys: Iterable[bytes], looked: Looked) -> None:
+        for key in keys:
+            if (row := self._stored[key]) is not None:
+                self._complete.add(row.id)
+                self._fields.held.setdefault(row.id, {})
+        for owner, name, rest, value in looked.wholes:
+            self._fields.know(owner, text_of(name, rest), (value,))
+
+    def _read(self, entries: _Entries, value: Any) -> Any:
+        """A value as it is held: a field's in a tuple, since a member of a set has None there; a score as it is."""
+        return (value,) if entries is self._fields else self._dialect.decoded(value)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._log or self._dirty or self._fields.dirty or self._scores.dirty)
+
+    def commit(self) -> None:
+        self._settle()
+        self._session.ask([*self._log, self._dialect.commit])
+        self._log.clear()
+
+    # --- asking --------------------------------------------------------------------------------------------
+
+    def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> Result:
+        """Ask now, after everything that was changed before."""
+        if self._undo is not None and self._in_memory:
+            raise RuntimeError(f"a step that was taken for one in memory asks: {statement}")
+        result = self.ask(Statement(self._dialect.translated(statement), parameters))
+        if not statement.startswith("SELECT"):
+            # Scores are the only entries that are held here and changed by a statement of a handler; and of an owner
+            # that is new here, what is not held may be there from now on.
+            self._scores.clear()
+            self._new.clear()
+        return result
+
+    def ask(self, statement: Statement) -> Result:
+        """As `execute`, in words of the dialect."""
+        self._settle()
+        [*_, result] = self._session.ask([*self._log, statement])
+        self._log.clear()
+        self._step_at = -1
+        return result
+
+    def _fetch(self, statement: str, parameters: Sequence[Any]) -> Result:
+        """Ask for what no change of this transaction touches."""
+        [result] = self._session.ask([Statement(self._dialect.translated(statement), parameters)])
+        return result
+
+    def _later(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        self._log.append(Statement(self._dialect.translated(statement), parameters))
+
+    def _settle(self) -> None:
+        """Turn what changed in memory into statements."""
+        if self._dirty:
+            self._settle_rows()
+        for entries in (self._fields, self._scores):
+            if entries.dirty:
+                self._settle_entries(entries)
+
+    def _settle_rows(self) -> None:
+        gone: list[int] = []
+        new: list[NewRow] = []
+        changed: list[NewRow] = []
+        valued: list[NewRow] = []
+        for key in self._dirty:
+            before, now = self._stored[key], self._held[key]
+            if before == now:
+                continue
+            if before is not None and (now is None or now.id != before.id):
+                gone.append(before.id)
+            if now is not None:
+                row = NewRow(
+                    now.id, name_of(key), rest_of(key), now.kind, now.expires_at, now.size, now.long, now.value
+                )
+                if before is None or before.id != now.id:
+                    new.append(row)
+                elif now.loaded and (not before.loaded or now.value != before.value):
+                    valued.append(row)
+                else:
+                    changed.append(row)
+            self._stored[key] = now
+        self._dirty.clear()
+        if gone:
+            self._log += self._dialect.delete_rows(gone)
+        for statement, rows in (
+            (self._dialect.insert_rows, new),
+            (self._dialect.update_rows, changed),
+            (self._dialect.update_values, valued),
+        ):
+            if rows:
+                self._log += statement(rows)
+
+    def _settle_entries(self, entries: _Entries) -> None:
+        put: list[tuple[int, bytes, bytes | None, object]] = []
+        drop: list[tuple[int, bytes]] = []
+        for owner, text in entries.dirty:
+            value = entries.held[owner][text]
+            stored = entries.stored.setdefault(owner, {})
+            if owner in self._dead or stored.get(text) == value:
+                continue
+            if value is None:
+                drop.append((owner, name_of(text)))
+            else:
+                coded = value[0] if entries is self._fields else self._dialect.coded(value)
+                put.append((owner, name_of(text), rest_of(text), coded))
+            stored[text] = value
+        entries.dirty.clear()
+        if drop:
+            self._log += self._dialect.drop_entries(entries.table, drop)
+        if put:
+            self._log += self._dialect.put_entries(entries.table, put)
+
+    # --- whole keys ----------------------------------------------------------------------------------------
+
+    def _look(self, key: bytes) -> Held | None:
+        if key not in self._held:
+            [result] = self._session.ask([self._dialect.look(Wanted(others=[name_of(key)]))])
+            server_ms, now_ms = self._server_ms, self.now_ms
+            self._know_rows([key], self._dialect.looked(result))
+            self._server_ms, self.now_ms = server_ms, now_ms
+        return self._held[key]
+
+    def _change(self, key: bytes, held: Held | None) -> None:
+        if self._undo is not None:
+            self._undo.append(
+                _Restore(key, self._held[key], self._stored[key], self._held, self._stored, self._dirty, key)
+            )
+        self._held[key] = held
+        self._dirty[key] = None
+
+    def live(self, key: bytes) -> Row | None:
+        held = self._look(key)
+        if held is None or (held.expires_at is not None and held.expires_at <= self.now_ms):
+            return None
+        return Row(held.id, held.kind, held.expires_at, held.size)
+
+    def value(self, key: bytes, row: Row) -> bytes:
+        held = self._look(key)
+        if held is None:
+            return b""
+        if not held.loaded:
+            [value] = self._fetch("SELECT value FROM keys WHERE id = ?", (row.id,)).fetchone()
+            for where in (self._held, self._stored):
+                there = where[key]
+                if there is not None and there.id == row.id and not there.loaded:
+                    where[key] = there._replace(value=value, loaded=True)
+            return value or b""
+        return held.value or b""
+
+    def string(self, key: bytes) -> bytes | None:
+        row = self.holding(key, STRING)
+        return None if row is None else self.value(key, row)
+
+    def put(self, key: bytes, value: bytes, expires_at: int | None) -> None:
+        held = self._look(key)
+        if held is not None and held.kind == STRING:
+            row_id = held.id
+        else:
+            if held is not None:
+                self._discard(held)
+            row_id = self._session.ids.pop()
+        self._change(key, Held(row_id, STRING, expires_at, 0, 0, value, True))
+
+    def create(self, key: bytes, kind: int) -> int:
+        held = self._look(key)
+        if held is not None:
+            self._discard(held)
+        row_id = self._session.ids.pop()
+        self._new.add(row_id)
+        self._change(key, Held(row_id, kind, None, 0, 0, None, True))
+        return row_id
+
+    def delete(self, key: bytes) -> bool:
+        held = self._look(key)
+        if held is None:
+            return False
+        self._discard(held)
+        self._change(key, None)
+        return held.expires_at is None or held.expires_at > self.now_ms
+
+    def bury(self, key: bytes) -> int:
+        """Remove a key if it has expired; how many entries it had, and -1 where it lives on, or is not there."""
+        held = self._look(key)
+        if held is None or held.expires_at is None or held.expires_at > self.now_ms:
+            return -1
+        self.delete(key)
+        return held.size
+
+    def _discard(self, held: Held) -> None:
+        """Let go of the entries of a key whose row goes."""
+        if held.kind == STRING:
+            return
+        self._dead.add(held.id)
+        if self._undo is not None:
+            self._undo.append(lambda: self._dead.discard(held.id))
+        if held.size <= DELETE_AT_ONCE:
+            self._later(f"DELETE FROM {ENTRY_TABLES[held.kind]} WHERE owner = ?", (held.id,))  # noqa: S608 - a constant
+        else:
+            self.postpone(held.id, held.kind)
+
+    def postpone(self, owner: int, kind: int) -> None:
+        """Leave the entries of a key whose row is gone to the sweep."""
+        self._later("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
+
+    def _known(self, key: bytes) -> Held:
+        held = self._look(key)
+        if held is None:
+            raise RuntimeError("a key that was found is not there")
+        return held
+
+    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None:
+        self._change(key, self._known(key)._replace(expires_at=expires_at))
+
+    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+        self._change(key, self._known(key)._replace(value=value, loaded=True))
+
+    def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
+        held = self._known(key)
+        if last is None:
+            self._change(key, held._replace(size=size))
+        else:
+            self._change(key, held._replace(size=size, value=last, loaded=True))
+
+    def page(self, after: int, limit: int) -> list[tuple[int, bytes, int, int | None]]:
+        found = self._execute(
+            f"SELECT id, {self._dialect.key}, rest, kind, expires_at FROM keys WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608
+            (after, limit),
+        )
+        return [(row_id, text_of(name, rest), kind, at) for row_id, name, rest, kind, at in found]
+
+    def count(self) -> int:
+        [every] = self._execute("SELECT count(*) FROM keys").fetchone()
+        [dead] = self._execute("SELECT count(*) FROM keys WHERE expires_at <= ?", (self.now_ms,)).fetchone()
+        return int(every - dead)
+
+    # --- fields of hashes, members of sets, members of sorted sets -----------------------------------------
+
+    def _entry(self, entries: _Entries, owner: int, text: bytes, column: str, value: str) -> Any:
+        held = entries.held.setdefault(owner, {})
+        if text in held:
+            return held[text]
+        if owner in self._new or (entries is self._fields and owner in self._complete):
+            entries.know(owner, text, None)
+            return None
+        found = self._fetch(
+            f"SELECT {value} FROM {entries.table} WHERE owner = ? AND {column} = ?",  # noqa: S608 - constants
+            (owner, name_of(text)),
+        ).fetchone()
+        entries.know(owner, text, None if found is None else self._read(entries, found[0]))
+        return held[text]
+
+    def _set_entry(self, entries: _Entries, owner: int, text: bytes, value: Any) -> None:
+        held, stored = entries.held.setdefault(owner, {}), entries.stored.setdefault(owner, {})
+        if self._undo is not None:
+            self._undo.append(
+                _Restore(text, held.get(text), stored.get(text), held, stored, entries.dirty, (owner, text))
+            )
+        held[text] = value
+        entries.dirty[owner, text] = None
+
+    def field(self, owner: int, field: bytes) -> tuple[bytes] | None:
+        found: tuple[bytes] | None = self._entry(self._fields, owner, field, "field", "value")
+        return found
+
+    def fields(self, owner: int) -> list[tuple[bytes, bytes]]:
+        if owner not in self._complete and owner not in self._new:
+            for name, rest, value in self._fetch("SELECT field, rest, value FROM fields WHERE owner = ?", (owner,)):
+                self._fields.know(owner, text_of(name, rest), (value,))
+            self._complete.add(owner)
+        held = self._fields.held.get(owner, {})
+        return [(text, value[0]) for text, value in held.items() if value is not None]
+
+    def put_field(self, owner: int, field: bytes, value: bytes, *, new: bool | None = None) -> bool:
+        there = self.field(owner, field) is not None
+        self._set_entry(self._fields, owner, field, (value,))
+        return not there
+
+    def add_field(self, owner: int, field: bytes, value: bytes | None = None) -> bool:
+        if self.field(owner, field) is not None:
+            return False
+        self._set_entry(self._fields, owner, field, (value,))
+        return True
+
+    def drop_field(self, owner: int, field: bytes) -> bool:
+        if self.field(owner, field) is None:
+            return False
+        self._set_entry(self._fields, owner, field, None)
+        return True
+
+    def score(self, owner: int, member: bytes) -> float | None:
+        found: float | None = self._entry(self._scores, owner, member, "member", "score")
+        return found
+
+    def put_score(self, key: bytes, owner: int, member: bytes, score: float, *, new: bool) -> None:
+        self._set_entry(self._scores, owner, member, score + 0.0)  # there is one zero
+        held = self._known(key)
+        if len(member) > LONGEST and not held.long:
+            self._change(key, held._replace(long=1))
+
+    def drop_score(self, owner: int, member: bytes) -> bool:
+        if self.score(owner, member) is None:
+            return False
+        self._set_entry(self._scores, owner, member, None)
+        return True
+
+    def members(
+        self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
+    ) -> list[tuple[bytes, float]]:
+        decoded = self._dialect.decoded
+        if not self._known(key).long:
+            found = self._execute(in_order(where, reverse), (*parameters, limit, offset))
+            return [(member, decoded(score)) for member, score in found]
+        # Their names do not sort as they do, and MySQL sorts by the first thousand bytes only: they are sorted here.
+        rows = self._execute(f"SELECT member, rest, score FROM scored WHERE {where}", parameters)  # noqa: S608
+        whole = [(text_of(name, rest), decoded(score)) for name, rest, score in rows]
+        whole.sort(key=lambda pair: (pair[1], pair[0]), reverse=reverse)
+        return whole[offset : offset + limit]
+
+    def coded(self, score: float) -> float | int:
+        return self._dialect.coded(score)
+
+    def member_of(self, key: bytes) -> str:
+        held = self._look(key)
+        return self._dialect.whole_member if held is not None and held.long else "member"
+
+    # --- one atomic step -----------------------------------------------------------------------------------
+
+    def begin_step(self, calls: Sequence[Call]) -> None:
+        self._in_memory = all(call.spec.name in LOADED for call in calls)
+        if not self._in_memory:
+            self._settle()
+        mark, published = len(self._log), self.published
+        self._step_at = mark
+        self._undo = [lambda: setattr(self, "published", published)]
+        if not self._in_memory:
+            self._log.append(Statement("SAVEPOINT step"))
+
+    def keep_step(self) -> None:
+        self._undo = None
+        if not self._in_memory:
+            self._log.append(Statement("RELEASE SAVEPOINT step"))
+
+    def undo_step(self) -> None:
+        undo, self._undo = self._undo or [], None
+        for restore in reversed(undo):
+            restore()
+        if self._step_at >= 0:
+            del self._log[self._step_at :]
+        else:
+            self._log += [Statement("ROLLBACK TO SAVEPOINT step"), Statement("RELEASE SAVEPOINT step")]
+
+    # --- messages ------------------------------------------------------------------------------------------
+
+    def publish(self, channel: bytes, data: bytes) -> int:
+        if channel not in self._listening:
+            [self._listening[channel]] = self._fetch(
+                "SELECT count(*) FROM subscribers WHERE channel = ? AND expires_at > ?",
+                (name_of(channel), self._server_ms),
+            ).fetchone()
+        listening = self._listening[channel]
+        if listening:
+            self._messages += 1
+            self._log.append(self._dialect.publish(channel, data, self._messages, self._server_ms))
+            self.published = True
+        return listening
+
+
+class _Restore:
+    """Puts back what was held and stored of one thing, and whether that had been written."""
+
+    __slots__ = ("at", "dirty", "held", "in_held", "in_stored", "mark", "stored", "was_dirty")
+
+    def __init__(
+        self,
+        at: bytes,
+        held: Any,
+        stored: Any,
+        in_held: dict[bytes, Any],
+        in_stored: dict[bytes, Any],
+        dirty: dict[Any, None],
+        mark: Any,
+    ) -> None:
+        self.at, self.held, self.stored, self.in_held, self.in_stored = at, held, stored, in_held, in_stored
+        self.dirty, self.mark, self.was_dirty = dirty, mark, mark in dirty
+
+    def __call__(self) -> None:
+        self.in_held[self.at], self.in_stored[self.at] = self.held, self.stored
+        if not self.was_dirty:
+            self.dirty.pop(self.mark, None)

@@ -1,0 +1,169 @@
+"""Messages between the processes that use one database.
+
+Who subscribes is written down with a lease, so that PUBLISH can say how many listen. How a message comes here is up to
+the server: PostgreSQL notifies, of MySQL it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from keystead.errors import KeysteadError, StoreError, StoreUnavailable
+from keystead.stores.store_contract import Message
+from keystead.stores.database.pool import Job
+from keystead.stores.database.hashed_names import name_of
+from keystead.stores.database.database_sweep import MESSAGES_KEPT_MS
+from keystead.stores.database.cached_tables import CachedTables
+from keystead.stores.mailbox import Mailbox
+from keystead.stores.sql import Interpreter
+
+LEASE_MS = 30_000
+RENEW_EVERY_S = 10.0
+
+Write = Callable[[Job], Awaitable[Any]]
+
+
+class Subscriber:
+    __slots__ = ("after", "channels", "leased_until", "mailbox", "name")
+
+    def __init__(self, channels: dict[bytes, str]) -> None:
+        self.name = secrets.token_hex(16)
+        self.channels = channels
+        self.mailbox = Mailbox()
+        self.after = 0  # the last message that came before it listened, where messages are numbered
+        self.leased_until = 0.0  # on the loop's clock
+
+
+class Feed(ABC):
+    """`write` runs a job in a transaction and waits for its commit."""
+
+    def __init__(self, write: Write) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._write = write
+        self._subscribers: set[Subscriber] = set()
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[Mailbox]:
+        subscriber = Subscriber({channel.encode(): channel for channel in channels})
+        try:
+            await self.listen(subscriber)
+            subscriber.leased_until = self._loop.time() + LEASE_MS / 1000
+            subscriber.after = await self._write(lambda interpreter: _sign_up(interpreter, subscriber))
+            self._subscribers.add(subscriber)
+            self.signed_up(subscriber)
+            if self._renewal is None:
+                self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
+            yield subscriber.mailbox
+        finally:
+            self._subscribers.discard(subscriber)
+            signing_off = asyncio.ensure_future(self._sign_off(subscriber))
+            with suppress(KeysteadError):  # its lease runs out by itself
+                # Shielded: whoever is cancelled here goes at once, and is still signed off.
+                await asyncio.shield(signing_off)
+
+    async def _sign_off(self, subscriber: Subscriber) -> None:
+        with suppress(KeysteadError):
+            await self.leave(subscriber)
+            await self._write(
+                lambda interpreter: (
+                    interpreter.tables.execute("DELETE FROM subscribers WHERE id = ?", (subscriber.name,)).rowcount
+                )
+            )
+
+    def close(self, error: StoreUnavailable) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+        self.lose(error)
+
+    def lose(self, error: StoreError) -> None:
+        """End every subscription with this error."""
+        for subscriber in self._subscribers:
+            subscriber.mailbox.fail(error)
+        self._subscribers.clear()
+
+    def deliver(self, channel: bytes, data: bytes, number: int | None = None) -> None:
+        for subscriber in self._subscribers:
+            if channel in subscriber.channels and (number is None or number > subscriber.after):
+                subscriber.mailbox.put(Message(subscriber.channels[channel], data))
+
+    # --- leases --------------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        self._renewal = None
+        now = self._loop.time()
+        for subscriber in [s for s in self._subscribers if s.leased_until <= now]:
+            self._subscribers.discard(subscriber)
+            subscriber.mailbox.fail(_missed("this process or its store stood still for a while"))
+        if self._subscribers:
+            if self._renewing is None or self._renewing.done():
+                self._renewing = asyncio.ensure_future(self._renew_leases([*self._subscribers]))
+            self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
+
+    async def _renew_leases(self, subscribers: list[Subscriber]) -> None:
+        until = self._loop.time() + LEASE_MS / 1000
+        with suppress(KeysteadError):  # a renewal that fails shows as a lease that ran out
+            held = await self._write(lambda interpreter: _renew(interpreter, subscribers))
+            for subscriber in subscribers:
+                # A lease that ran out before is not revived: others may have published to nobody.
+                subscriber.leased_until = until if subscriber.name in held else 0.0
+
+    # --- up to the server ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def listen(self, subscriber: Subscriber) -> None:
+        """Before it signs up: from here on its messages come, or are kept."""
+
+    @abstractmethod
+    def signed_up(self, subscriber: Subscriber) -> None:
+        """After it has signed up."""
+
+    @abstractmethod
+    async def leave(self, subscriber: Subscriber) -> None:
+        """After it has left."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """A message was committed by this process."""
+
+
+def _sign_up(interpreter: Interpreter[CachedTables], subscriber: Subscriber) -> int:
+    tables = interpreter.tables
+    for channel in subscriber.channels:
+        tables.later(
+            "INSERT INTO subscribers (id, channel, expires_at) VALUES (?, ?, ?)",
+            (subscriber.name, name_of(channel), tables.wall_ms() + LEASE_MS),
+        )
+    last: int = tables.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
+    return last
+
+
+def _renew(interpreter: Interpreter[CachedTables], subscribers: list[Subscriber]) -> set[str]:
+    tables = interpreter.tables
+    now_ms = tables.wall_ms()
+    return {
+        subscriber.name
+        for subscriber in subscribers
+        if tables.execute(
+            "UPDATE subscribers SET expires_at = ? WHERE id = ? AND expires_at > ?",
+            (now_ms + LEASE_MS, subscriber.name, now_ms),
+        ).rowcount
+        == len(subscriber.channels)
+    }
+
+
+def _missed(why: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+    )
+
+
+assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives every lease it was written for

@@ -1,0 +1,104 @@
+"""The tables of a store on a server: made when it is first opened, and brought up to date by a later Keystead.
+
+The version of the tables stands in a table of its own. Each step leads from one version to the next. Processes that
+open at the same moment take turns, and all but the first find nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from keystead.errors import StoreDamaged, StoreUnavailable
+from keystead.stores.database.database_session import ConnectionLost, NoSuchTable, Session, Statement
+
+
+@dataclass(frozen=True)
+class Change:
+    """A step to a version: what it does, in words, and how. Each of its statements may be run a second time."""
+
+    version: int
+    what: str
+    statements: Sequence[Statement]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an upgrade does, or did."""
+
+    found: int  # the version of the tables; 0: there are none yet
+    changes: tuple[Change, ...]
+
+    @property
+    def version(self) -> int:
+        """What the tables have afterwards."""
+        return self.changes[-1].version if self.changes else self.found
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The steps, and how one server is asked about them."""
+
+    changes: Sequence[Change]
+    find: Statement  # selects the version
+    note: str  # writes it down, with one placeholder
+    begin: Sequence[Statement]  # keeps others out
+    end: Sequence[Statement]
+    transactional: bool  # whether tables are made in the transaction that `begin` opens
+
+    @property
+    def version(self) -> int:
+        return self.changes[-1].version
+
+    def plan(self, session: Session, url: str) -> Plan:
+        """What is to be done here. Raises StoreDamaged where a later Keystead made the tables."""
+        return self._planned(self._found(session), url)
+
+    def upgrade(self, session: Session, url: str) -> Plan:
+        """Bring the tables to the version of this Keystead; what was done."""
+        if not (plan := self.plan(session, url)).changes:
+            return plan
+        locked = session.ask(self.begin)
+        if locked[-1].rows and locked[-1].rows[0][0] == 0:
+            raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
+        try:
+            # Looked at again: another process may have been faster.
+            plan = self._planned(self._found(session, inside=self.transactional), url)
+            for change in plan.changes:
+                session.ask(change.statements)
+                session.ask([Statement(self.note, (change.version,))])
+        except BaseException:
+            session.roll_back()
+            if not self.transactional:
+                with suppress(ConnectionLost):  # which gives the lock back, too
+                    session.ask(self.end)
+            raise
+        session.ask(self.end)
+        return plan
+
+    def _found(self, session: Session, *, inside: bool = False) -> int:
+        """The version of the tables, 0 where there are none. `inside` a transaction, which a failure would end."""
+        if inside:
+            session.ask([Statement("SAVEPOINT look")])
+        try:
+            [result] = session.ask([self.find])
+        except NoSuchTable:
+            if inside:
+                session.ask([Statement("ROLLBACK TO SAVEPOINT look")])
+            return 0
+        found = result.fetchone()
+        return 0 if found is None else int(found[0])
+
+    def _planned(self, found: int, url: str) -> Plan:
+        if found > self.version:
+            raise StoreDamaged(
+                f"the tables of {url} were made by a later Keystead (version {found}, this one knows"
+                f" {self.version}); upgrade this one to use them. Nothing was changed"
+            )
+        return Plan(found, tuple(change for change in self.changes if change.version > found))
+
+
+def statements_of(text: str) -> tuple[Statement, ...]:
+    """The statements of a text, in which a semicolon ends each."""
+    return tuple(Statement(words) for part in text.split(";") if (words := " ".join(part.split())))

@@ -1,0 +1,161 @@
+"""One connection that many callers share, in the words of Memcached's meta protocol.
+
+Every request that is sent here has exactly one answer, and answers come in the order of the requests, so an answer
+belongs to whoever stands first in the queue: a caller that was cancelled keeps its place, and its answer is thrown
+away there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from keystead.stores.memcached.memcached_settings import Address
+
+
+class Answer(NamedTuple):
+    """`code`: VA (a value), HD (done), EN or NF (not there), NS (not stored), EX (another was faster), or an error."""
+
+    code: bytes
+    words: list[bytes]  # what stands behind it
+    data: bytes = b""
+    lines: tuple[bytes, ...] = ()  # of `stats`
+
+    def number(self, letter: bytes) -> int:
+        """The number behind this letter, as in `c42`."""
+        return next(int(word[1:]) for word in self.words if word[:1] == letter)
+
+
+class ConnectionLost(Exception):
+    """The answer will not come. `sent`: whether the requests may have reached the server."""
+
+    def __init__(self, reason: str, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    future: asyncio.Future[list[Answer]]
+    count: int
+    since: float
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, timeout: float) -> None:
+        self.address = address
+        self.lost: str | None = None  # why, once it is
+        self._loop = loop
+        self._timeout = timeout
+        self._expected: deque[_Expected] = deque()
+        self._answers: list[Answer] = []  # of whoever stands first, as far as they are there
+        self._received = bytearray()
+        self._lines: list[bytes] = []
+        self._head: tuple[list[bytes], int] | None = None  # of a value that is not there as a whole yet
+        self._out: list[bytes] = []  # what the last of the queue have not sent yet, a payload each
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+
+    # --- for callers ---------------------------------------------------------------------------------------
+
+    def send(self, payload: bytes, count: int) -> asyncio.Future[list[Answer]]:
+        """Send requests and get as many answers. Raises ConnectionLost through the future."""
+        future: asyncio.Future[list[Answer]] = self._loop.create_future()
+        if self.lost is not None:
+            future.set_exception(ConnectionLost(self.lost, False))
+            return future
+        now = self._loop.time()
+        self._expected.append(_Expected(future, count, now))
+        if not self._out:
+            # One turn later, so that all tasks that are ready now share one write and one round trip.
+            self._loop.call_soon(self._flush)
+        self._out.append(payload)
+        if self._timer is None:
+            self._timer = self._loop.call_at(now + self._timeout, self._overdue)
+        return future
+
+    def close(self, reason: str) -> None:
+        """Drop the connection; whoever waits gets ConnectionLost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    # --- for the event loop --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(f"{self.address} closed the connection" + (f" ({error})" if error else ""))
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        try:
+            while (answer := self._next()) is not None:
+                if answer.code in (b"ERROR", b"CLIENT_ERROR") and len(self._answers) + 1 < self._expected[0].count:
+                    raise ValueError  # what is left of a request that was not understood is taken for others
+                self._answers.append(answer)
+                if len(self._answers) == self._expected[0].count:
+                    future = self._expected.popleft().future
+                    if not future.done():
+                        future.set_result(self._answers)
+                    self._answers = []
+        except (ValueError, IndexError):
+            self.close(f"{self.address} sent what no Memcached sends; is it one?")
+
+    def _next(self) -> Answer | None:
+        """The next answer, if it is there as a whole."""
+        received = self._received
+        while self._head is None:
+            end = received.find(b"\r\n")
+            if end < 0:
+                return None
+            line = bytes(received[:end])
+            del received[: end + 2]
+            code, *words = line.split(b" ")
+            if code == b"STAT":
+                self._lines.append(line)
+            elif code == b"VA":
+                self._head = words[1:], int(words[0])
+            else:
+                lines, self._lines = tuple(self._lines), []
+                return Answer(code, words, lines=lines)
+        words, size = self._head
+        if len(received) < size + 2:
+            return None
+        data = bytes(received[:size])
+        if received[size : size + 2] != b"\r\n":
+            raise ValueError
+        del received[: size + 2]
+        self._head = None
+        return Answer(b"VA", words, data)
+
+    def _flush(self) -> None:
+        if self.lost is None and self._transport is not None:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def _overdue(self) -> None:
+        """Whoever stands first decides, even if cancelled: answers come in order, so nobody is served before it."""
+        self._timer = None
+        if not self._expected:
+            return
+        deadline = self._expected[0].since + self._timeout
+        if deadline <= self._loop.time():
+            self.close(f"{self.address} did not answer within {self._timeout:g} s")
+        else:
+            self._timer = self._loop.call_at(deadline, self._overdue)
+
+    def _end(self, reason: str) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        sent = len(self._expected) - len(self._out)
+        for place, expected in enumerate(self._expected):
+            if not expected.future.done():
+                expected.future.set_exception(ConnectionLost(reason, place < sent))
+        self._expected.clear()

@@ -1,0 +1,224 @@
+"""Memcached behind the four verbs: two of them, and those within one key."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Self, cast
+
+from keystead.errors import CrossSlot, StoreClosed, StoreError, StoreUnavailable, UnknownCommand
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.commands import Call, Reply
+from keystead.stores.memcached.item_format import HEADER_BYTES, Slot, name_of
+from keystead.stores.memcached.compare_and_set import HANDLERS, Lane, Part, Replies
+from keystead.stores.memcached.memcached_link import ITEM_OVERHEAD_BYTES, Link
+from keystead.stores.memcached.memcached_settings import Address, Settings
+
+USUAL_ITEM_BYTES = 1 << 20
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MemcachedStore(Store):
+    """Strings on one Memcached or several, which may forget any of them at any time.
+
+    Each key lives on one server, chosen by its name (rendezvous hashing), and on no other: while that server is away,
+    its keys are StoreUnavailable, since whatever another one held would be old when it is back. Time is the clock of
+    this process, since a server tells no more than seconds. `clock`: for tests.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], int] = wall_ms) -> None:
+        self.settings = settings
+        self.url = settings.url
+        self.guarantees = _guarantees(USUAL_ITEM_BYTES - ITEM_OVERHEAD_BYTES - HEADER_BYTES)
+        self._clock = clock
+        self._servers: dict[Address, tuple[Link, Lane]] = {}
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        return cls(Settings.of(url))
+
+    # --- opening and closing -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """As every store's: all servers have to be there. Opening a store that is open does nothing."""
+        if self._servers:
+            return
+        self._loop = asyncio.get_running_loop()
+        links = [Link(self.settings, address) for address in self.settings.addresses]
+        opened = await asyncio.gather(*(link.open() for link in links), return_exceptions=True)
+        for problem in opened:
+            if problem is not None:
+                for link in links:
+                    await link.close()
+                raise problem
+        self._servers = {link.address: (link, Lane(link, self._clock)) for link in links}
+        self.guarantees = _guarantees(min(link.value_max_bytes for link in links))
+
+    async def close(self) -> None:
+        servers, self._servers = self._servers, {}
+        for link, _ in servers.values():
+            await link.close()
+        for _, lane in servers.values():
+            await lane.close()
+
+    # --- the verbs it has ----------------------------------------------------------------------------------
+
+    def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
+        if len(calls) == 1 and not calls[0].spec.writes and len(calls[0].keys) == 1 and calls[0].spec.name in HANDLERS:
+            # The usual call, for which nothing is to be taken apart and put together.
+            deadline, name = self._deadline(), name_of(self.settings.prefix, calls[0].keys[0])
+            return self._lane(name).look(name, calls, deadline)
+        return self._run(calls)
+
+    async def _run(self, calls: list[Call]) -> list[Reply]:
+        """Commands on several keys are taken apart: what is wanted of one key is one part, in the order of the calls.
+
+        So the order of a batch holds for each key, and not between keys, which may be on different servers.
+        """
+        deadline = self._deadline()
+        pieces: list[list[Reply]] = [[None] * max(len(call.keys), 1) for call in calls]
+        wanted: dict[bytes, list[tuple[int, int, Call]]] = {}
+        for place, call in enumerate(calls):
+            if call.spec.name not in HANDLERS:
+                pieces[place] = [_unsupported(call)]
+            elif not call.keys:
+                pieces[place] = [self._of_no_key(call)]
+            elif len(call.keys) == 1:
+                wanted.setdefault(call.keys[0], []).append((place, 0, call))
+            else:
+                for at, key in enumerate(call.keys):
+                    wanted.setdefault(key, []).append((place, at, Call(call.spec, [key], call.options)))
+        parts = [self._part(key, [call for _, _, call in each], deadline) for key, each in wanted.items()]
+        for each, replies in zip(wanted.values(), await self._served(parts, deadline), strict=True):
+            for (place, at, call), reply in zip(each, _each_of(replies, len(each)), strict=True):
+                pieces[place][at] = call.blame(reply) if isinstance(reply, UnknownCommand) else reply
+        return [_joined(call, some) for call, some in zip(calls, pieces, strict=True)]
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        for step in steps:
+            if step.call.spec.name not in HANDLERS:
+                raise _unsupported(step.call)
+        keys = {key for step in steps for key in step.call.keys}
+        if len(keys) > 1:
+            raise steps[-1].call.blame(
+                CrossSlot("an atomic step on Memcached is about one key; put what belongs together into one value")
+            )
+        deadline = self._deadline()
+        # A step that is only about the time has no key, and belongs to whichever server.
+        [outcome] = await self._served([self._part(next(iter(keys), b""), steps, deadline)], deadline)
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return cast("Outcome", outcome)
+
+    # --- the verbs it has not ------------------------------------------------------------------------------
+
+    def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        raise UnknownCommand("Memcached cannot list its keys; keep them in a store that can, or keep a list", "SCAN")
+
+    def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        raise UnknownCommand("Memcached has no messages; subscribe on a store that has", "SUBSCRIBE")
+
+    # --- parts ---------------------------------------------------------------------------------------------
+
+    def _deadline(self) -> float:
+        if not self._servers:
+            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+        return self._loop.time() + self.settings.timeout
+
+    def _part(self, key: bytes, work: list[Call] | list[Planned], deadline: float) -> Part:
+        return Part(name_of(self.settings.prefix, key), work, deadline, self._loop.create_future())
+
+    def _lane(self, name: bytes) -> Lane:
+        if len(self._servers) == 1:
+            return next(iter(self._servers.values()))[1]
+        best = max(
+            self._servers, key=lambda address: hashlib.blake2b(b"%b %b" % (str(address).encode(), name)).digest()
+        )
+        return self._servers[best][1]
+
+    async def _served(self, parts: list[Part], deadline: float) -> list[Replies | StoreError]:
+        """The result of each part, or the error it has."""
+        reading: dict[Lane, list[Part]] = {}
+        for part in parts:
+            lane = self._lane(part.name)
+            if part.reads_only:
+                reading.setdefault(lane, []).append(part)
+            else:
+                lane.submit(part)
+        try:
+            await asyncio.gather(*(_read(lane, some, deadline) for lane, some in reading.items()))
+            waiting = [part.future for part in parts if not part.future.done()]
+            if waiting:
+                await asyncio.wait(waiting, timeout=max(deadline - self._loop.time(), 0))
+            return [self._result(part) for part in parts]
+        finally:
+            for part in parts:  # a round that has not begun leaves out what nobody waits for any more
+                part.future.cancel()
+
+    def _result(self, part: Part) -> Replies | StoreError:
+        future = part.future
+        if not future.done():
+            outcome = "unknown" if part.sent else "not-sent"
+            return StoreUnavailable(f"{self.url} did not do this within {self.settings.timeout:g} s", outcome)  # type: ignore[arg-type]
+        error = future.exception()
+        if error is None:
+            return future.result()
+        if isinstance(error, StoreError):
+            return error
+        raise error
+
+    def _of_no_key(self, call: Call) -> Reply:
+        slot = Slot(None, 0)
+        slot.now_ms = self._clock()
+        return HANDLERS[call.spec.name](slot, call)
+
+
+def _guarantees(value_max_bytes: int) -> Guarantees:
+    return Guarantees(
+        kinds=frozenset({"string"}),
+        atomic="one key",
+        durability="memory",
+        # Even with -M: a server without room drops the old value together with the new one.
+        evicts=True,
+        scans=False,
+        value_max_bytes=value_max_bytes,
+    )
+
+
+def _unsupported(call: Call) -> UnknownCommand:
+    error = UnknownCommand(
+        "Memcached keeps strings only, without lists of keys or messages; use another store for this"
+    )
+    call.blame(error)
+    return error
+
+
+async def _read(lane: Lane, parts: list[Part], deadline: float) -> None:
+    try:
+        await lane.read(parts, deadline)
+    except (StoreUnavailable, StoreClosed) as error:
+        for part in parts:
+            part.fail(error)
+
+
+def _each_of(replies: Replies | StoreError, count: int) -> list[Reply]:
+    return replies if isinstance(replies, list) else [replies] * count
+
+
+def _joined(call: Call, pieces: list[Reply]) -> Reply:
+    """The reply of a command from what it found at each of its keys."""
+    for piece in pieces:
+        if isinstance(piece, StoreUnavailable) and call.spec.writes and len(pieces) > 1:
+            # Other keys of the same command may be on a server that did its part.
+            return StoreUnavailable(f"{piece}; other keys of this command may have been written", "unknown")
+        if isinstance(piece, StoreError):
+            return piece
+    if call.spec.name == "MGET":
+        return [value for [value] in pieces]
+    return pieces[0] if len(pieces) == 1 else sum(pieces)

@@ -1,0 +1,65 @@
+"""Messages of MySQL and MariaDB, which tell nobody anything: their table is looked at while somebody here listens."""
+
+from __future__ import annotations
+
+import asyncio
+
+from keystead.errors import KeysteadError, StoreUnavailable
+from keystead.stores.database.database_feed import Feed, Subscriber, Write
+from keystead.stores.database.cached_tables import CachedTables
+from keystead.stores.sql import Interpreter
+
+LOOK_EVERY_S = 0.025
+PAGE = 1_000
+
+
+class MysqlFeed(Feed):
+    """`read` runs a job in a snapshot."""
+
+    def __init__(self, write: Write, read: Write) -> None:
+        super().__init__(write)
+        self._read = read
+        self._last = 0
+        self._looking: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+
+    async def listen(self, subscriber: Subscriber) -> None:
+        """Nothing: from when it has signed up, messages are kept for it."""
+
+    def signed_up(self, subscriber: Subscriber) -> None:
+        if self._looking is None or self._looking.done():
+            self._last = subscriber.after
+            self._looking = asyncio.ensure_future(self._look())
+
+    async def leave(self, subscriber: Subscriber) -> None:
+        """Nothing: who looks, stops by itself."""
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self, error: StoreUnavailable) -> None:
+        super().close(error)
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look(self) -> None:
+        while self._subscribers:
+            try:
+                rows = await self._read(self._page)
+            except KeysteadError:
+                rows = []  # what comes meanwhile is kept; a lease that runs out tells the subscriber
+            for number, channel, data in rows:
+                self._last = number
+                self.deliver(channel, data, number)
+            if len(rows) < PAGE:
+                try:
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
+                self._woken.clear()
+
+    def _page(self, interpreter: Interpreter[CachedTables]) -> list[tuple[int, bytes, bytes]]:
+        return interpreter.tables.execute(
+            "SELECT id, channel, data FROM messages WHERE id > ? ORDER BY id LIMIT ?", (self._last, PAGE)
+        ).fetchall()

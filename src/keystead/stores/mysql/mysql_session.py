@@ -1,0 +1,215 @@
+"""A connection to MySQL or MariaDB, by PyMySQL.
+
+All that is asked at once leaves as one text of several statements. Values are written as hexadecimal literals: they
+mean the same in every mode and character set of a server, and nothing in them can end a text.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from keystead.errors import StoreError, StoreFull, StoreReadOnly, StoreRefused, StoreUnavailable
+from keystead.stores.database.database_session import (
+    Conflict,
+    ConnectionLost,
+    Failed,
+    NoSuchTable,
+    Result,
+    Session,
+    Statement,
+)
+from keystead.stores.database.database_settings import Settings
+
+_LOST = {1053, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2014, 2055, 4031}
+_TRY_AGAIN = {1020, 1205, 1213, 1969, 3024, 3572}
+_READ_ONLY = {1290, 1792, 1836}
+_REFUSED = {1044, 1045, 1095, 1142, 1143, 1227, 1370, 1410, 1698}
+_FULL = {1021, 1041, 1114, 1118, 1153, 1301, 1406}
+_MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+
+
+def connect(settings: Settings) -> MysqlSession:
+    """Raises StoreError, in words without the password."""
+    where: dict[str, Any] = (
+        {"unix_socket": settings.socket} if settings.socket else {"host": settings.host, "port": settings.port}
+    )
+    try:
+        connection = pymysql.connect(
+            user=settings.user,
+            password=settings.password or "",
+            database=settings.database,
+            charset="utf8mb4",
+            autocommit=True,
+            client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+            connect_timeout=max(1, math.ceil(settings.connect_timeout)),
+            read_timeout=math.ceil(settings.timeout) + 1,
+            write_timeout=math.ceil(settings.timeout) + 1,
+            sql_mode=_MODE,
+            init_command="SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = "
+            f"{max(1, math.ceil(settings.timeout)):d}",
+            **where,
+            **settings.tls,
+        )
+        session = MysqlSession(connection, settings)
+    except (pymysql.Error, OSError, UnicodeError) as error:
+        raise _no_connection(error, settings) from None
+    try:
+        session.ask([Statement("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")])
+        session.largest = session.ask([Statement("SELECT @@max_allowed_packet")])[0].fetchone()[0]
+    except (ConnectionLost, Conflict) as error:
+        session.close()
+        raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
+    except Failed as failed:
+        session.close()
+        raise failed.error from None
+    return session
+
+
+def _no_connection(error: Exception, settings: Settings) -> StoreError:
+    code, said = _said(error)
+    said = settings.without_secrets(said)
+    if code in (1044, 1045, 1698, 1130):
+        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({said})")
+    if code == 1049:
+        return StoreRefused(f"{settings.url}: there is no such database; create it first ({said})")
+    if "SSL" in said or "certificate" in said:
+        return StoreRefused(f"no TLS connection to {settings.url}: {said}; check tls, ca and verify")
+    return StoreUnavailable(f"cannot reach {settings.url}: {said}; is the server running there?")
+
+
+def _said(error: Exception) -> tuple[int, str]:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    return code, " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
+
+
+class MysqlSession(Session):
+    largest = 1 << 22  # what the server takes at once
+
+    def __init__(self, connection: Any, settings: Settings) -> None:
+        self.ids = []
+        self._connection = connection
+        self._settings = settings
+        self._in_transaction = False
+        self._lost = False
+
+    def ask(self, statements: Sequence[Statement]) -> list[Result]:
+        if self._lost:
+            raise ConnectionLost("the connection was lost before")
+        results: list[Result] = []
+        for text, count in self._packets(statements):
+            try:
+                self._say(text, count, results)
+            except pymysql.Error as error:
+                raise self._error(error) from None
+            except (OSError, AttributeError, EOFError) as error:  # its socket was closed under it
+                self.close()
+                raise ConnectionLost(str(error)) from None
+            except BaseException:
+                self.close()
+                raise
+        if statements[-1].words in ("COMMIT", "ROLLBACK"):
+            self._in_transaction = False
+        return results
+
+    def _packets(self, statements: Sequence[Statement]) -> Iterator[tuple[str, int]]:
+        """All statements as one text, or as several where the server would not take it at once."""
+        texts: list[str] = []
+        size = 0
+        for statement in statements:
+            if statement.words.startswith("START"):
+                self._in_transaction = True
+            text = _written(statement)
+            if len(text) > self.largest - 1024:
+                raise Failed(
+                    StoreFull(
+                        f"{self._settings.url} takes statements of at most {self.largest:,} bytes (its"
+                        f" max_allowed_packet), and a value takes twice its length; this one has {len(text):,}"
+                    )
+                )
+            if texts and size + len(text) > self.largest - 1024:
+                yield ";".join(texts), len(texts)
+                texts, size = [], 0
+            texts.append(text)
+            size += len(text) + 1
+        if texts:
+            yield ";".join(texts), len(texts)
+
+    def _say(self, text: str, count: int, results: list[Result]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(text)
+            for place in range(count):
+                if place and not cursor.nextset():
+                    raise pymysql.OperationalError(2014, "the server gave fewer results than it was asked for")
+                rows = list(cursor.fetchall()) if cursor.description else []
+                results.append(Result(rows, cursor.rowcount))
+
+    def _error(self, error: pymysql.Error) -> Exception:
+        code, said = _said(error)
+        url = self._settings.url
+        if code in _LOST or isinstance(error, pymysql.InterfaceError) or code == 0:
+            self.close()
+            return ConnectionLost(said)
+        if code in _TRY_AGAIN:
+            return Conflict(said)
+        if code == 1146:
+            return NoSuchTable(said)
+        if code in _READ_ONLY:
+            return Failed(
+                StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
+            )
+        if code in _REFUSED:
+            return Failed(StoreRefused(f"{url} does not let this user do that: {said}"))
+        if code in _FULL:
+            return Failed(StoreFull(f"{url} has no room for this: {said}"))
+        return Failed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
+
+    def roll_back(self) -> None:
+        if not self._lost and self._in_transaction:
+            with suppress(Conflict, Failed, ConnectionLost):
+                self.ask([Statement("ROLLBACK")])
+
+    def close(self) -> None:
+        self._lost = True
+        with suppress(pymysql.Error, OSError):
+            self._connection.close()
+
+    def sever(self) -> None:
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with suppress(OSError, ValueError), socket.socket(fileno=os.dup(sock.fileno())) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+
+
+def _written(statement: Statement) -> str:
+    """A statement with its parameters in their places."""
+    words, parameters = statement
+    if not parameters:
+        return words
+    parts = words.split("?")
+    if len(parts) != len(parameters) + 1:
+        raise ValueError(f"{len(parameters)} parameters do not fit: {words[:200]}")
+    written = [parts[0]]
+    for value, part in zip(parameters, parts[1:], strict=True):
+        written += (_literal(value), part)
+    return "".join(written)
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case bytes():
+            return f"X'{value.hex()}'"
+        case None:
+            return "NULL"
+        case int():
+            return str(int(value))
+        case str():
+            return f"X'{value.encode().hex()}'"
+    raise TypeError(f"no parameter of a statement: {type(value).__name__}")

@@ -1,0 +1,64 @@
+"""The store on PostgreSQL: `postgresql://user:password@host:5432/database`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from keystead.errors import BadUrl
+from keystead.stores.store_contract import Guarantees
+from keystead.stores.database.database_feed import Feed
+from keystead.stores.database.database_session import Session, Statement
+from keystead.stores.database.database_settings import Settings, TlsReader, yes_or_no
+from keystead.stores.database.database_store import DatabaseStore
+from keystead.stores.postgres.postgres_dialect import PostgresDialect
+from keystead.stores.postgres.postgres_feed import PostgresFeed
+from keystead.stores.postgres.postgres_schema import SCHEMA
+from keystead.stores.postgres.postgres_session import PostgresSession, connect
+
+# What the providers of databases write into the URLs that they give out.
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+
+class _Tls(TlsReader):
+    def __call__(self, options: dict[str, str]) -> Mapping[str, Any]:
+        mode = options.pop("sslmode", None)
+        if mode is not None:
+            if mode not in SSL_MODES:
+                raise BadUrl(f"sslmode is one of {', '.join(SSL_MODES)}")
+            options.pop("channel_binding", None)
+        given = {
+            ours: options.pop(name, None)
+            for name, ours in (("ca", "sslrootcert"), ("cert", "sslcert"), ("key", "sslkey"))
+        }
+        wanted = yes_or_no(options, "tls", "yes" if given["sslrootcert"] else "no")
+        verified = yes_or_no(options, "verify", "yes")
+        if mode is None and wanted:
+            mode = "verify-full" if verified else "require"
+            if verified and given["sslrootcert"] is None:
+                given["sslrootcert"] = "system"
+        return {name: value for name, value in {"sslmode": mode, **given}.items() if value is not None}
+
+
+class PostgresStore(DatabaseStore):
+    dialect = PostgresDialect
+    schema = SCHEMA
+    value_max_bytes = 900_000_000  # of the 1 GB that a field of a row takes
+
+    @classmethod
+    def of(cls, url: str) -> PostgresStore:
+        return cls(Settings.of(url, port=5432, tls=_Tls()))
+
+    def connect(self) -> PostgresSession:
+        return connect(self.settings)
+
+    def stated(self, session: Session) -> Guarantees:
+        [settings] = session.ask(
+            [Statement("SELECT current_setting('fsync')::text, current_setting('synchronous_commit')::text")]
+        )
+        fsync, commit = settings.fetchone()
+        durability = "memory" if fsync == "off" else "seconds" if commit == "off" else "disk"
+        return Guarantees(durability=durability, value_max_bytes=self.value_max_bytes)  # type: ignore[arg-type]
+
+    def feed(self) -> Feed:
+        return PostgresFeed(self.write, self.read, self.connect, self.url)

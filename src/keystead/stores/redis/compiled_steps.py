@@ -1,0 +1,410 @@
+"""Compiled atomic steps: planned once for each shape, not once for each call.
+
+The shape of steps is their commands, options and guards, and which keys are the same. Keys, values and numbers are the
+arguments. When a shape is seen for the second time, its script is written (see `straight`) and its request is packed,
+with gaps for the arguments. Callers of `atomically` need not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from math import isfinite
+from typing import Any, Final
+
+from keystead.errors import CommandError
+from keystead.stores.store_contract import Absent, AtMost, FieldHolds, Holds, MoreThan, Outcome, Planned, Required, Step, plan
+from keystead.stores.commands import TABLE, Argument, Call, Reply, StoreMs, TimedCommand
+from keystead.stores.redis.atomic_script import COUNTERS, DIGEST, Script
+from keystead.stores.redis.redis_connection import Connection, ReplyError, pack_command
+from keystead.stores.redis.reply_shapes import SHAPES
+from keystead.stores.redis.redis_settings import Address
+from keystead.stores.redis.script_compiler import OPTIONS, straight
+
+_LONGEST: Final = 80  # parts of a shape; longer ones are rarely the same
+_MOST: Final = 256  # shapes: a server keeps a script for each
+
+# In a shape, a number is a key: the first one that is named is 0. Text is an option, or a number that never changes.
+_TEXT, _POSITIVE, _NEGATIVE, _FLOAT = range(-4, 0)
+_LARGEST: Final = 10**14  # smaller ones are valid wherever a number is valid; steps with larger ones are not compiled
+
+_WORDS: Final = OPTIONS | {word.decode() for word in OPTIONS}
+_LONGEST_WORD: Final = max(map(len, OPTIONS))
+_NUMBERS: Final = (int, float)
+
+
+class _Mark(str):
+    """What begins a step in a shape."""
+
+    __slots__ = ()
+
+
+_PLAIN, _REQUIRED, _HOLDS, _IS_GONE, _AT_MOST, _AT_MOST_FIXED = map(
+    _Mark, ("plain", "required", "holds", "is gone", "at most", "at most the same")
+)
+_FIELD_HOLDS, _FIELD_IS_GONE, _ABSENT = map(_Mark, ("field holds", "field is gone", "absent"))
+_MORE_THAN, _MORE_THAN_FIXED = map(_Mark, ("more than", "more than the same"))
+_LIMITS = {AtMost: (_AT_MOST, _AT_MOST_FIXED), MoreThan: (_MORE_THAN, _MORE_THAN_FIXED)}
+
+
+def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
+    """The shape of these steps, and all that is not in it, in order. None: they have none, or are wrong."""
+    shape: list[Any] = []
+    data: list[bytes] = []
+    keys: dict[bytes, int] = {}
+    try:
+        for step in steps:
+            command: Any = step
+            kind: Any = type(command)
+            if kind is tuple or kind is list or kind is Call:
+                shape.append(_PLAIN)
+            elif isinstance(step, Required):
+                shape.append(_REQUIRED)
+                command = step.command
+            else:
+                command = _guarded(step, shape, data)
+                if command is None:
+                    return None
+            if type(command) is Call:
+                name, arguments = command.spec.name, command.args
+            else:
+                name, arguments = command[0], command[1:]
+            argument: Any
+            names_left = TABLE[name].keys
+            shape.append(name)
+            for argument in arguments:
+                kind = type(argument)
+                if kind is str:
+                    if not names_left and argument in _WORDS:
+                        shape.append(argument)
+                        continue
+                    argument = argument.encode()
+                elif kind is int and not names_left:
+                    if argument == 0:
+                        shape.append("0")
+                    elif not -_LARGEST < argument < _LARGEST:
+                        return None
+                    else:
+                        shape.append(_POSITIVE if argument > 0 else _NEGATIVE)
+                        data.append(b"%d" % argument)
+                    continue
+                elif kind is not bytes:
+                    if kind is StoreMs and type(argument.plus) in _NUMBERS:
+                        shape.append(argument)
+                    # Two infinities have no sum: what could fail behind the first write is not compiled.
+                    elif kind is float and not names_left and isfinite(argument):
+                        shape.append(_FLOAT)
+                        data.append(repr(argument).encode())
+                    else:
+                        return None
+                    continue
+                if names_left:
+                    names_left -= 1
+                    number = keys.get(argument)
+                    if number is None:
+                        number = keys[argument] = len(keys)
+                        data.append(argument)
+                    shape.append(number)
+                elif len(argument) <= _LONGEST_WORD and argument in _WORDS:
+                    shape.append(argument)
+                else:
+                    shape.append(_TEXT)
+                    data.append(argument)
+    except (KeyError, TypeError, IndexError, AttributeError, UnicodeEncodeError):
+        return None  # it says what is wrong when it is read
+    return (tuple(shape), data) if len(shape) <= _LONGEST else None
+
+
+def _guarded(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | None:
+    """The command of a guard; what it expects is noted."""
+    kind = type(step)
+    if kind in _LIMITS:
+        given, fixed = _LIMITS[kind]
+        limit = step.limit
+        if type(limit) is int and 0 <= limit < _LARGEST:
+            shape.append(given)
+            data.append(b"%d" % limit)
+        elif type(limit) is float or (type(limit) is StoreMs and type(limit.plus) in _NUMBERS):
+            shape += (fixed, limit)
+        else:  # True would be taken for 1.0, which is equal to it
+            return None
+        command: TimedCommand = step.command
+        return command
+    if kind is Absent:
+        shape.append(_ABSENT)
+        return ("EXISTS", step.key)
+    if kind is not Holds and kind is not FieldHolds:
+        return None
+    is_field, value = kind is FieldHolds, step.value
+    if value is None:
+        shape.append(_FIELD_IS_GONE if is_field else _IS_GONE)
+    else:
+        shape.append(_FIELD_HOLDS if is_field else _HOLDS)
+        data.append(value if type(value) is bytes else _plain(value))
+    return ("HGET", step.key, step.field) if is_field else ("GET", step.key)
+
+
+def _plain(value: Argument) -> bytes:
+    if type(value) is str:
+        return value.encode()
+    if type(value) is int:
+        return b"%d" % value
+    raise TypeError
+
+
+class CompiledSteps:
+    """Steps of one shape, compiled. Raises CommandError where an argument would have to be read, such as a bound.
+
+    `given` fills the places of the shape: with the number of an argument, or with a constant. Without it, each place is
+    an argument.
+
+    straight    the script that was written for them; None: they run in the general one, `atomic.lua`
+    key_places  which of the arguments are keys
+    """
+
+    def __init__(self, shape: Any, given: Sequence[int | bytes] | None = None) -> None:
+        sample = _Sample(shape)
+        script = Script(plan(sample.steps))
+        self.reads_only = script.reads_only
+        self.key_places = sample.key_places
+        self._constants = frozenset(one for one in given or () if isinstance(one, bytes))
+        self.straight = straight(script.steps, script.keys)
+        if self.straight is None:
+            rest: Sequence[bytes] = script.rest
+        else:
+            rest = (b"%d" % len(script.keys), *script.keys, *self.straight.arguments)
+        self._words = [_word(word, sample.places, given) for word in rest]
+        digest = DIGEST if self.straight is None else self.straight.digest
+        self._format = b"".join([b"*%d\r\n" % (2 + len(rest)), *map(_packed_ahead, (b"EVALSHA", digest, *self._words))])
+        self._order = [word for word in self._words if type(word) is int]
+        self._shapes = [
+            (place, step.call, shape)
+            for place, step in enumerate(script.steps)
+            if (shape := _shape_of(step)) is not None
+        ]
+
+    def packed(self, arguments: Sequence[bytes]) -> bytes:
+        sized: list[int | bytes] = []
+        for number in self._order:
+            argument = arguments[number] if number >= 0 else arguments[~number] + b".0"
+            sized += (len(argument), argument)
+        return self._format % tuple(sized)
+
+    def fits(self, arguments: Sequence[bytes]) -> bool:
+        """Whether all arguments and constants differ: two keys that are the same are another shape."""
+        return len(set(arguments)) == len(arguments) and self._constants.isdisjoint(arguments)
+
+    def request_for(self, connection: Connection, arguments: Sequence[bytes]) -> bytes:
+        """The request to send. The first one loads the script with EVAL.
+
+        With EVALSHA it would fail on a server that lacks the script, and be sent again behind requests that came later.
+        """
+        if self.straight is None or self.straight.digest in connection.scripts:
+            return self.packed(arguments)
+        connection.scripts.add(self.straight.digest)
+        return self.with_text(self.straight.text, arguments)
+
+    def with_text(self, text: bytes, arguments: Sequence[bytes]) -> bytes:
+        words = [
+            word if isinstance(word, bytes) else arguments[word] if word >= 0 else arguments[~word] + b".0"
+            for word in self._words
+        ]
+        return pack_command((b"EVAL", text, *words))
+
+    def outcome(self, reply: Any) -> Outcome | None:
+        """What the steps did; None: nothing yet, or a step failed, and `CompiledScript` finds out which."""
+        if type(reply) is not list:
+            return None
+        stopped, replies = reply
+        if not stopped:
+            for place, call, shape in self._shapes:
+                replies[place] = shape(call, replies[place])
+            return Outcome(replies)
+        if type(replies[-1]) is ReplyError:
+            return None
+        for place, call, shape in self._shapes:
+            if place < len(replies):
+                replies[place] = shape(call, replies[place])
+        return Outcome(replies, stopped - 1)
+
+
+def _word(word: bytes, places: Mapping[bytes, int], given: Sequence[int | bytes] | None) -> int | bytes:
+    """What stands there: always the same, or the number of an argument; ~number: that argument, written as a float."""
+    place = places.get(word)
+    if place is None:
+        return word
+    at = place if place >= 0 else ~place
+    found = at if given is None else given[at]
+    if isinstance(found, bytes):
+        return found if place >= 0 else found + b".0"
+    return found if place >= 0 else ~found
+
+
+def _packed_ahead(word: int | bytes) -> bytes:
+    if isinstance(word, int):
+        return b"$%d\r\n%b\r\n"
+    return b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%"))
+
+
+def compile_steps(make: Callable[..., Sequence[Step]], arguments: int) -> CompiledSteps | None:
+    """The steps that `make` returns for so many arguments, compiled; None where it changes an argument."""
+    marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
+    found = shape_of(make(*marks))
+    if found is None or any(b"\x00keystead argument" in one for one in found[1] if one not in marks):
+        return None
+    try:
+        return CompiledSteps(found[0], [marks.index(one) if one in marks else one for one in found[1]])
+    except CommandError:
+        return None
+
+
+_SMALL, _LARGE = 90_000_000_000, 90_000_000_000_000
+
+
+class _Sample:
+    """Steps of a shape, with an unmistakable value in the place of each argument.
+
+    places   the number of the argument that each of these values stands for; ~number: the argument written as a float,
+             for the limit of a guard
+    """
+
+    def __init__(self, shape: Sequence[Any]) -> None:
+        self.places: dict[bytes, int] = {}
+        self.steps: list[Step] = []
+        self._keys: list[bytes] = []
+        begins = [at for at, part in enumerate(shape) if type(part) is _Mark]
+        for begin, end in zip(begins, [*begins[1:], len(shape)], strict=True):
+            self.steps.append(self._step(shape[begin], shape[begin + 1 : end]))
+
+    def _step(self, mark: _Mark, parts: Sequence[Any]) -> Step:
+        for guard, (given, fixed) in _LIMITS.items():
+            if mark is given:
+                limit = self._number(_SMALL)
+                self.places[repr(float(limit)).encode()] = ~self.places[b"%d" % limit]
+                return guard(self._command(parts), limit)
+            if mark is fixed:
+                return guard(self._command(parts[1:]), parts[0])
+        expected = self._text() if mark is _HOLDS or mark is _FIELD_HOLDS else None
+        command: Any = self._command(parts)
+        if mark is _PLAIN:
+            return command  # type: ignore[no-any-return]
+        if mark is _REQUIRED:
+            return Required(command)
+        if mark is _ABSENT:
+            return Absent(command[1])
+        if mark is _HOLDS or mark is _IS_GONE:
+            return Holds(command[1], expected)
+        return FieldHolds(command[1], command[2], expected)
+
+    def _command(self, parts: Sequence[Any]) -> TimedCommand:
+        # As large as valid lifetimes in ms are, and too large for one in seconds; what is added to a counter is small.
+        size = _SMALL if parts[0] in COUNTERS else _LARGE
+        return tuple(self._part(part, size) for part in parts)
+
+    def _part(self, part: Any, size: int) -> Any:
+        if type(part) is not int:
+            return part
+        if part == _TEXT:
+            return self._text()
+        if part == _FLOAT:
+            number = 900_000_000_000.5 + len(self.places)
+            self.places[repr(number).encode()] = self._next
+            return number
+        if part < 0:
+            return self._number(size if part == _POSITIVE else -size)
+        if part == len(self._keys):
+            self._keys.append(self._text())
+        return self._keys[part]
+
+    @property
+    def key_places(self) -> list[int]:
+        return [self.places[key] for key in self._keys]
+
+    @property
+    def _next(self) -> int:
+        """The place of what comes next."""
+        return sum(place >= 0 for place in self.places.values())
+
+    def _text(self) -> bytes:
+        text = b"\x00keystead place %d\x00" % len(self.places)
+        self.places[text] = self._next
+        return text
+
+    def _number(self, near: int) -> int:
+        number = near + len(self.places)
+        self.places[b"%d" % number] = self._next
+        return number
+
+
+class CompiledCache:
+    """The compiled steps of a store, by their shape."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, CompiledSteps | None] = {}
+        self._seen_once: set[Hashable] = set()
+
+    def get(self, shape: Hashable) -> CompiledSteps | None:
+        """None: the shape is new, or cannot be compiled."""
+        try:
+            return self._known[shape]
+        except KeyError:
+            pass
+        if shape not in self._seen_once or len(self._known) >= _MOST:
+            if len(self._seen_once) >= _MOST:  # most of these are never seen again
+                self._seen_once.clear()
+            self._seen_once.add(shape)
+            return None
+        self._seen_once.remove(shape)
+        try:
+            compiled: CompiledSteps | None = CompiledSteps(shape)
+        except CommandError:  # text stands where a number is needed
+            compiled = None
+        self._known[shape] = compiled
+        return compiled
+
+
+class CompiledScript:
+    """Compiled steps with their arguments, for `run_script`: for what goes wrong, so that most calls never make one."""
+
+    def __init__(self, compiled: CompiledSteps, steps: Sequence[Step], arguments: Sequence[bytes]) -> None:
+        self._compiled = compiled
+        self._arguments = arguments
+        self._own = Script(plan(steps))
+        self.blamed = self._own.blamed
+        self.reads_only = self._own.reads_only
+
+    @property
+    def otherwise(self) -> Script | None:
+        """The general script, which decides what the one for these steps cannot."""
+        return None if self._compiled.straight is None else self._own
+
+    @property
+    def by_digest(self) -> bytes:
+        return self._compiled.packed(self._arguments)
+
+    @property
+    def by_text(self) -> bytes:
+        if self._compiled.straight is None:
+            return self._own.by_text
+        return self._compiled.with_text(self._compiled.straight.text, self._arguments)
+
+    def failure(self, reply: Any) -> ReplyError | None:
+        return self._own.failure(reply)
+
+    def outcome(self, reply: list[Any], address: Address) -> Outcome:
+        return self._own.outcome(reply, address)
+
+
+def _shape_of(step: Planned) -> Callable[[Call, Any], Reply] | None:
+    """What has to be done with the reply of a step, if anything."""
+    name, options = step.call.spec.name, step.call.options
+    if (
+        step.guard
+        or (name == "ZADD" and b"INCR" not in options.flags)
+        or (name == "ZRANGE" and not options.with_scores)
+    ):
+        return None
+    return _int if name in COUNTERS else SHAPES.get(name)
+
+
+def _int(call: Call, reply: int | bytes) -> int:
+    return int(reply)  # large ones come as text

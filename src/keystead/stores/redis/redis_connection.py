@@ -1,0 +1,208 @@
+"""One connection that many callers share.
+
+Replies come in the order of the commands, so a reply belongs to whoever stands first in the queue: a caller that was
+cancelled keeps its place, and its reply is thrown away there. There is no way for it to reach another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import hiredis
+
+from keystead.stores.redis.redis_settings import Address
+
+HIGH_WATER_BYTES = 1 << 20
+# Of many callers that are ready in one turn, so many share a write: the server begins with these while the others are
+# still being packed. With all of them in one write it would be idle until then, and this process idle after that.
+TOGETHER = 16
+SPARED_S = 0.005  # a caller that is late by less than this needs no timer of its own
+
+# hiredis states the type of a tuple with exactly one argument.
+pack_command = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)
+_MISSING = object()
+
+
+class ReplyError(Exception):
+    """An error that the server sent in the place of a reply."""
+
+
+class ConnectionLost(Exception):
+    """The reply will not come. `sent`: whether the commands may have reached the server."""
+
+    def __init__(self, reason: str, sent: bool, since: float) -> None:
+        super().__init__(reason)
+        self.sent = sent
+        self.since = since  # when the caller began to wait, on the clock of the event loop
+
+
+# A place in the queue: who gets the replies, how many are due, and since when. A tuple, since every call makes one.
+_Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float]
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, timeout: float) -> None:
+        self.address = address
+        self.lost: str | None = None  # why, once it is
+        # Something to wait for before sending more, when the server does not keep up with reading.
+        self.congested: asyncio.Future[None] | None = None
+        self.scripts: set[bytes] = set()  # digests of those that its server was sent over this connection
+        self._loop = loop
+        self._timeout = timeout
+        self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
+        self._expected: deque[_Expected] = deque()
+        self._replies: list[Any] = []  # of whoever stands first, as far as they are there
+        self._out: list[bytes] = []  # what the last of the queue have not sent yet, a payload each
+        self._out_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport_is_full = False
+        self._transport: asyncio.Transport | None = None
+        self._hear: Callable[[Any], None] | None = None
+        self._lose: Callable[[str], None] | None = None
+
+    # --- for callers ---------------------------------------------------------------------------------------
+
+    def send(self, payload: bytes, count: int, now: float) -> asyncio.Future[list[Any]]:
+        """Send packed commands and get as many replies. Raises ConnectionLost through the future.
+
+        `now` is the time of the event loop, which most callers need themselves.
+        """
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        if self.lost is not None:
+            future.set_exception(ConnectionLost(self.lost, False, now))
+            return future
+        self._expected.append((future, count, now))
+        out = self._out
+        if not out:
+            # One turn later, so that all tasks that are ready now share one write and one round trip.
+            self._loop.call_soon(self._flush)
+        out.append(payload)
+        self._out_bytes += len(payload)
+        if self._out_bytes > HIGH_WATER_BYTES and self.congested is None:
+            # Many large values in one turn: the rest waits, or all of them would be copied into one write.
+            self.congested = self._loop.create_future()
+        if self._timer is None:
+            self._timer = self._loop.call_at(now + self._timeout, self._overdue)
+        if len(out) >= TOGETHER:
+            self._flush()
+        return future
+
+    async def send_until(self, deadline: float, payload: bytes, count: int) -> list[Any]:
+        """As `send`, for a caller that has used up some of its time already: it waits until the deadline only.
+
+        Whoever leaves keeps its place in the queue, and the others their connection.
+        """
+        now = self._loop.time()
+        if now >= deadline:
+            raise ConnectionLost(f"there was no time left to ask {self.address}", False, now)
+        if deadline - now > self._timeout - SPARED_S:
+            return await self.send(payload, count, now)  # the timer of the connection ends it, at no extra cost
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self.send(payload, count, now)
+        except TimeoutError:
+            raise ConnectionLost(f"{self.address} did not answer in time", True, now) from None
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether somebody has waited for a reply for longer than this."""
+        return bool(self._expected) and self._loop.time() - self._expected[0][2] > for_s
+
+    def close(self, reason: str) -> None:
+        """Drop the connection; whoever waits gets ConnectionLost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    # --- for a subscription, which has the connection to itself ---------------------------------------------
+
+    def listen(self, hear: Callable[[Any], None], lose: Callable[[str], None]) -> None:
+        """From now on everything that comes goes to `hear`, and the end of the connection to `lose`."""
+        self._hear, self._lose = hear, lose
+        if self.lost is not None:
+            lose(self.lost)
+
+    def push(self, payload: bytes) -> None:
+        """Send without expecting a reply in the queue."""
+        if self.lost is None and self._transport is not None:
+            self._transport.write(payload)
+
+    # --- for the event loop --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(f"{self.address} closed the connection" + (f" ({error})" if error else ""))
+
+    def pause_writing(self) -> None:
+        self._transport_is_full = True
+        if self.congested is None:
+            self.congested = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        self._transport_is_full = False
+        if self.congested is not None:
+            self.congested.set_result(None)
+            self.congested = None
+
+    def data_received(self, data: bytes) -> None:
+        next_reply, queue, replies = self._reader.gets, self._expected, self._replies
+        try:
+            self._reader.feed(data)
+            if self._hear is not None:
+                while (heard := next_reply()) is not _MISSING:
+                    self._hear(heard)
+                return
+            while (reply := next_reply()) is not _MISSING:
+                replies.append(reply)
+                if len(replies) == queue[0][1]:
+                    future = queue.popleft()[0]
+                    if not future.done():
+                        future.set_result(replies)
+                    self._replies = replies = []
+        except (hiredis.ProtocolError, IndexError):
+            self.close(f"{self.address} sent what no Redis sends; is it one?")
+
+    def _flush(self) -> None:
+        if self.lost is None and self._transport is not None and self._out:
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()
+        self._out_bytes = 0
+        if self.congested is not None and not self._transport_is_full:
+            self.resume_writing()
+
+    def _overdue(self) -> None:
+        """Whoever stands first decides, even if cancelled: replies come in order, so nobody is served before it."""
+        self._timer = None
+        if not self._expected:
+            return
+        deadline = self._expected[0][2] + self._timeout
+        if deadline <= self._loop.time():
+            self.close(f"{self.address} did not answer within {self._timeout:g} s")
+        else:
+            self._timer = self._loop.call_at(deadline, self._overdue)
+
+    def _end(self, reason: str) -> None:
+        if self.lost is not None:
+            return
+        self.lost = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        sent = len(self._expected) - len(self._out)
+        for place, (future, _, since) in enumerate(self._expected):
+            if not future.done():
+                future.set_exception(ConnectionLost(reason, place < sent, since))
+        self._expected.clear()
+        self.resume_writing()
+        if self._lose is not None:
+            self._lose(reason)
+
+
+async def call(connection: Connection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
+    """Commands of the store itself, outside of the table."""
+    now = asyncio.get_running_loop().time()
+    return await connection.send(b"".join(map(pack_command, commands)), len(commands), now)

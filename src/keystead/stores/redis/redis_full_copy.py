@@ -1,0 +1,100 @@
+"""Whole keys on one server, many in one script: what would take several commands and a script for each key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from keystead.stores.store_contract import WholeKey
+from keystead.stores.commands import TABLE, Call
+from keystead.stores.redis.redis_connection import ReplyError, pack_command
+from keystead.stores.redis.redis_settings import Address
+
+KEYS_AT_ONCE: Final = 128  # of one script: the server serves nobody else meanwhile
+ENTRIES_AT_ONCE: Final = 1_000
+BYTES_AT_ONCE: Final = 256 << 10
+_NEVER: Final = -1
+_KINDS: Final = {kind.encode(): kind for kind in ("string", "hash", "set", "zset", "list", "stream")}
+
+
+class _Text:
+    """A script, and what the server names it by."""
+
+    def __init__(self, name: str) -> None:
+        self.text = files(__package__).joinpath(name).read_bytes()
+        self.digest = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+
+_READ: Final = _Text("whole.lua")
+_ADD: Final = _Text("add.lua")
+
+
+class WholeKeys:
+    """A script with its keys and arguments, for `run_script`. Its outcome is what it returned, as it is."""
+
+    otherwise = None
+
+    def __init__(self, script: _Text, keys: Sequence[bytes], arguments: Sequence[bytes], *, reads_only: bool) -> None:
+        self._script = script
+        self._rest = (b"%d" % len(keys), *keys, *arguments)
+        self.reads_only = reads_only
+        self.blamed = Call(TABLE["TYPE" if reads_only else "SET"], [keys[0]], None)
+
+    @classmethod
+    def read(cls, keys: Sequence[bytes]) -> WholeKeys:
+        return cls(_READ, keys, (b"%d" % ENTRIES_AT_ONCE, b"%d" % BYTES_AT_ONCE), reads_only=True)
+
+    @classmethod
+    def add(cls, keys: Sequence[WholeKey]) -> WholeKeys:
+        arguments: list[bytes] = []
+        for _, kind, at_ms, parts in keys:
+            arguments += (kind.encode(), b"" if at_ms is None else b"%d" % at_ms, b"%d" % len(parts), *parts)
+        return cls(_ADD, [key[0] for key in keys], arguments, reads_only=False)
+
+    @property
+    def by_digest(self) -> bytes:
+        return pack_command((b"EVALSHA", self._script.digest, *self._rest))
+
+    @property
+    def by_text(self) -> bytes:
+        return pack_command((b"EVAL", self._script.text, *self._rest))
+
+    def failure(self, reply: Any) -> ReplyError | None:
+        return None
+
+    def outcome(self, reply: list[Any], address: Address) -> list[Any]:
+        return reply
+
+
+def in_steps(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
+    """So many that a script is done soon."""
+    some: list[WholeKey] = []
+    room = ENTRIES_AT_ONCE
+    for key in keys:
+        room -= len(key[3])
+        if some and (room < 0 or len(some) == KEYS_AT_ONCE):
+            yield some
+            some, room = [], ENTRIES_AT_ONCE - len(key[3])
+        some.append(key)
+    if some:
+        yield some
+
+
+def shaped(keys: Sequence[bytes], replies: list[Any], found: list[WholeKey], left: list[bytes]) -> None:
+    """What the script told of these keys, in the form of `Store.whole_keys`."""
+    for key, reply in zip(keys, replies, strict=False):
+        if type(reply) is list:
+            name, at_ms, value = reply
+            kind = _KINDS[name]
+            if kind == "string":
+                value = (value,)
+            elif kind == "zset":
+                # Scores as Python writes them, and before their members: as a command takes them.
+                value[::2], value[1::2] = [repr(float(text)).encode() for text in value[1::2]], value[::2]
+            elif kind == "stream":
+                value = [part for entry, fields in value for part in (entry, b"%d" % len(fields), *fields)]
+            found.append((key, kind, None if at_ms == _NEVER else at_ms, value))
+        elif reply:
+            left.append(key)

@@ -1,0 +1,191 @@
+"""Sorted sets, as Redis means them: by score, and members of one score by their bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from keystead.errors import NotANumber
+from keystead.stores.commands import Bound, Call, Reply
+from keystead.stores.sql.key_tables import ZSET, Row, Tables, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keystead.stores.commands import ZAddOptions, ZRangeOptions
+
+
+def zadd(tables: Tables, call: Call) -> Reply:
+    options: ZAddOptions = call.options
+    flags, key = options.flags, call.args[0]
+    row = tables.holding(key, ZSET)
+    owner, size = (None, 0) if row is None else (row.id, row.size)
+    added = changed = 0
+    score: float | None = None
+    for member, given in options.pairs:
+        held = None if owner is None else tables.score(owner, member)
+        score = _next_score(flags, held, given)
+        if score is None or score == held:
+            continue
+        if owner is None:
+            owner = tables.create(key, ZSET)
+        tables.put_score(key, owner, member, score, new=held is None)
+        if held is None:
+            added += 1
+        else:
+            changed += 1
+    if added and owner is not None:
+        tables.resize(key, owner, size + added)
+    if b"INCR" in flags:
+        return score
+    return added + changed if b"CH" in flags else added
+
+
+def _next_score(flags: frozenset[bytes], held: float | None, given: float) -> float | None:
+    """The score a member gets, or None where the flags leave it as it is."""
+    if held is None:
+        return None if b"XX" in flags else given
+    if b"NX" in flags:
+        return None
+    score = held + given if b"INCR" in flags else given
+    if math.isnan(score):
+        raise NotANumber("the resulting score is not a number")
+    if (b"GT" in flags and score <= held) or (b"LT" in flags and score >= held):
+        return None
+    return score
+
+
+def zrem(tables: Tables, call: Call) -> Reply:
+    key, *members = call.args
+    row = tables.holding(key, ZSET)
+    if row is None:
+        return 0
+    gone = sum(tables.drop_score(row.id, member) for member in members)
+    return _removed(tables, key, row, gone)
+
+
+def _removed(tables: Tables, key: bytes, row: Row, gone: int) -> int:
+    if gone:
+        tables.resize(key, row.id, row.size - gone)
+    return gone
+
+
+def zmscore(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], ZSET)
+    if row is None:
+        return [None] * (len(call.args) - 1)
+    return [tables.score(row.id, member) for member in call.args[1:]]
+
+
+def zscore(tables: Tables, call: Call) -> Reply:
+    return zmscore(tables, call)[0]
+
+
+def zcard(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], ZSET)
+    return 0 if row is None else row.size
+
+
+def _between(tables: Tables, low: Bound, high: Bound) -> tuple[str, tuple[float, ...]]:
+    """A condition on scores, in constant words only, and its parameters."""
+    above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
+    return f"owner = ? AND score {above} ? AND score {below} ?", (tables.coded(low.score), tables.coded(high.score))
+
+
+def zcount(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], ZSET)
+    if row is None:
+        return 0
+    where, bounds = _between(tables, *call.options)
+    return tables.execute(f"SELECT count(*) FROM scored WHERE {where}", (row.id, *bounds)).fetchone()[0]  # noqa: S608
+
+
+def zrank(tables: Tables, call: Call) -> Reply:
+    return _rank(tables, call, "<")
+
+
+def zrevrank(tables: Tables, call: Call) -> Reply:
+    return _rank(tables, call, ">")
+
+
+def _rank(tables: Tables, call: Call, side: str) -> int | None:
+    key, member = call.args
+    row = tables.holding(key, ZSET)
+    score = None if row is None else tables.score(row.id, member)
+    if row is None or score is None:
+        return None
+    before: int = tables.execute(
+        f"SELECT count(*) FROM scored WHERE owner = ? AND (score, {tables.member_of(key)}) {side} (?, ?)",  # noqa: S608
+        (row.id, tables.coded(score), member),
+    ).fetchone()[0]
+    return before
+
+
+def zrange(tables: Tables, call: Call) -> Reply:
+    options: ZRangeOptions = call.options
+    key = call.args[0]
+    row = tables.holding(key, ZSET)
+    if row is None:
+        return []
+    if options.by_score:
+        where, bounds = _between(tables, options.low, options.high)
+        offset, count = options.offset, options.limit if options.limit >= 0 else row.size
+        if offset < 0 or count == 0:
+            return []
+    else:
+        where, bounds = "owner = ?", ()
+        offset, count = span((options.start, options.stop), row.size)
+    found = tables.members(
+        key, where, (row.id, *bounds), reverse=options.reverse, limit=min(count, row.size), offset=offset
+    )
+    return [[member, score] for member, score in found] if options.with_scores else [member for member, _ in found]
+
+
+def zremrangebyscore(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], ZSET)
+    if row is None:
+        return 0
+    where, bounds = _between(tables, *call.options)
+    gone = tables.execute(f"DELETE FROM scored WHERE {where}", (row.id, *bounds)).rowcount  # noqa: S608
+    return _removed(tables, call.args[0], row, gone)
+
+
+def _remove_lowest(tables: Tables, key: bytes, row: Row, offset: int, count: int) -> list[list[Reply]]:
+    """Remove `count` members from this place in the order, and return them in order."""
+    found = tables.members(key, "owner = ?", (row.id,), limit=min(count, row.size), offset=offset)
+    for member, _ in found:
+        tables.drop_score(row.id, member)
+    _removed(tables, key, row, len(found))
+    return [[member, score] for member, score in found]
+
+
+def zremrangebyrank(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], ZSET)
+    if row is None:
+        return 0
+    offset, count = span(call.options, row.size)
+    return len(_remove_lowest(tables, call.args[0], row, offset, count))
+
+
+def zpopmin(tables: Tables, call: Call) -> Reply:
+    row = tables.holding(call.args[0], ZSET)
+    if row is None:
+        return []
+    popped = _remove_lowest(tables, call.args[0], row, 0, 1 if call.options is None else call.options)
+    return popped[0] if call.options is None else popped
+
+
+HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+    "ZADD": zadd,
+    "ZREM": zrem,
+    "ZSCORE": zscore,
+    "ZMSCORE": zmscore,
+    "ZCARD": zcard,
+    "ZCOUNT": zcount,
+    "ZRANK": zrank,
+    "ZREVRANK": zrevrank,
+    "ZRANGE": zrange,
+    "ZREMRANGEBYSCORE": zremrangebyscore,
+    "ZREMRANGEBYRANK": zremrangebyrank,
+    "ZPOPMIN": zpopmin,
+}

@@ -1,0 +1,174 @@
+"""Messages between the processes that use one file.
+
+Who subscribes is written down with a lease; a message is written down only where somebody listens. Publishers in
+this process wake the feed; those of other processes are noticed by SQLite's `data_version`, which costs
+microseconds to look at. Nothing is looked at while nobody here is subscribed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from keystead.errors import KeysteadError, StoreUnavailable
+from keystead.stores.store_contract import Message
+from keystead.stores.mailbox import Mailbox
+from keystead.stores.sqlite.sqlite_sweep import MESSAGES_KEPT_MS
+from keystead.stores.sqlite.sqlite_tables import SqliteTables
+
+LOOK_EVERY_S = 0.01
+LEASE_MS = 30_000
+RENEW_EVERY_MS = 10_000
+
+
+class Subscriber:
+    __slots__ = ("after", "channels", "leased_until_ms", "mailbox", "name")
+
+    def __init__(self, channels: dict[bytes, str]) -> None:
+        self.name = secrets.token_hex(16)
+        self.channels = channels
+        self.mailbox = Mailbox()
+        self.after = 0
+        self.leased_until_ms = 0
+
+
+class Feed:
+    """`write` runs work in a write transaction and waits for its commit; `reader` sees what is committed."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        reader: SqliteTables,
+        writer: SqliteTables,
+        write: Callable[[Callable[[], object]], asyncio.Future[object]],
+        *,
+        shared: bool,
+    ) -> None:
+        self._loop = loop
+        self._reader = reader
+        self._writer = writer
+        self._write = write
+        self._shared = shared  # whether other processes may publish
+        self._subscribers: set[Subscriber] = set()
+        self._last = 0
+        self._version = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Future[object] | None = None
+
+    @asynccontextmanager
+    async def subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[Mailbox]:
+        subscriber = Subscriber({channel.encode(): channel for channel in channels})
+        try:
+            await self._write(lambda: self._sign_up(subscriber))
+            if not self._subscribers:
+                self._last = subscriber.after
+            self._subscribers.add(subscriber)
+            self._look_again()
+            yield subscriber.mailbox
+        finally:
+            self._subscribers.discard(subscriber)
+            signed_off = self._write(lambda: self._sign_off(subscriber))
+            signed_off.add_done_callback(_looked_at)
+            with suppress(KeysteadError):  # its lease runs out by itself
+                # Shielded: whoever is cancelled here goes at once, and is still signed off.
+                await asyncio.shield(signed_off)
+
+    def wake(self) -> None:
+        """A message was committed by this process."""
+        if self._subscribers:
+            self._version = -1
+            self._loop.call_soon(self._look)
+
+    def close(self, error: StoreUnavailable) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for subscriber in self._subscribers:
+            subscriber.mailbox.fail(error)
+        self._subscribers.clear()
+
+    # --- inside a write transaction ------------------------------------------------------------------------
+
+    def _sign_up(self, subscriber: Subscriber) -> None:
+        subscriber.leased_until_ms = self._writer.wall_ms() + LEASE_MS
+        for channel in subscriber.channels:
+            self._writer.execute(
+                "INSERT INTO subscribers (id, channel, expires_at) VALUES (?, ?, ?)",
+                (subscriber.name, channel, subscriber.leased_until_ms),
+            )
+        subscriber.after = self._writer.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
+
+    def _sign_off(self, subscriber: Subscriber) -> None:
+        self._writer.execute("DELETE FROM subscribers WHERE id = ?", (subscriber.name,))
+
+    def _renew(self, subscribers: list[Subscriber]) -> None:
+        now_ms = self._writer.wall_ms()
+        for subscriber in subscribers:
+            held = self._writer.execute(
+                "UPDATE subscribers SET expires_at = ? WHERE id = ? AND expires_at > ?",
+                (now_ms + LEASE_MS, subscriber.name, now_ms),
+            ).rowcount
+            # A lease that ran out while its renewal waited is not revived: others may have published to nobody.
+            subscriber.leased_until_ms = now_ms + LEASE_MS if held == len(subscriber.channels) else 0
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        if self._timer is None and self._subscribers:
+            self._timer = self._loop.call_later(LOOK_EVERY_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._keep_leases()
+        self._look()
+        self._look_again()
+
+    def _keep_leases(self) -> None:
+        now_ms = self._reader.wall_ms()
+        for subscriber in [s for s in self._subscribers if s.leased_until_ms <= now_ms]:
+            # This process stood still for longer than its lease: others may have published to nobody.
+            self._lose(subscriber, "this process did not run for a while")
+        due = [s for s in self._subscribers if s.leased_until_ms - now_ms < LEASE_MS - RENEW_EVERY_MS]
+        if due and (self._renewing is None or self._renewing.done()):
+            self._renewing = self._write(lambda: self._renew(due))
+            self._renewing.add_done_callback(_looked_at)  # a renewal that fails shows as a lease that ran out
+
+    def _look(self) -> None:
+        if not self._subscribers:
+            return
+        try:
+            [version] = self._reader.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return
+            rows = self._reader.execute(
+                "SELECT id, channel, data FROM messages WHERE id > ? ORDER BY id LIMIT 1000", (self._last,)
+            ).fetchall()
+        except sqlite3.Error:
+            return  # looked at again in a moment
+        self._version = version if len(rows) < 1000 else -1
+        for number, channel, data in rows:
+            self._last = number
+            for subscriber in self._subscribers:
+                if channel in subscriber.channels and number > subscriber.after:
+                    subscriber.mailbox.put(Message(subscriber.channels[channel], data))
+        if len(rows) == 1000:
+            self._loop.call_soon(self._look)
+
+    def _lose(self, subscriber: Subscriber, why: str) -> None:
+        self._subscribers.discard(subscriber)
+        subscriber.mailbox.fail(
+            StoreUnavailable(
+                f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+            )
+        )
+
+
+def _looked_at(future: asyncio.Future[object]) -> None:
+    """For work whose failure shows in another way."""
+    if not future.cancelled():
+        future.exception()
+
+
+assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives every lease it was written for

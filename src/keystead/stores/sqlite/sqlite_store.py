@@ -1,0 +1,415 @@
+"""The embedded store: `sqlite:///path` and `memory://`.
+
+Reads run where they are called, on a connection of their own: they see the last commit and wait for nobody. Writes go
+through the lane and share commits. Threads: one commits, one checkpoints, one does reads that are large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import chain
+from typing import Any
+
+from keystead.errors import StoreClosed, StoreUnavailable
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store, WholeKey
+from keystead.stores.commands import Call, Reply
+from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.sql.key_tables import KIND_NUMBERS
+from keystead.stores.sqlite import sqlite_sweep, sqlite_full_copy
+from keystead.stores.sqlite.sqlite_feed import Feed
+from keystead.stores.sqlite.database_file import connect, explain, is_locked, prepare
+from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
+from keystead.stores.sqlite.group_commit import CALLS_A_TURN, INLINE_COMMANDS, Inline, Lane, Work
+from keystead.stores.sqlite.snapshot import Snapshot
+from keystead.stores.sqlite.sqlite_tables import SqliteTables, TooWide
+from keystead.stores.worker_thread import Worker
+
+MEMORY = ":memory:"
+SWEEP_EVERY_S = 1.0
+SWEEP_TRIES_S = 0.02
+CHECKPOINT_ROWS, CHECKPOINT_BYTES = 16_000, 16 << 20  # written between two checkpoints, at most
+SWEEP_CHECKPOINT_ROWS = 2_000  # of a sweep, whose rows lie everywhere: what is moved at once delays other syncs
+CHECKPOINT_FRAMES = 8_000  # a log longer than this starts over: writing over it syncs faster than making it longer
+HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
+_POPS = frozenset({"LPOP", "RPOP", "ZPOPMIN"})
+MAPPED_BYTES = 1 << 30
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqliteStore(Store):
+    """`timeout`: how long a write may wait for the disk and for other processes. `clock`: for tests."""
+
+    def __init__(self, path: str, *, timeout: float = 5.0, clock: Callable[[], int] = wall_ms) -> None:
+        self.path = path
+        self.url = "memory://" if path == MEMORY else f"sqlite:///{path}"
+        self.guarantees = Guarantees(durability="memory" if path == MEMORY else "disk", value_max_bytes=900_000_000)
+        self._timeout = timeout
+        self._clock = clock
+        self._open = False
+        self._reads = 0
+        self._written_bytes = 0
+
+    # --- opening and closing -------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """As every store's. Opening a store that is open does nothing."""
+        if self._open:
+            return
+        self._loop = asyncio.get_running_loop()
+        wait_ms = int(self._timeout * 1000)
+        self._memory = self.path == MEMORY
+        if self._memory:
+            self._writer = self._reader = prepare(MEMORY, wait_ms)
+        else:
+            self._committer = Worker("keystead-commit", self._loop)
+            writer: sqlite3.Connection | None = None
+            try:
+                self._writer = writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
+                self._reader = self._second_connection()
+                # One key of a large file is found a third faster without a call into the kernel for every page. For
+                # many at once a map is slow: with each commit of another connection SQLite lets go of the whole of it,
+                # and then every page is a fault again. So those are read by a connection without one.
+                self._reader.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
+            except BaseException as error:
+                if writer is not None:
+                    writer.close()
+                self._committer.stop()
+                raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
+        self._writing = SqliteInterpreter(SqliteTables(self._writer, wall_ms), self._clock)
+        self._lane: Lane | Inline
+        if self._memory:
+            self._lane = Inline(self._writer, self._writing, committed=self._committed)
+        else:
+            self._lane = Lane(
+                self._writer,
+                self._writing,
+                self.path,
+                self._committer,
+                self._loop,
+                timeout=self._timeout,
+                beginning=self._beginning,
+                committed=self._committed,
+            )
+        self._reading = (
+            self._writing if self._memory else SqliteInterpreter(SqliteTables(self._reader, wall_ms), self._clock)
+        )
+        self._snapshot = Snapshot(self._reader, self._loop)
+        self._wide: tuple[Worker, sqlite3.Connection, SqliteInterpreter] | None = None
+        self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
+        self._checkpointing = False
+        self._checkpointed_rows = self._written_bytes = 0
+        self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory)
+        self._sweep_limit = 64
+        self._open = True
+        self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._sweep_timer.cancel()
+        self._feed.close(StoreUnavailable("the store was closed"))
+        if self._memory:
+            self._writer.close()
+            return
+        # The writer last: the last connection to a file moves the log into it and removes the log.
+        helpers = [(helper[0], helper[1]) for helper in (self._wide, self._checkpointer) if helper is not None]
+        helpers.append((self._committer, self._writer))
+        try:
+            await self._lane.close()
+        finally:
+            self._snapshot.release()
+            self._reader.close()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    for worker, connection in helpers:
+                        await worker.call(connection.close)
+            except TimeoutError:
+                pass  # the disk hangs; the threads are no reason to wait for it
+            finally:
+                for worker, _ in helpers:
+                    worker.stop()
+
+    def _abandon(self) -> None:
+        self._open = False
+        self._reader.close()
+        if not self._memory:
+            for helper in ((self._committer, self._writer), self._wide, self._checkpointer):
+                if helper is not None:
+                    helper[0].submit(helper[1].close, _nobody_waits)
+                    helper[0].stop()
+
+    def _second_connection(self, *, wait_ms: int = 0) -> sqlite3.Connection:
+        connection = connect(self.path, wait_ms=wait_ms)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    # --- the four verbs ------------------------------------------------------------------------------------
+
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+        writes = heavy = False
+        for call in calls:
+            if call.spec.writes:
+                writes = True
+                heavy = self._weigh(call) or heavy
+        if writes:
+            return self._change(calls, heavy)
+        self._reads += 1
+        if not self._open or self._memory or self._reads % CALLS_A_TURN == 0:
+            return self._look_up(calls)
+        return self._at_once(calls) or self._read(lambda reading: reading.replies(calls))
+
+    def _at_once(self, calls: list[Call]) -> list[Reply] | None:
+        """The replies to reads that take no time; None for those that belong into a thread."""
+        try:
+            self._snapshot.hold()
+            return self._reading.narrow_replies(calls)
+        except (TooWide, sqlite3.Error):  # which is explained if it comes again
+            return None
+
+    async def _look_up(self, calls: list[Call]) -> list[Reply]:
+        """As `_replies` of reads, after others had a turn."""
+        await asyncio.sleep(0)
+        if self._open and self._memory:
+            return self._reading.replies(calls)
+        replies = self._at_once(calls) if self._open else None
+        if replies is None:
+            replies = await self._read(lambda reading: reading.replies(calls))
+        return replies
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        writes = [self._weigh(step.call) for step in steps if step.call.spec.writes]
+        if writes:
+            heavy = len(steps) > INLINE_COMMANDS or any(writes)
+            outcome: Outcome = await self._change(lambda: self._writing.atomically(steps), heavy)
+        else:
+            outcome = await self._read(lambda reading: reading.atomically(steps))
+        return outcome
+
+    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+        found: list[WholeKey] = []
+        left: list[bytes] = []
+        for at in range(0, len(keys), sqlite_full_copy.KEYS_AT_ONCE):
+            some = keys[at : at + sqlite_full_copy.KEYS_AT_ONCE]
+            more, rest = await self._read(lambda reading: reading.whole_keys(some))  # noqa: B023
+            found += more
+            left += rest
+        return found, left
+
+    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
+        done: list[bool] = []
+        for at in range(0, len(keys), sqlite_full_copy.KEYS_AT_ONCE):
+            some = keys[at : at + sqlite_full_copy.KEYS_AT_ONCE]
+            self._written_bytes += sum(map(len, chain.from_iterable([key[3] for key in some])))
+            done += await self._change(lambda: self._writing.add_whole_keys(some), heavy=True)  # noqa: B023
+        return done
+
+    async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        """In the order of the keys. A pattern that begins with plain text reads only the keys that begin so."""
+        glob, prefix = compile_glob(pattern), literal_prefix(pattern)
+        after, inclusive = prefix, True
+        while True:
+            rows = await self._read(lambda reading: _page(reading, after, inclusive, prefix, page))  # noqa: B023
+            now_ms = self._clock()
+            yield [
+                key
+                for key, number, expires_at in rows
+                if (expires_at is None or expires_at > now_ms)
+                and (kind is None or number == KIND_NUMBERS[kind])
+                and glob.fullmatch(key)
+            ]
+            if len(rows) < page:
+                return
+            after, inclusive = rows[-1][0], False
+
+    @asynccontextmanager
+    async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
+        if not self._open:
+            raise self._not_open()
+        async with self._feed.subscribe(channels) as mailbox:
+            yield mailbox
+
+    # --- reading and writing -------------------------------------------------------------------------------
+
+    def _weigh(self, call: Call) -> bool:
+        """Whether a write takes so long that the event loop should not wait for it. Counts what goes into the log."""
+        args, spec = call.args, call.spec
+        size = sum(map(len, args))
+        self._written_bytes += size
+        if size > HEAVY_BYTES or spec.wide or len(args) > HEAVY_ARGUMENTS:
+            return True
+        return spec.name in _POPS and len(args) + (call.options or 0) > HEAVY_ARGUMENTS
+
+    async def _read(self, job: Callable[[SqliteInterpreter], Any]) -> Any:
+        """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
+        if not self._open:
+            raise self._not_open()
+        if self._memory:
+            await asyncio.sleep(0)
+            return job(self._reading)
+
+        def in_one_snapshot() -> Any:
+            connection.execute("BEGIN")
+            try:
+                return job(reading)
+            finally:
+                connection.execute("ROLLBACK")
+
+        try:
+            if self._wide is None:
+                connection = self._second_connection(wait_ms=int(self._timeout * 1000))
+                reading = SqliteInterpreter(SqliteTables(connection, wall_ms), self._clock)
+                self._wide = Worker("keystead-read", self._loop), connection, reading
+            worker, connection, reading = self._wide
+            async with asyncio.timeout(self._timeout):
+                return await worker.call(in_one_snapshot)
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from None
+        except TimeoutError:
+            raise StoreUnavailable(f"{self.url} did not answer a read within {self._timeout:g} s") from None
+
+    def _change(self, work: Work, heavy: bool = False) -> asyncio.Future[Any]:
+        """Do this in a write transaction; the future ends when it is committed."""
+        if self._open:
+            return self._lane.submit(work, heavy=heavy)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(self._not_open())
+        return future
+
+    def _beginning(self) -> None:
+        """Before each group."""
+        self._snapshot.release()
+
+    def _committed(self) -> None:
+        """After each commit, before those who waited for it go on."""
+        if not self._open:  # closed while the disk hung
+            return
+        self._snapshot.release()
+        if self._writing.tables.published:
+            self._writing.tables.published = False
+            self._feed.wake()
+        if not self._memory and (
+            self._writer.total_changes - self._checkpointed_rows > CHECKPOINT_ROWS
+            or self._written_bytes > CHECKPOINT_BYTES
+        ):
+            self._checkpoint()
+
+    def _not_open(self) -> StoreClosed:
+        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+
+    # --- housekeeping --------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Every second a look; while there is something to remove, one small step after another."""
+        if self._checkpointing:  # which keeps the disk busy enough
+            self._sweep_timer = self._loop.call_later(0.005, self._sweep)
+            return
+        try:
+            due = sqlite_sweep.is_due(self._reading.tables, self._clock())
+        except sqlite3.Error:
+            due = False
+        if not due:
+            if not self._memory and self._writer.total_changes != self._checkpointed_rows:
+                self._checkpoint()
+            self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
+        else:
+            self._lane.between(self._sweep_step).add_done_callback(
+                lambda future: self._swept(not future.cancelled() and future.exception() is None and future.result())
+            )
+
+    def _sweep_step(self) -> bool:
+        """In the worker, between two groups. Beside processes that write it tries for a moment, and again soon."""
+        began = time.perf_counter()
+        while True:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.Error as error:
+                if not is_locked(error):
+                    raise
+                if time.perf_counter() - began > SWEEP_TRIES_S:
+                    return True
+            time.sleep(0.0005)
+        began = time.perf_counter()
+        try:
+            more = sqlite_sweep.sweep(self._writing.tables, self._clock(), self._sweep_limit)
+            self._writer.execute("COMMIT")
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        self._sweep_limit = sqlite_sweep.next_limit(self._sweep_limit, time.perf_counter() - began)
+        return more
+
+    def _swept(self, more: bool) -> None:
+        if not self._open:
+            return
+        self._committed()
+        if not self._memory and self._writer.total_changes - self._checkpointed_rows > SWEEP_CHECKPOINT_ROWS:
+            self._checkpoint()
+        # A pause as long as a step leaves the disk to whoever is working.
+        self._sweep_timer = self._loop.call_later(0.005 if more else SWEEP_EVERY_S, self._sweep)
+
+    def _checkpoint(self) -> None:
+        """Move what is in the log into the file, beside the writers. SQLite's own way stalls the commit it falls on."""
+        if self._checkpointing or not self._open:
+            return
+        self._checkpointed_rows, self._written_bytes = self._writer.total_changes, 0
+        try:
+            if self._checkpointer is None:
+                connection = connect(self.path)
+                self._checkpointer = Worker("keystead-checkpoint", self._loop), connection
+        except (sqlite3.Error, RuntimeError):  # no file or thread to be had: the next commit but some tries again
+            return
+        self._checkpointing = True
+        worker, connection = self._checkpointer
+        worker.submit(lambda: _move_log(connection), self._checkpointed)
+
+    def _checkpointed(self, log: tuple[int, int] | None, error: BaseException | None) -> None:
+        self._checkpointing = False
+        if error is None and log is not None and log[0] > CHECKPOINT_FRAMES and self._open:
+            # Writers never paused, so the log never came to an end at which it could start over: make one.
+            self._lane.between(lambda: _move_log(self._writer)).add_done_callback(self._start_log_over)
+
+    def _start_log_over(self, moved: asyncio.Future[tuple[int, int]]) -> None:
+        """Between two groups, when all that is in the log was moved, and while nobody here reads from it."""
+        if moved.cancelled() or moved.exception() is not None or not self._open:
+            return
+        frames, done = moved.result()
+        if frames == done:
+            self._snapshot.release()
+            with suppress(sqlite3.Error):  # another process reads from it: the next time, then
+                self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+
+
+def _move_log(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many frames the log holds, and how many of them were moved, now or before."""
+    _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(frames), int(done)
+
+
+def _nobody_waits(result: object, error: BaseException | None) -> None:
+    """For what is done when the store is already gone."""
+
+
+def _page(
+    reading: SqliteInterpreter, after: bytes, inclusive: bool, prefix: bytes, page: int
+) -> list[tuple[bytes, int, int | None]]:
+    beyond = _beyond(prefix)
+    upper, bounds = ("", (after, page)) if beyond is None else ("AND key < ?", (after, beyond, page))
+    return reading.tables.execute(
+        f"SELECT key, kind, expires_at FROM keys WHERE key {'>=' if inclusive else '>'} ? {upper} ORDER BY key LIMIT ?",  # noqa: S608
+        bounds,
+    ).fetchall()
+
+
+def _beyond(prefix: bytes) -> bytes | None:
+    """The least key that is greater than all that begin with the prefix."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

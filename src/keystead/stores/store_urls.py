@@ -1,0 +1,140 @@
+"""From a URL to a store, through one table of schemes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from urllib.parse import parse_qsl, unquote
+
+from keystead.errors import BadUrl, MissingExtra
+from keystead.extras import from_extra
+from keystead.stores.store_contract import Store
+from keystead.stores.durations import seconds
+
+GROUP = "keystead.stores"  # of the entry points by which other packages add a scheme
+
+
+def connect(url: str) -> Store:
+    """The store of this URL, to be opened with `async with`. Raises BadUrl or MissingExtra at once.
+
+    `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`, `redis://user:password@host:port/database`,
+    `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
+    `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each;
+    `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
+    `memcached://host:port,host:port/prefix`.
+    Options go behind a question mark: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, by an entry
+    point of the group `keystead.stores`.
+    """
+    if not isinstance(url, str):
+        raise BadUrl(f"a store URL is text, such as sqlite:///app.db, not {type(url).__name__}")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        # A password may be in what was meant to be a URL, so only what looks like a file name is shown again.
+        file = url if re.fullmatch(r"[\w.-]+", url) else "app.db"
+        raise BadUrl(f"a store URL has a scheme: write sqlite:///{file}, memory:// or redis://host:6379/0")
+    maker = SCHEMES.get(scheme.lower()) or _of_another_package(scheme.lower())
+    if maker is None:
+        near = get_close_matches(scheme.lower(), (*SCHEMES, *entry_points(group=GROUP).names), 1)
+        advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
+        raise BadUrl(f"{scheme}:// is no scheme of a store; {advice} All of them are in docs/stores.md")
+    return maker(f"{scheme.lower()}://{rest}")
+
+
+def _of_another_package(scheme: str) -> Callable[[str], Store] | None:
+    """What makes the stores of a scheme that is not Keystead's own; None where no package has it."""
+    found = tuple(entry_points(group=GROUP, name=scheme))
+    if not found:
+        return None
+    packages = sorted(point.dist.name if point.dist else point.value for point in found)
+    if len(found) > 1:
+        raise BadUrl(f"{scheme}:// is claimed by several packages, {' and '.join(packages)}; uninstall all but one")
+    [point], [package] = found, packages
+    try:
+        make = point.load()
+    except Exception as error:  # of code of others, in which anything may be wrong
+        said = f"{type(error).__name__}: {error}"
+        raise MissingExtra(
+            f"the package {package} has the stores of {scheme}://, and cannot be imported: {said}; reinstall it"
+        ) from error
+
+    def made(url: str) -> Store:
+        store = make(url)
+        if not isinstance(store, Store):
+            raise BadUrl(f"{package} made a {type(store).__name__} of {scheme}://, which is no store; ask its authors")
+        return store
+
+    return made
+
+
+def _sqlite(url: str) -> Store:
+    from keystead.stores.sqlite import SqliteStore
+
+    location, _, query = url.removeprefix("sqlite://").partition("?")
+    if not location.startswith("/"):
+        raise BadUrl(f"write sqlite:///{location} with three slashes (four for an absolute path)")
+    path = unquote(location[1:])
+    if not path or path.endswith("/"):
+        raise BadUrl("sqlite:/// needs the path of a file, such as sqlite:///keystead.db")
+    return SqliteStore(path, timeout=_options(query, {"timeout": 5.0})["timeout"])
+
+
+def _memory(url: str) -> Store:
+    from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
+
+    name, _, query = url.removeprefix("memory://").partition("?")
+    if name.strip("/"):
+        raise BadUrl("memory:// takes no name; each connection has a store of its own")
+    return SqliteStore(MEMORY, timeout=_options(query, {"timeout": 5.0})["timeout"])
+
+
+def _redis(url: str) -> Store:
+    with from_extra("redis", "a Redis or Valkey store"):
+        from keystead.stores.redis import redis_store
+    return redis_store(url)
+
+
+def _postgres(url: str) -> Store:
+    with from_extra("postgres", "a PostgreSQL store"):
+        from keystead.stores.postgres import PostgresStore
+    return PostgresStore.of(url)
+
+
+def _mysql(url: str) -> Store:
+    with from_extra("mysql", "a MySQL or MariaDB store"):
+        from keystead.stores.mysql import MysqlStore
+    return MysqlStore.of(url)
+
+
+def _memcached(url: str) -> Store:
+    from keystead.stores.memcached import MemcachedStore
+
+    return MemcachedStore.of(url)
+
+
+SCHEMES: dict[str, Callable[[str], Store]] = {
+    "sqlite": _sqlite,
+    "memory": _memory,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "mysql": _mysql,
+    "mariadb": _mysql,
+    "memcached": _memcached,
+    **{
+        engine + topology: _redis
+        for engine in ("redis", "rediss", "valkey", "valkeys")
+        for topology in ("", "+unix", "+sentinel", "+cluster")
+        if not (engine in ("rediss", "valkeys") and topology == "+unix")
+    },
+}
+
+
+def _options(query: str, known: dict[str, float]) -> dict[str, float]:
+    """The durations behind the question mark, in seconds; units are required."""
+    options = dict(known)
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in known:
+            raise BadUrl(f"the option {name!r} is not known here; there are: {', '.join(known)}")
+        options[name] = seconds(name, text)
+    return options

@@ -1,0 +1,133 @@
+"""What every group of promises stands on: the fixtures, and what a store may honestly refuse."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeAlias
+
+import pytest
+
+from keystead.errors import StoreError
+from keystead.stores import Command, Store, connect
+from keystead.testing.reply_comparison import replies_of, shown
+
+P = ParamSpec("P")
+Test: TypeAlias = Callable[Concatenate[Any, Store, P], Coroutine[Any, Any, None]]
+
+# One command for each kind of value that a store may lack: where it does, this has to be an error.
+SAMPLES: dict[str, Sequence[str]] = {
+    "string": ("SET", "refused", "x"),
+    "hash": ("HSET", "refused", "field", "x"),
+    "set": ("SADD", "refused", "x"),
+    "zset": ("ZADD", "refused", "1", "x"),
+    "list": ("RPUSH", "refused", "x"),
+    "stream": ("XADD", "refused", "1-1", "field", "x"),
+    "channel": ("PUBLISH", "refused", "x"),
+}
+
+
+class Promises:
+    """The fixtures of the contract. A store with a URL overrides `url`; any other, `store` and `other`."""
+
+    # What every key begins with. On a cluster, a hash tag such as `{t}`: an atomic step stays within a slot.
+    prefix = b""
+
+    pytestmark = pytest.mark.anyio
+
+    def key(self, name: str | bytes) -> bytes:
+        return self.prefix + (name.encode() if isinstance(name, str) else name)
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+    @pytest.fixture
+    def url(self) -> str:
+        """Of a store that is empty when the test begins."""
+        raise NotImplementedError("override the fixture `url`, or `store` and `other`")
+
+    @pytest.fixture
+    async def store(self, url: str) -> AsyncIterator[Store]:
+        async with connect(url) as store:
+            yield store
+
+    @pytest.fixture
+    async def other(self, url: str) -> AsyncIterator[Store | None]:
+        """A second connection to the same data; None where a store can have only one."""
+        async with connect(url) as store:
+            yield store
+
+
+def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
+    """The kinds of value a promise is about, and what else it takes of a store.
+
+    `atomic`: atomic steps over several keys; `atomic key`: over one; `scan`: a list and a count of all keys.
+
+    A store that says it lacks one of them has to refuse it: then this is what the test demands.
+    """
+
+    def decorate(test: Test[P]) -> Test[P]:
+        @functools.wraps(test)
+        async def held(self: Any, store: Store, *args: P.args, **fixtures: P.kwargs) -> None:
+            lacking = [power for power in powers if not _has(store, power)]
+            for power in lacking:
+                await _refuses(self, store, power)
+            if not lacking:
+                await test(self, store, *args, **fixtures)
+
+        return held  # type: ignore[return-value]  # pytest passes fixtures by name
+
+    return decorate
+
+
+def _has(store: Store, power: str) -> bool:
+    if power == "atomic":
+        return store.guarantees.atomic in ("any keys", "one slot")
+    if power == "atomic key":
+        return store.guarantees.atomic != "nothing"
+    if power == "scan":
+        return store.guarantees.scans
+    return power in store.guarantees.kinds
+
+
+async def _refuses(promises: Promises, store: Store, power: str) -> None:
+    if power == "atomic":
+        with pytest.raises(StoreError):
+            await store.atomically([("SET", promises.key("refused"), "x"), ("SET", promises.key("too"), "x")])
+    elif power == "atomic key":
+        with pytest.raises(StoreError):
+            await store.atomically([("SET", promises.key("refused"), "x")])
+    elif power == "scan":
+        with pytest.raises(StoreError):
+            await anext(store.scan())
+        for command in (("SCAN", "0"), ("DBSIZE",)):
+            with pytest.raises(StoreError):
+                await store.run([command])
+    else:
+        name, key, *rest = SAMPLES[power]
+        with pytest.raises(StoreError):
+            await store.run([(name, promises.key(key), *rest)])
+
+
+async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:
+    """Send the commands as one batch; each gets its reply, equal in value and type. A class stands for an error."""
+    replies = await replies_of(store, [command for command, _ in exchanges])
+    got = [(command, shown(reply)) for (command, _), reply in zip(exchanges, replies, strict=True)]
+    assert got == [(command, _wanted(reply)) for command, reply in exchanges]
+
+
+def _wanted(reply: Any) -> Any:
+    return f"error {reply.code}" if isinstance(reply, type) and issubclass(reply, StoreError) else shown(reply)
+
+
+async def expect_count(store: Store, keys: int) -> None:
+    """So many keys are there, if the store can count them."""
+    if store.guarantees.scans:
+        await expect(store, (("DBSIZE",), keys))
+
+
+async def clock_ms(store: Store) -> int:
+    """The clock of the store."""
+    [[seconds, micros]] = await store.run([("TIME",)])
+    return int(seconds) * 1000 + int(micros) // 1000
