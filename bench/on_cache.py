@@ -30,7 +30,7 @@ from bench.measure import (
     together,
 )
 from keystead import Keyspace, Value, after, connect
-from keystead.parts.cache import Cache, Marks
+from keystead.parts.cache import Cache, LoadMarkers
 from keystead.testing import servers
 
 KEYS: Final = 2_000
@@ -56,7 +56,7 @@ class BenchKeys(Keyspace):
     """Memberships, as the provider told them."""
 
     membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", tag="id")
-    mark = Marks("membership:{id}:mark", nothing="1m", tag="id")
+    mark = LoadMarkers("membership:{id}:mark", nothing="1m", tag="id")
     stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", tag="id")
 
 

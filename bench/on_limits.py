@@ -33,7 +33,7 @@ from bench.measure import (
 )
 from bench.round_trips import counted
 from keystead import Counter, Keyspace, SortedSet, after, connect, sliding
-from keystead.parts.limit import FixedWindow, Limits, SlidingWindow, Together, TokenBucket
+from keystead.parts.limit import CombinedLimit, FixedWindow, Limits, SlidingWindow, TokenBucket
 from keystead.testing import servers
 
 CLIENTS = 10_000
@@ -62,7 +62,7 @@ def kinds(keys: LimitKeys, often: int) -> dict[str, Limits]:
         "fixed window": fixed,
         "sliding window": log,
         "token bucket": bucket,
-        "all three at once": Together(fixed, log, bucket),
+        "all three at once": CombinedLimit(fixed, log, bucket),
     }
 
 

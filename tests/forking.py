@@ -313,7 +313,7 @@ def _become(asked: dict[str, Any]) -> None:
 
 def _import_all() -> None:
     for name in _IMPORTED:
-        import_module(f"keystead.cli.{name}")
+        import_module(f"keystead.cli.{name}_command")
     from keystead.kits import KITS
 
     for name in (*_ALSO_IMPORTED, *KITS.values()):

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from keystead import connect
-from keystead.cli import restore as restore_command
+from keystead.cli import restore_command
 from keystead.cli.backup_command import patient
 from keystead.stores.backup import BackupFile, Restored, backup, restore
 from keystead.stores.backup.file import BLOCK_BYTES

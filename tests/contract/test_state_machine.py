@@ -13,15 +13,15 @@ from keystead import connect
 from keystead.stores import Guarantees
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.memcached import MemcachedStore
-from keystead.stores.memcached.memcached_settings import Settings
+from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore, wall_ms
 from keystead.testing.oracle import Oracle
 from keystead.testing.servers import DatabaseServer, MemcachedServer, Server
-from keystead.testing.state_machine import PLAY, Subject, machine_of, oracle_on
+from keystead.testing.state_machine import PLAY, StoreUnderTest, machine_of, oracle_on
 
 
 @asynccontextmanager
-async def sqlite_at(path: str) -> AsyncIterator[Subject]:
+async def sqlite_at(path: str) -> AsyncIterator[StoreUnderTest]:
     """A store on a clock that can be moved."""
     ahead_ms = 0
 
@@ -33,21 +33,21 @@ async def sqlite_at(path: str) -> AsyncIterator[Subject]:
         ahead_ms += ms
 
     async with SqliteStore(path, clock=now_ms) as store:
-        yield Subject(store, now_ms, advance)
+        yield StoreUnderTest(store, now_ms, advance)
 
 
 @asynccontextmanager
-async def redis_at(server: Server) -> AsyncIterator[Subject]:
+async def redis_at(server: Server) -> AsyncIterator[StoreUnderTest]:
     """A store on a server whose deadlines can be moved."""
     with server.wire() as wire:
         admin = Oracle(wire)
         admin.empty()
         async with connect(server.url) as store:
-            yield Subject(store, admin.now_ms, admin.advance)
+            yield StoreUnderTest(store, admin.now_ms, admin.advance)
 
 
 @asynccontextmanager
-async def database_at(server: DatabaseServer) -> AsyncIterator[Subject]:
+async def database_at(server: DatabaseServer) -> AsyncIterator[StoreUnderTest]:
     """A store on a database whose clock is the server's, and so many milliseconds ahead of it."""
     ahead_ms = 0
 
@@ -60,11 +60,11 @@ async def database_at(server: DatabaseServer) -> AsyncIterator[Subject]:
     assert isinstance(opened, DatabaseStore)
     async with type(opened)(opened.settings, ahead_ms=lambda: ahead_ms) as store:
         # It runs on this machine, so its clock is ours.
-        yield Subject(store, lambda: wall_ms() + ahead_ms, advance)
+        yield StoreUnderTest(store, lambda: wall_ms() + ahead_ms, advance)
 
 
 @asynccontextmanager
-async def memcached_at(server: MemcachedServer) -> AsyncIterator[Subject]:
+async def memcached_at(server: MemcachedServer) -> AsyncIterator[StoreUnderTest]:
     """A store on a clock that can be moved: the deadlines in its values go by it, and the server's come later."""
     ahead_ms = 0
 
@@ -76,12 +76,12 @@ async def memcached_at(server: MemcachedServer) -> AsyncIterator[Subject]:
         ahead_ms += ms
 
     server.empty()
-    async with MemcachedStore(Settings.of(server.url), clock=now_ms) as store:
-        yield Subject(store, now_ms, advance)
+    async with MemcachedStore(MemcachedSettings.of(server.url), clock=now_ms) as store:
+        yield StoreUnderTest(store, now_ms, advance)
 
 
 def play(
-    open_subject: Callable[[], AbstractAsyncContextManager[Subject]],
+    open_subject: Callable[[], AbstractAsyncContextManager[StoreUnderTest]],
     open_oracle: Callable[[], AbstractContextManager[Oracle]],
     examples: int,
     guarantees: Guarantees | None = None,

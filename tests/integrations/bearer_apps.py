@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 from keystead import Hash, Keyspace, Value, after, connect, sliding, until
 from keystead.integrations.asgi import BearerMiddleware, admitted_of
 from keystead.parts.admission import Admission
-from keystead.parts.cache import Cache, Marks
+from keystead.parts.cache import Cache, LoadMarkers
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
 
 
@@ -36,7 +36,7 @@ class BearerKeys(Keyspace):
     revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a revoked token")
     since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="when all of a user ended")
     user = Hash("session:user:{id:int}", User, lifetime=sliding("30m", touch_every="1m"), tag="id", doc="who")
-    mark = Marks("session:user:{id:int}:mark", role="default", tag="id")
+    mark = LoadMarkers("session:user:{id:int}:mark", role="default", tag="id")
 
 
 class Opened:

@@ -21,7 +21,7 @@ from keystead.kits.membership import (
     UserTokenData,
     session_uuid,
 )
-from keystead.parts.refresh import RefreshTokens, Refused, Rotated
+from keystead.parts.refresh import RefreshTokens, Rotated, RotationRefused
 from tests.kits.conftest import Raw, lifetimes, rows, rows_of, without_seals
 from tests.kits.writes import each_write
 
@@ -121,7 +121,7 @@ async def test_a_refresh_token_is_read_as_the_document_shows_it_and_rotated(keys
     await store.run([("SET", keys.refresh(begun.id).key, json.dumps(stored))])
     assert isinstance(await tokens.rotate(begun.token), Rotated)
     await keys.session(SESSION_KEY).delete()
-    assert await tokens.rotate(begun.token) == Refused("session")
+    assert await tokens.rotate(begun.token) == RotationRefused("session")
     assert not await keys.refresh(begun.id).exists()
 
 

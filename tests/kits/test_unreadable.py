@@ -24,9 +24,9 @@ from keystead.kits import KITS
 from keystead.parts.outbox import Outbox
 from keystead.parts.schedule import Schedule
 from keystead.schema import Keyspace
-from keystead.schema.family_lookup import name_of
-from keystead.schema.family import Bound
 from keystead.schema.chunked_reading import entries_of, whole
+from keystead.schema.family import Bound
+from keystead.schema.family_lookup import name_of
 from keystead.server.scheduled_jobs import jobs_of, schedule_keys
 from keystead.stores import Call, Command, Message, Outcome, Reply
 from keystead.stores.store_contract import Planned

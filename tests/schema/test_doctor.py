@@ -33,7 +33,7 @@ from keystead import (
     until,
 )
 from keystead.errors import BadValue, WrongSealKey
-from keystead.schema import VALUE, EpochMs, OmittedIfNone, Versions, doctor, chunked_reading
+from keystead.schema import VALUE, EpochMs, OmittedIfNone, Versions, chunked_reading, doctor
 from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, guarded_changes, repair, restore
 from keystead.schema.doctor.examination import Unknown
 from keystead.schema.family import Family
@@ -714,7 +714,9 @@ async def test_a_set_too_large_to_be_read_at_once_is_said_and_not_read(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(memory, seal=RING)
-    await memory.run([("SADD", "tags:t1", *range(chunked_reading.AT_ONCE + 1)), ("SADD", "tags:t2", *range(300), "bad")])
+    await memory.run(
+        [("SADD", "tags:t1", *range(chunked_reading.AT_ONCE + 1)), ("SADD", "tags:t2", *range(300), "bad")]
+    )
     report = await examine([keys])
     assert report.not_read == {"Keys.tags": 1}
     assert said(report) == {("unreadable", "Keys.tags", "tags:t2")}
@@ -894,7 +896,7 @@ async def test_a_key_that_two_findings_delete_is_one_key_that_would_be_deleted(m
 async def test_where_no_key_has_its_owner_the_store_is_wrong_and_none_is_deleted(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded, "SETTLE_S", 0)
+    monkeypatch.setattr(guarded_changes, "SETTLE_S", 0)
     async with connect("memory://") as users, connect("memory://") as wrong:
         keys = Owned(memory, users=users)
         for uid in map(str, range(11)):

@@ -14,8 +14,8 @@ from keystead.errors import BadArgument, BadCall, BadDeclaration, Contended, Cro
 from keystead.schema import Operation
 from keystead.schema.docs import document, html, markdown
 from keystead.schema.export import json_schema, typescript
-from keystead.schema.repeated_reads import Repeated
 from keystead.schema.procedure_tracing import traced
+from keystead.schema.repeated_reads import Repeated
 from tests.schema.conftest import STORES
 
 every_store = pytest.mark.parametrize("store_url", STORES, indirect=True)

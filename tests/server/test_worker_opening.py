@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from keystead.errors import DoesNotFit, StoreUnavailable
-from keystead.server.server_worker import Worker
+from keystead.server.server_worker import ServerWorker
 from tests.server.chores import KIT
 
 
@@ -32,7 +32,7 @@ class Life:
         self.told: asyncio.Queue[str] = asyncio.Queue()
         self._says: asyncio.Queue[str] = asyncio.Queue()
         self._task = asyncio.create_task(
-            Worker(FastAPI(lifespan=self._lifespan), end=self.ended.set)(
+            ServerWorker(FastAPI(lifespan=self._lifespan), end=self.ended.set)(
                 {"type": "lifespan"}, self._receive, self._send
             )
         )
@@ -59,7 +59,7 @@ class Life:
     def run(self, app: FastAPI) -> None:
         """Another application in the place of its own."""
         self._task.cancel()
-        self._task = asyncio.create_task(Worker(app)({"type": "lifespan"}, self._receive, self._send))
+        self._task = asyncio.create_task(ServerWorker(app)({"type": "lifespan"}, self._receive, self._send))
 
     async def _receive(self) -> dict[str, Any]:
         return {"type": await self._says.get()}

@@ -8,9 +8,9 @@ import pytest
 from keystead import Store
 from keystead.errors import CommandError, StoreError
 from keystead.stores import Guarantees, Outcome
-from keystead.stores.store_contract import Planned
 from keystead.stores.commands import Call, Reply
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
+from keystead.stores.store_contract import Planned
 from keystead.testing import StoreContract
 from keystead.testing.contract import Honesty
 from keystead.testing.contract.atomic_contract import AtomicOnOneKey

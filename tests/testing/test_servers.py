@@ -11,8 +11,8 @@ import obstore
 import pytest
 
 from keystead.testing import servers
-from keystead.testing.servers import MissingProgram, NotReady
 from keystead.testing.resp_client import WireError
+from keystead.testing.servers import MissingProgram, NotReady
 
 
 def runs(pid: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import keystead
-from keystead.cli.flags import NO_VALUE, Command, Group
+from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 
 __all__ = ["main"]
 
@@ -36,7 +36,7 @@ COMMANDS: Final = (
 
 app = typer.Typer(
     name="keystead",
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -59,7 +59,7 @@ def _add_commands(asked: Sequence[str]) -> None:
         if groups and not wants_help:
             return
     for name in [first] if first in COMMANDS else COMMANDS:
-        command: Any = getattr(import_module(f"keystead.cli.{name}"), name)
+        command: Any = getattr(import_module(f"keystead.cli.{name}_command"), name)
         if isinstance(command, typer.Typer):
             app.add_typer(command)
         else:

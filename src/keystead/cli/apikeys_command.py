@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keystead.cli.flags import Command, Group
+from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.keyspace_arguments import Json, Stores, bound, opened, refuse_unknown_roles, run
 from keystead.kits.sessiondata import SessionDataKeys
 from keystead.parts.apikeys import ApiKeys, id_of
@@ -20,7 +20,7 @@ from keystead.schema.times import moment
 _security = logging.getLogger("keystead.security")
 
 apikeys = typer.Typer(
-    name="apikeys", cls=Group, no_args_is_help=True, help="Issue, list and revoke the keys of the Sessions API."
+    name="apikeys", cls=CommandGroup, no_args_is_help=True, help="Issue, list and revoke the keys of the Sessions API."
 )
 
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, leave
-from keystead.cli.keyspace_arguments import Json, Stores, Targets, bound, keyspaces, run
+from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
+from keystead.cli.keyspace_arguments import Json, Stores, Targets, bound, keyspaces, run
 from keystead.errors import BadDeclaration, StoreUnavailable, shown
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log

@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl, unquote
 import typer
 
 from keystead import connect
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
-from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, run
-from keystead.cli.formatting import counted
+from keystead.cli.priority import step_back
+from keystead.cli.progress import progress
 from keystead.errors import Contended, StoreError
 from keystead.server import Settings
 from keystead.stores.backup import Saved, SaveProgress, part_of

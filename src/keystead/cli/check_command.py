@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import FAILED
+from keystead.cli.flags import NO_VALUE
 from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, opened, place_of, run
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace

@@ -18,14 +18,14 @@ from rich.text import Text
 from keystead import connect
 from keystead.cli.backup_command import Match, is_missing, named_url, patient, refuse_missing
 from keystead.cli.confirmation import confirmed
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import counted, json_text
+from keystead.cli.interrupts import Paused, stoppable
+from keystead.cli.keyspace_arguments import Json, run
 from keystead.cli.priority import step_back
 from keystead.cli.private_files import private_files
 from keystead.cli.progress import Show, progress
-from keystead.cli.interrupts import Paused, stoppable
-from keystead.cli.keyspace_arguments import Json, run
-from keystead.cli.formatting import counted, json_text
 from keystead.errors import Contended, StoreError, StoreUnavailable
 from keystead.stores import Store
 from keystead.stores.copy import Copied, CopyProgress, Passed, Surveyed, count_keys, follow, progress_path, survey

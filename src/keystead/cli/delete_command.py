@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, family_named, keyspaces, run
-from keystead.cli.formatting import counted
 from keystead.errors import BadKey
 from keystead.schema import Family, Plan
 from keystead.schema.erasure import value_of

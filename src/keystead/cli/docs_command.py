@@ -12,14 +12,14 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from keystead.cli import written_files
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.flags import NO_VALUE
 from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, named_keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
 
 
-class Form(StrEnum):
+class DocumentFormat(StrEnum):
     """The forms of a key document."""
 
     MARKDOWN = "markdown"
@@ -36,8 +36,8 @@ class _Writer(NamedTuple):
 
 
 _WRITERS: Final = {
-    Form.MARKDOWN: _Writer(".md", markdown, "README.md", markdown_index),
-    Form.HTML: _Writer(".html", html, "index.html", html_index),
+    DocumentFormat.MARKDOWN: _Writer(".md", markdown, "README.md", markdown_index),
+    DocumentFormat.HTML: _Writer(".html", html, "index.html", html_index),
 }
 
 _FORMAT_HELP = "Markdown, as GitHub shows it, or HTML: pages that load nothing, to be opened or put anywhere."
@@ -45,14 +45,14 @@ _OUT_HELP = "Write a file for each keyspace into this folder, and an index that 
 _CHECK_HELP = """Write nothing, and say which files of the folder are stale, missing or left over. The exit code is 1
 if there are any."""
 
-Format = Annotated[Form, typer.Option("--format", metavar="markdown|html", help=_FORMAT_HELP)]
+Format = Annotated[DocumentFormat, typer.Option("--format", metavar="markdown|html", help=_FORMAT_HELP)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help=_OUT_HELP, show_default=False)]
 Check = Annotated[bool, typer.Option("--check", metavar=NO_VALUE, help=_CHECK_HELP)]
 
 
 def docs(
     targets: Targets = None,
-    form: Format = Form.MARKDOWN,
+    form: Format = DocumentFormat.MARKDOWN,
     out: Out = None,
     check: Check = False,
     as_json: Json = False,
@@ -85,11 +85,11 @@ def docs(
     run(work)
 
 
-def _options(form: Form) -> list[str]:
-    return [] if form is Form.MARKDOWN else ["--format", form.value]
+def _options(form: DocumentFormat) -> list[str]:
+    return [] if form is DocumentFormat.MARKDOWN else ["--format", form.value]
 
 
-def _print(found: Sequence[type[Keyspace]], form: Form, as_json: bool) -> None:
+def _print(found: Sequence[type[Keyspace]], form: DocumentFormat, as_json: bool) -> None:
     if as_json:
         _print_json([document(one).as_json() for one in found])
     elif len(found) == 1:
@@ -99,7 +99,7 @@ def _print(found: Sequence[type[Keyspace]], form: Form, as_json: bool) -> None:
         leave(f"one document is printed at a time: name one of {names}, or write --out FOLDER", ASKED_WRONGLY)
 
 
-def _files(found: Sequence[type[Keyspace]], form: Form, out: Path) -> dict[Path, str]:
+def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> dict[Path, str]:
     """What is to stand in the folder. Leaves with exit code 2 where two documents would have the same file."""
     writer = _WRITERS[form]
     named: dict[str, type[Keyspace]] = {}
@@ -131,7 +131,7 @@ def _place(keyspace: type[Keyspace]) -> str:
     return f"{keyspace.__module__}:{keyspace.__qualname__}"
 
 
-def _left_over(made: Mapping[Path, str], form: Form, out: Path) -> list[Path]:
+def _left_over(made: Mapping[Path, str], form: DocumentFormat, out: Path) -> list[Path]:
     """The documents in the folder that no keyspace makes any more. A file that somebody wrote is none of them."""
     if not out.is_dir():
         return []
@@ -139,7 +139,7 @@ def _left_over(made: Mapping[Path, str], form: Form, out: Path) -> list[Path]:
     return [path for path in others if is_made(written_files.current(path) or "")]
 
 
-def _write(made: Mapping[Path, str], form: Form, out: Path, as_json: bool) -> int:
+def _write(made: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: bool) -> int:
     changed, left_over = written_files.write(made), _left_over(made, form, out)
     if as_json:
         _print_json({"files": _texts(made), "changed": _texts(changed), "left_over": _texts(left_over)})
@@ -151,7 +151,7 @@ def _write(made: Mapping[Path, str], form: Form, out: Path, as_json: bool) -> in
     return 0
 
 
-def _compare(made: Mapping[Path, str], form: Form, out: Path, again: str, as_json: bool) -> int:
+def _compare(made: Mapping[Path, str], form: DocumentFormat, out: Path, again: str, as_json: bool) -> int:
     there = {path: written_files.current(path) for path in made}
     missing = [path for path, text in there.items() if text is None]
     stale = [path for path, text in there.items() if text is not None and text != made[path]]

@@ -15,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from keystead.cli.confirmation import confirmed
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
-from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import counted
 from keystead.cli.interrupts import Paused, stoppable
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -31,7 +30,8 @@ from keystead.cli.keyspace_arguments import (
     other_keyspaces,
     run,
 )
-from keystead.cli.formatting import counted
+from keystead.cli.priority import step_back
+from keystead.cli.progress import progress
 from keystead.errors import WrongSealKey
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.examination import ASTRAY

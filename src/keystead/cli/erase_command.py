@@ -14,12 +14,12 @@ import typer
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.formatting import counted
+from keystead.cli.interrupts import stoppable
+from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, keyspaces, run
 from keystead.cli.operator import audit_of, operator
 from keystead.cli.progress import progress
-from keystead.cli.interrupts import stoppable
 from keystead.cli.tables_command import Database, open_tables_of
-from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, keyspaces, run
-from keystead.cli.formatting import counted
 from keystead.errors import BadArgument
 from keystead.parts.tables import Tables
 from keystead.schema import Keyspace

@@ -16,7 +16,7 @@ from keystead.schema import Keyspace
 from keystead.schema.export import json_schema, typescript
 
 
-class Form(StrEnum):
+class ExportFormat(StrEnum):
     """The forms of an export."""
 
     JSON_SCHEMA = "json-schema"
@@ -27,21 +27,21 @@ def _as_json_schema(found: Sequence[type[Keyspace]]) -> str:
     return json.dumps(json_schema(found), indent=2, ensure_ascii=False) + "\n"
 
 
-_WRITERS: Final[dict[Form, Callable[[Sequence[type[Keyspace]]], str]]] = {
-    Form.JSON_SCHEMA: _as_json_schema,
-    Form.TYPESCRIPT: typescript,
+_WRITERS: Final[dict[ExportFormat, Callable[[Sequence[type[Keyspace]]], str]]] = {
+    ExportFormat.JSON_SCHEMA: _as_json_schema,
+    ExportFormat.TYPESCRIPT: typescript,
 }
 
 _FORMAT_HELP = "JSON Schema 2020-12, or a module of types for TypeScript."
 _OUT_HELP = "Write to this file instead of printing."
 
-Format = Annotated[Form, typer.Option("--format", metavar="json-schema|typescript", help=_FORMAT_HELP)]
+Format = Annotated[ExportFormat, typer.Option("--format", metavar="json-schema|typescript", help=_FORMAT_HELP)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help=_OUT_HELP, show_default=False)]
 
 
 def export(
     targets: Targets = None,
-    form: Format = Form.JSON_SCHEMA,
+    form: Format = ExportFormat.JSON_SCHEMA,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -64,7 +64,7 @@ def export(
         text = _WRITERS[form](named_keyspaces(targets))
         if out is not None:
             _write(text, out, as_json)
-        elif as_json and form is not Form.JSON_SCHEMA:
+        elif as_json and form is not ExportFormat.JSON_SCHEMA:
             typer.echo(json.dumps({form.value: text}, indent=2, ensure_ascii=False))
         else:
             typer.echo(text, nl=False)

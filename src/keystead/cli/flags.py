@@ -19,7 +19,7 @@ class Command(TyperCommand):
         return _without_value(super().get_help_option(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _without_value(super().get_help_option(ctx))
 

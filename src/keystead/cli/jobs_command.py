@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keystead.cli.flags import Command, Group
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.flags import Command, CommandGroup
+from keystead.cli.formatting import counted, json_text
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
-from keystead.cli.formatting import counted, json_text
 from keystead.errors import shown
-from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
 from keystead.parts.sanitize import visible
+from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
 from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
 from keystead.server import Settings
@@ -38,7 +38,7 @@ Kits = Annotated[str | None, typer.Option("--kits", metavar="NAMES", help=_KITS_
 Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help=_LIMIT_HELP)]
 
 jobs = typer.Typer(
-    name="jobs", cls=Group, no_args_is_help=True, help="See what runs by itself, when and how; and run it now."
+    name="jobs", cls=CommandGroup, no_args_is_help=True, help="See what runs by itself, when and how; and run it now."
 )
 
 
@@ -140,8 +140,8 @@ async def _opened(stores: Sequence[str] | None, kits: str | None) -> AsyncIterat
     """The schedule of the kits that have jobs, opened as the server opens them, and the names of the jobs."""
     # Imported here, so that the help needs no web framework.
     from keystead.server.app import site_of
-    from keystead.server.scheduled_jobs import jobs_of, schedule_keys, with_jobs
     from keystead.server.kit_loading import load_kits, opened_kits, opened_stores, opened_tables, split_off
+    from keystead.server.scheduled_jobs import jobs_of, schedule_keys, with_jobs
 
     settings = Settings(**_flags(stores, kits))
     running, _ = split_off(settings, load_kits(settings))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 import typer
 
-from keystead.cli.flags import Command, Group
 from keystead.cli.exit import ASKED_WRONGLY, leave
-from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
+from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import json_text
+from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
 from keystead.kits import COMMANDS, ROUTED
 from keystead.kits.commands import KitCommand, Shown
 from keystead.parts.sanitize import visible
@@ -66,7 +66,7 @@ def _group(name: str, reference: str, place: str) -> typer.Typer:
     imported = import_module(module)
     commands: Iterable[KitCommand] = getattr(imported, attribute)
     help_text = (imported.__doc__ or f"The commands of the kit {name}.").strip()
-    group = typer.Typer(name=name, cls=Group, no_args_is_help=True, help=help_text)
+    group = typer.Typer(name=name, cls=CommandGroup, no_args_is_help=True, help=help_text)
 
     @group.callback(help=help_text)
     def _named() -> None:

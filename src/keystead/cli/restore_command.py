@@ -14,14 +14,14 @@ import typer
 from keystead import connect
 from keystead.cli.backup_command import StoreUrl, is_missing, patient, refuse_missing, store_url
 from keystead.cli.confirmation import confirmed
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import counted
+from keystead.cli.interrupts import Paused, stoppable
+from keystead.cli.keyspace_arguments import Json, run
 from keystead.cli.priority import step_back
 from keystead.cli.private_files import private_files
 from keystead.cli.progress import Show, progress
-from keystead.cli.interrupts import Paused, stoppable
-from keystead.cli.keyspace_arguments import Json, run
-from keystead.cli.formatting import counted
 from keystead.errors import StoreError
 from keystead.stores import Store
 from keystead.stores.backup import (

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from keystead.cli.flags import NO_VALUE, Command, Group
+from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.server.secrets_file import new_seal_key, new_signing_key
 
-secrets = typer.Typer(name="secrets", cls=Group, no_args_is_help=True, help="Make keys to seal secrets and sign with.")
+secrets = typer.Typer(
+    name="secrets", cls=CommandGroup, no_args_is_help=True, help="Make keys to seal secrets and sign with."
+)
 
 
 class Algorithm(StrEnum):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from keystead.cli.flags import NO_VALUE
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.flags import NO_VALUE
 from keystead.cli.private_files import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.server.secrets_file import add_seal_key

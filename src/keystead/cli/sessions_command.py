@@ -13,13 +13,13 @@ import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.flags import Command, Group
 from keystead.cli.exit import ASKED_WRONGLY, leave
-from keystead.cli.operator import audit_of, operator
-from keystead.cli.progress import progress
+from keystead.cli.flags import Command, CommandGroup
+from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Stores, bound, named_keyspaces, run
-from keystead.cli.formatting import counted
+from keystead.cli.operator import audit_of, operator
+from keystead.cli.progress import progress
 from keystead.parts.sessions import Ended, Live, Policy, Sessions
 from keystead.schema import Value
 from keystead.schema.family import Bound
@@ -36,7 +36,7 @@ FamilyName = Annotated[str, typer.Option("--family", metavar="FAMILY", help=_FAM
 DEFAULT_FAMILY = "login:LoginKeys.session"
 
 sessions = typer.Typer(
-    name="sessions", cls=Group, no_args_is_help=True, help="See where a user is signed in, and sign them out."
+    name="sessions", cls=CommandGroup, no_args_is_help=True, help="See where a user is signed in, and sign them out."
 )
 
 

@@ -15,16 +15,16 @@ from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
-from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, family_named, keyspaces, other_keyspaces, run
-from keystead.cli.formatting import counted
+from keystead.cli.priority import step_back
+from keystead.cli.progress import progress
 from keystead.schema import Family, Keyspace, Plan
-from keystead.schema.family_lookup import name_of
 from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys
 from keystead.schema.doctor.deadlines import roughly
+from keystead.schema.family_lookup import name_of
 from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey, survey_of
 
 _FAMILY_HELP = (

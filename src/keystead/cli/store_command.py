@@ -7,18 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from keystead import connect
-from keystead.cli.flags import NO_VALUE, Command, Group
-from keystead.cli.keyspace_arguments import Json, Stores, run, store_urls
+from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import json_text
+from keystead.cli.keyspace_arguments import Json, Stores, run, store_urls
 from keystead.server import Settings
-from keystead.stores.database.database_schema import Plan
+from keystead.stores.database.database_schema import SchemaUpgrade
 from keystead.stores.database.database_store import DatabaseStore
 
 _DRY_RUN_HELP = "Only say what would be done."
 
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_RUN_HELP)]
 
-store = typer.Typer(name="store", cls=Group, no_args_is_help=True, help="Look after a store as a whole.")
+store = typer.Typer(name="store", cls=CommandGroup, no_args_is_help=True, help="Look after a store as a whole.")
 
 
 @store.callback()
@@ -56,7 +56,7 @@ def upgrade_store(store: Stores = None, dry_run: DryRun = False, as_json: Json =
     run(work)
 
 
-def _as_json(url: str, plan: Plan | None, *, done: bool) -> dict[str, Any]:
+def _as_json(url: str, plan: SchemaUpgrade | None, *, done: bool) -> dict[str, Any]:
     changes = [] if plan is None else [{"version": step.version, "what": step.what} for step in plan.changes]
     return {
         "store": url,
@@ -67,7 +67,7 @@ def _as_json(url: str, plan: Plan | None, *, done: bool) -> dict[str, Any]:
     }
 
 
-def _tell(url: str, plan: Plan | None, dry_run: bool) -> None:
+def _tell(url: str, plan: SchemaUpgrade | None, dry_run: bool) -> None:
     if plan is None:
         typer.echo(f"{url} has no tables that need an upgrade")
     elif not plan.changes:

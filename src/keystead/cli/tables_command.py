@@ -10,12 +10,12 @@ from urllib.parse import unquote
 
 import typer
 
-from keystead.cli.flags import NO_VALUE, Command, Group
 from keystead.cli.exit import ASKED_WRONGLY, leave
-from keystead.cli.keyspace_arguments import Json, run, store_urls
+from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import json_text
+from keystead.cli.keyspace_arguments import Json, run, store_urls
 from keystead.kits import KITS, TABLES
-from keystead.parts.tables import Plan, Tables, TableSet, open_tables, url_beside
+from keystead.parts.tables import Tables, TableSet, TableUpgrade, open_tables, url_beside
 from keystead.server import Settings
 
 _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user@host/database or mysql://…
@@ -24,7 +24,7 @@ _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user
 Database = Annotated[str | None, typer.Option("--database", metavar="URL", help=_DATABASE_HELP, show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Only say what would be done.")]
 
-tables = typer.Typer(name="tables", cls=Group, no_args_is_help=True, help="Look after the tables of the kits.")
+tables = typer.Typer(name="tables", cls=CommandGroup, no_args_is_help=True, help="Look after the tables of the kits.")
 
 
 @tables.callback()
@@ -89,7 +89,7 @@ def _sets(kits: Iterable[str]) -> list[TableSet]:
     return [getattr(import_module(module), name) for module, name in (TABLES[kit] for kit in kits)]
 
 
-def _as_json(url: str, plan: Plan, *, done: bool) -> dict[str, Any]:
+def _as_json(url: str, plan: TableUpgrade, *, done: bool) -> dict[str, Any]:
     return {
         "database": url,
         "tables": plan.name,
@@ -100,7 +100,7 @@ def _as_json(url: str, plan: Plan, *, done: bool) -> dict[str, Any]:
     }
 
 
-def _tell(url: str, plans: Sequence[Plan], dry_run: bool) -> None:
+def _tell(url: str, plans: Sequence[TableUpgrade], dry_run: bool) -> None:
     for plan in plans:
         where = f"the tables of {plan.name} in {url}"
         if not plan.changes:

@@ -14,11 +14,11 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
 from keystead.schema import Bound, attempts
-from keystead.schema.store_fit import has_atomic_steps
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
+from keystead.schema.store_fit import has_atomic_steps
 
-__all__ = ["Fresh", "Held", "Over", "Renewal", "Unrenewed"]
+__all__ = ["Fresh", "HeldTokens", "Over", "Renewal", "Unrenewed"]
 
 _log = logging.getLogger("keystead.renewal")
 
@@ -35,7 +35,7 @@ _FAILURES: Final[tuple[_Failed, ...]] = get_args(_Failed)
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldTokens:
     """The tokens that a record holds. Without a refresh token they end when they expire."""
 
     access_token: str = field(repr=False)
@@ -91,7 +91,7 @@ class Renewal(Generic[T]):
         renewal = Renewal(
             client,
             keys.renewing,  # Value("renewing:{sid:token}", str, lifetime=after("20s"), tag="sid", …)
-            held=lambda session: Held(session.access_token, session.refresh_token, session.expires_at_ms),
+            held=lambda session: HeldTokens(session.access_token, session.refresh_token, session.expires_at_ms),
             renewed=lambda session, tokens: session.model_copy(update={…}),
         )
         found = await renewal.fresh(keys.session(sid))
@@ -117,7 +117,7 @@ class Renewal(Generic[T]):
         client: Client,
         claims: Bound[ValueKey[str]],
         *,
-        held: Callable[[T], Held],
+        held: Callable[[T], HeldTokens],
         renewed: Callable[[T, Tokens], T],
         refused: Callable[[T], T] | None = None,
         before: str | timedelta = "5m",
@@ -201,7 +201,7 @@ class Renewal(Generic[T]):
             return _Failure(value, "unavailable")
         return await self._stored(key, spent, tokens)
 
-    async def _note_refused(self, key: ValueKey[T], spent: Held) -> None:
+    async def _note_refused(self, key: ValueKey[T], spent: HeldTokens) -> None:
         """Note it in the record, unless others have put new tokens there: asked again, the provider says the same."""
         if self._refused is None:
             return
@@ -212,7 +212,7 @@ class Renewal(Generic[T]):
             if await key.replace_seen(seen, self._refused(seen.value)):
                 return
 
-    async def _stored(self, key: ValueKey[T], spent: Held, tokens: Tokens) -> Fresh[T] | Over:
+    async def _stored(self, key: ValueKey[T], spent: HeldTokens, tokens: Tokens) -> Fresh[T] | Over:
         """Put new tokens into the record, whatever else is changed in it meanwhile, unless it is gone."""
         async for attempt in attempts("a record with the tokens of a provider", most=_ATTEMPTS):
             try:

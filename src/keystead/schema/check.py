@@ -12,11 +12,11 @@ from typing import Any
 from keystead.errors import shown
 from keystead.schema.family import Family
 from keystead.schema.finding import CODES, Finding
-from keystead.schema.store_fit import misfits, weaknesses
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.lifetime import EndOfDay, Lifetime, Sliding, Until, in_words
 from keystead.schema.procedure import Procedure
 from keystead.schema.procedure_tracing import traced
+from keystead.schema.store_fit import misfits, weaknesses
 from keystead.stores import Guarantees
 
 

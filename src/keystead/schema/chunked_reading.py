@@ -26,7 +26,7 @@ PAGE: Final = 500
 SMALL: Final = 200  # entries that are read together with those of other keys
 
 
-class Unopened(str):
+class NotOpened(str):
     """Why something cannot be read: it is sealed, and does not open with the keys that there are."""
 
     __slots__ = ()
@@ -162,4 +162,4 @@ def value_of(family: Any, entry: Any) -> tuple[Codec[Any], bytes]:
 def reason(error: Unreadable, key: str) -> str:
     """The sentence without the key, which stands beside it."""
     sentence = str(error).removeprefix(f"{shown(key)}: ")
-    return Unopened(sentence) if error.unopened else sentence
+    return NotOpened(sentence) if error.unopened else sentence

@@ -73,7 +73,7 @@ class _Known:
         step = PlannedStep("delete", key, bound.family.name, reason)
         self.commands.append((bound.store, ("DEL", key), step))
 
-    def entry(self, entry: listing.Entry, of: str) -> None:
+    def entry(self, entry: listing.ListedEntry, of: str) -> None:
         member = entry.member.decode("utf-8", "backslashreplace")
         step = PlannedStep("take out", entry.key, entry.index.family.name, f"it names {of}", member)
         self.commands.append((entry.index.store, listing.take_out(entry), step))

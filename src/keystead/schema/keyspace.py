@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, overload
 from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
 from keystead.schema import operation
 from keystead.schema.family import Bound, Family
-from keystead.schema.store_fit import misfits
 from keystead.schema.operation import Done, Operation
 from keystead.schema.procedure import Procedure
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
+from keystead.schema.store_fit import misfits
 from keystead.schema.unreadable import remember
 from keystead.stores import Store
 

@@ -25,7 +25,7 @@ PRUNE_FROM = 16
 _AT_ONCE = 200
 
 
-class Entry(NamedTuple):
+class ListedEntry(NamedTuple):
     """Where one record is listed."""
 
     relation: Relation
@@ -34,12 +34,12 @@ class Entry(NamedTuple):
     member: bytes
 
 
-def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[Entry]:
+def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[ListedEntry]:
     """Where a record with these values of its placeholders, and this value, is listed."""
     return [entry_of(bound, relation, values, value) for relation in bound.family.listed_in]
 
 
-def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], value: Any) -> Entry:
+def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], value: Any) -> ListedEntry:
     """Its entry in one index. Raises BadValue or BadKey where the value does not tell it."""
     index = bound.related(relation.target)
     where = relation.target_values(values, value)
@@ -47,11 +47,11 @@ def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], valu
         missing = ", ".join(o.name or "its value" for o in relation.origins.values() if o and o.kind != "placeholder")
         raise BadValue(f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty here")
     key = index(**where).key
-    return Entry(relation, index, key, index.family.codecs["member"].encode(values[relation.member], key))
+    return ListedEntry(relation, index, key, index.family.codecs["member"].encode(values[relation.member], key))
 
 
 def put(
-    entry: Entry,
+    entry: ListedEntry,
     values: dict[str, Any],
     value: Any,
     now_ms: int,
@@ -78,11 +78,11 @@ def put(
     return [("ZADD", entry.key, *flags, score, entry.member), *renewal, ("ZCARD", entry.key)]
 
 
-def take_out(entry: Entry) -> Command:
+def take_out(entry: ListedEntry) -> Command:
     return ("SREM" if entry.index.family.kind == "set" else "ZREM", entry.key, entry.member)
 
 
-def upkeep(entry: Entry, added: Reply, count: Reply) -> Awaitable[None] | None:
+def upkeep(entry: ListedEntry, added: Reply, count: Reply) -> Awaitable[None] | None:
     """The pruning that is due when an index has grown to this size, if any."""
     if added == 1 and isinstance(count, int) and count >= PRUNE_FROM and count & (count - 1) == 0:
         return prune(entry.index, entry.key)
@@ -221,7 +221,7 @@ async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) 
     return bool(gone)
 
 
-def _score(entry: Entry, values: dict[str, Any], value: Any, otherwise: int) -> float | int:
+def _score(entry: ListedEntry, values: dict[str, Any], value: Any, otherwise: int) -> float | int:
     if entry.relation.score is None:
         return otherwise
     score = taken(entry.relation.score, values, value)
@@ -232,7 +232,7 @@ def _score(entry: Entry, values: dict[str, Any], value: Any, otherwise: int) -> 
     return score
 
 
-class Listed(Compound[Any]):
+class ListedWrite(Compound[Any]):
     """A write of a record and of the entries that name it.
 
     One atomic step where the store can do it. Across slots of a cluster the entries are written first, because an entry
@@ -250,12 +250,12 @@ class Listed(Compound[Any]):
         verb: str,
         key: str,
         record: list[Any],
-        writes: list[tuple[Entry, list[Command]]],
+        writes: list[tuple[ListedEntry, list[Command]]],
         result: Any,
     ) -> None:
         self.takes_several = not one_step(bound.store, key, *(entry.key for entry, _ in writes))
         steps: list[Any] = [] if self.takes_several else list(record)
-        self._entries: list[tuple[Entry, int, int]] = []  # with the places of its first and its last command
+        self._entries: list[tuple[ListedEntry, int, int]] = []  # with the places of its first and its last command
         for entry, commands in writes:
             self._entries.append((entry, len(steps), len(steps) + len(commands) - 1))
             steps += commands
@@ -287,7 +287,7 @@ class Listed(Compound[Any]):
         return self.finish(outcome.replies)
 
 
-def _prune(entries: list[tuple[Entry, int, int]], replies: list[Reply]) -> Awaitable[None] | None:
+def _prune(entries: list[tuple[ListedEntry, int, int]], replies: list[Reply]) -> Awaitable[None] | None:
     due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in entries]
     work = [one for one in due if one is not None]
     return _all(work) if work else None

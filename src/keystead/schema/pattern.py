@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from keystead.errors import BadCall, BadDeclaration, BadKey, shown
 from keystead.schema.overlap import Automaton, Language, choice, common_text, longest, sequence
-from keystead.schema.placeholder import SHORTEST_BOUND, TYPES, Place, PlaceholderType, unknown_type
+from keystead.schema.placeholder import SHORTEST_BOUND, TYPES, PlaceholderPosition, PlaceholderType, unknown_type
 from keystead.stores.globs import escape
 
 
@@ -53,7 +53,8 @@ class Pattern:
         self.tag = tag
         self._layout = layout
         self._places = tuple(
-            Place(text, part.name, part.type, part.bound, layout.separator_behind(at)) for at, part in enumerate(parts)
+            PlaceholderPosition(text, part.name, part.type, part.bound, layout.separator_behind(at))
+            for at, part in enumerate(parts)
         )
         self._tagged_layout = layout if tag is None else layout.tagged(self._tag_place(tag))
         self._expressions: dict[bool, re.Pattern[str]] = {}

@@ -124,7 +124,7 @@ def unknown_type(name: str) -> str:
     return f"there is no type {shown(name)!r}; {advice} The types are {', '.join(TYPES)}"
 
 
-class Place:
+class PlaceholderPosition:
     """One placeholder where it stands in a pattern: its type, its bound, and what must be escaped there.
 
     `separator` is the first character of the literal between it and the next placeholder, if both are in the same

@@ -244,7 +244,7 @@ class NoSealing:
 NO_SEALING = NoSealing()
 
 
-class Opening:
+class SealedValueOpening:
     """One value on its way from the store. `stored` is its JSON as it was stored, before any upgrade.
 
     Where a sealed text stands is asked of the stored value: an upgrade may move it to a field of another name. With no
@@ -334,7 +334,7 @@ class _SealedField:
 
 def _read(value: Any, validate: core_schema.ValidatorFunctionWrapHandler, info: core_schema.ValidationInfo) -> Any:
     opening = info.context
-    if not isinstance(opening, Opening):  # JSON that is not from a store: `Model.model_validate_json`
+    if not isinstance(opening, SealedValueOpening):  # JSON that is not from a store: `Model.model_validate_json`
         return validate(to_json(value))
     try:
         opened = opening.open(value)

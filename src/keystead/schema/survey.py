@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import WrongKind, shown
-from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of
+from keystead.schema.chunked_reading import SIZES, entries_of, whole
 from keystead.schema.codec import Codec
 from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
 from keystead.schema.doctor.quarantine import QuarantineKeys
 from keystead.schema.family import Bound, Family
+from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
-from keystead.schema.chunked_reading import SIZES, entries_of, whole
 from keystead.stores import Command
 
 READ: Final = 1_000  # values of a family whose size is taken as it is; from then on it is estimated from their mean

@@ -26,26 +26,26 @@ from keystead.server.api_page import add_api_page
 from keystead.server.demo_provider import demo_patreon, demo_patreon_router, demo_provider, demo_router
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_answers
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
-from keystead.server.scheduled_jobs import jobs_of, scheduled
 from keystead.server.key_documents import add_key_documents
 from keystead.server.kit_loading import load_kits, opened_kits, opened_stores, opened_tables, split_off
 from keystead.server.middleware import (
     BodyLimit,
     Cors,
+    ErrorGuard,
     Forwarded,
-    Guard,
     Head,
-    Record,
+    RequestLog,
     SecurityHeaders,
     TimeLimit,
     Visitor,
 )
 from keystead.server.page_policy import PAGE_HEADERS
+from keystead.server.page_templates import render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
+from keystead.server.scheduled_jobs import jobs_of, scheduled
 from keystead.server.settings import Settings, is_loopback, leads_to_loopback
 from keystead.server.start_page import TABLES, render_start_page
-from keystead.server.page_templates import render
 from keystead.stores import Store
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
-            Middleware(Record, metrics=metrics),
+            Middleware(RequestLog, metrics=metrics),
             Middleware(Forwarded, allow=settings.forwarded_allow),
             Middleware(SecurityHeaders, https_only=site.secure and not settings.development),
             Middleware(Cors, shared=shared),
-            Middleware(Guard),
+            Middleware(ErrorGuard),
             Middleware(Head),
             Middleware(TimeLimit, seconds=settings.request_timeout / 1000),
             Middleware(BodyLimit, max_bytes=settings.max_body, by_path=bodies),

@@ -20,8 +20,8 @@ from keystead.kits.identity import page_header
 from keystead.kits.refusal import CODE_ALIAS, Refusal
 from keystead.schema.unreadable import log_unreadable
 from keystead.server.page_policy import PAGE_HEADERS
-from keystead.server.route_table import allowed_methods
 from keystead.server.page_templates import TEMPLATES
+from keystead.server.route_table import allowed_methods
 
 RETRY_AFTER_SECONDS: Final = 1
 

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from keystead.errors import StoreError, StoreUnavailable
-from keystead.schema.family_lookup import Belonging, name_of
 from keystead.schema.family import Bound
+from keystead.schema.family_lookup import Belonging, name_of
 from keystead.server.logs import log_slow_call
 from keystead.stores import Call, Command, Message, Outcome, Reply, Store
 from keystead.stores.store_contract import PROCEDURE, Planned, Step, keys_of

@@ -11,13 +11,13 @@ from fastapi.responses import HTMLResponse
 from keystead.kits.identity import page_header
 from keystead.server.page_policy import PAGE_HEADERS
 from keystead.server.page_templates import render
-from keystead.stores.store_contract import Store
 from keystead.stores.commands import TABLE, Spec
+from keystead.stores.store_contract import Store
 
 _UNITS: Final = {"ms": "ms", "bytes": "bytes"}
 
 
-class Row(NamedTuple):
+class GuaranteeRow(NamedTuple):
     """One guarantee, as the page shows it."""
 
     name: str
@@ -43,19 +43,19 @@ async def _reference_page(request: Request) -> HTMLResponse:
     return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
-def _guarantees(store: Store) -> list[Row]:
+def _guarantees(store: Store) -> list[GuaranteeRow]:
     promises = store.guarantees
     return [_row(field, getattr(promises, field.name)) for field in dataclasses.fields(promises)]
 
 
-def _row(field: dataclasses.Field[object], value: object) -> Row:
+def _row(field: dataclasses.Field[object], value: object) -> GuaranteeRow:
     """Units stand in the field's name, and on the page beside the number."""
     *words, last = field.name.split("_")
     unit = _UNITS.get(last, "")
     name = " ".join(words if unit else (*words, last))
     shown = f"{value:,} {unit}" if unit and isinstance(value, int) else _in_words(value)
     doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value says that already
-    return Row(name, shown, doc.replace("`", ""))
+    return GuaranteeRow(name, shown, doc.replace("`", ""))
 
 
 def _in_words(value: object) -> str:

@@ -30,14 +30,14 @@ def load_worker(settings: Settings) -> ASGIApp:
     """What Granian calls in each new process."""
     set_up_logs(settings.logs_as, settings.log_level, settings.development)
     _end_with_parent(os.getppid(), settings.stop_timeout / 1000)
-    return Worker(create_app(settings))
+    return ServerWorker(create_app(settings))
 
 
 def _end_this_process() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Worker:
+class ServerWorker:
     """The application in a process of its own.
 
     `keystead serve` has opened the stores once before any worker starts. So a worker that cannot open them replaces one

@@ -57,7 +57,7 @@ class MissingSettings(WrongSettings):
 
 
 @dataclass(frozen=True)
-class Origin:
+class SettingSource:
     """One place that settings come from, and how a person finds a setting there."""
 
     values: Mapping[str, Any]
@@ -171,7 +171,7 @@ class Settings(BaseModel):
     )
     tables: dict[str, dict[str, Any]] = Field({}, repr=False, description="The tables of kits, by their names.")
 
-    _origins: tuple[Origin, ...] = PrivateAttr(())
+    _origins: tuple[SettingSource, ...] = PrivateAttr(())
 
     def __init__(self, **flags: Any) -> None:
         origins = _origins(flags)
@@ -296,7 +296,7 @@ class Settings(BaseModel):
     def of(self, kit: Kit) -> Any:
         """The settings of a kit: its table, with what the environment says of it. Raises `WrongSettings`."""
         environment, named = _kit_environment(kit)
-        origins = (Origin({kit.name: environment}, environment=True, named=named), *self._origins)
+        origins = (SettingSource({kit.name: environment}, environment=True, named=named), *self._origins)
         table = _deep({}, self.tables.get(kit.name, {}), environment)
         unknown = [
             _unknown_setting((kit.name, *path), near, origins) for path, near in _unknown_keys(kit.settings, table)
@@ -358,7 +358,7 @@ def reachable(address: str) -> str:
 
 
 def _as_browsers_write(scheme: str, host: str, port: int | None) -> str:
-    """The origin as it stands in the header `Origin`: without the usual port, and other letters as xn--…"""
+    """The origin as it stands in the header `SettingSource`: without the usual port, and other letters as xn--…"""
     if not host.isascii():
         host = host.encode("idna").decode()
     name = f"[{host}]" if ":" in host else host
@@ -390,10 +390,12 @@ def secrets_path(given: Path | None, store: str) -> Path:
     return (file.parent if store.startswith("sqlite:///") else Path()) / SECRETS_FILE
 
 
-def _origins(flags: Mapping[str, Any]) -> list[Origin]:
+def _origins(flags: Mapping[str, Any]) -> list[SettingSource]:
     """Where settings come from, what wins first."""
-    given = _with_default(Origin({name: value for name, value in flags.items() if value is not None}, flags=True))
-    environment = _with_default(Origin(_environment(), environment=True))
+    given = _with_default(
+        SettingSource({name: value for name, value in flags.items() if value is not None}, flags=True)
+    )
+    environment = _with_default(SettingSource(_environment(), environment=True))
     config = _with_default(_config())
     parameters = _parameters(_merged([given, environment, config]))
     before = _merged([given, environment, config, parameters])
@@ -402,7 +404,7 @@ def _origins(flags: Mapping[str, Any]) -> list[Origin]:
     return [given, environment, _secrets(path), config, parameters]
 
 
-def _with_default(origin: Origin) -> Origin:
+def _with_default(origin: SettingSource) -> SettingSource:
     """`default` in the table of stores, which is the setting `store`."""
     stores = origin.values.get("stores")
     if not isinstance(stores, Mapping) or "default" not in stores:
@@ -416,11 +418,11 @@ def _with_default(origin: Origin) -> Origin:
     return dataclasses.replace(origin, values=values, named={**origin.named, "store": place})
 
 
-def _parameters(before: Mapping[str, Any]) -> Origin:
+def _parameters(before: Mapping[str, Any]) -> SettingSource:
     """What the files of the folder `parameters` say. They are the last that is asked."""
     named = before.get("parameters")
     if not named or not isinstance(named, str | Path):
-        return Origin({})
+        return SettingSource({})
     # Imported here, because it belongs to a kit that few use so.
     from keystead.kits.sessiondata.parameters import KVS, SESSION, key_value_store, session_parameters
 
@@ -438,24 +440,24 @@ def _parameters(before: Mapping[str, Any]) -> Origin:
                 values["store"] = found or relational
     except ValueError as error:
         raise WrongSettings([f"parameters: {error}"]) from None
-    return Origin(values, file=SESSION, named=places)
+    return SettingSource(values, file=SESSION, named=places)
 
 
-def _secrets(path: Path) -> Origin:
+def _secrets(path: Path) -> SettingSource:
     """The secrets file, if there is one. It may hold secrets only: others may be able to put one beside a database."""
     if not path.is_file():
-        return Origin({})
+        return SettingSource({})
     with _said_of(path):
         text, exposed = read_secrets(path)
         values = _with_tables(tomllib.loads(text), path.name)
-    origin = Origin(values, file=path.name, secrets=True, exposed=exposed)
+    origin = SettingSource(values, file=path.name, secrets=True, exposed=exposed)
     if "tables" in values:  # the tables of kits stand for themselves; in here they would not be looked at
         raise WrongSettings([_unknown_setting(("tables",), "", [origin])])
     _refuse_open_settings(origin, ((name,) for name in values if name in _FIELDS and name != "seal_keys"))
     return origin
 
 
-def _refuse_open_settings(secrets: Origin, paths: Iterable[tuple[str, ...]], *table: str) -> None:
+def _refuse_open_settings(secrets: SettingSource, paths: Iterable[tuple[str, ...]], *table: str) -> None:
     """Raises `WrongSettings` where these stand in the secrets file and are no secrets."""
     said = "only secrets may stand in this file; write it in"
     sentences = [
@@ -488,19 +490,19 @@ def _environment() -> dict[str, Any]:
     return values
 
 
-def _config() -> Origin:
+def _config() -> SettingSource:
     """`keystead.toml`: the one that is named, which must be there, or the one in the working directory."""
     named = os.environ.get(CONFIG_VARIABLE)
     path = Path(named or CONFIG_FILE)
     if not named and not path.is_file():
-        return Origin({})
+        return SettingSource({})
     with _said_of(path):
         values = _with_tables(tomllib.loads(path.read_text("utf-8")), path.name)
     if "seal_keys" in values:
         raise WrongSettings(
             [f"seal_keys in {path.name}: this file is one to share; keep keys in {SECRETS_FILE} or {PREFIX}SEAL_KEYS"]
         )
-    return Origin(values, file=path.name)
+    return SettingSource(values, file=path.name)
 
 
 @contextmanager
@@ -521,11 +523,11 @@ def _with_tables(values: dict[str, Any], file: str) -> dict[str, Any]:
     """Tables that are no setting are those of kits; which kits there are is known later."""
     for name, value in values.items():
         if name not in _FIELDS and not isinstance(value, dict):
-            raise WrongSettings([_unknown_setting((name,), _near(name, _FIELDS), [Origin(values, file=file)])])
+            raise WrongSettings([_unknown_setting((name,), _near(name, _FIELDS), [SettingSource(values, file=file)])])
     return values
 
 
-def _merged(origins: Sequence[Origin]) -> dict[str, Any]:
+def _merged(origins: Sequence[SettingSource]) -> dict[str, Any]:
     """All settings, with the tables of kits under `tables`."""
     merged = _deep({}, *(one.values for one in reversed(origins)))
     tables = {name: merged.pop(name) for name in list(merged) if name not in _FIELDS and isinstance(merged[name], dict)}
@@ -543,7 +545,7 @@ def _deep(into: dict[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
     return into
 
 
-def _sentences(error: ValidationError, origins: Sequence[Origin], values: Mapping[str, Any]) -> Iterator[str]:
+def _sentences(error: ValidationError, origins: Sequence[SettingSource], values: Mapping[str, Any]) -> Iterator[str]:
     said = set()
     for wrong in error.errors(include_input=False, include_url=False, include_context=False):
         name = str(wrong["loc"][0])
@@ -560,7 +562,7 @@ def _sentences(error: ValidationError, origins: Sequence[Origin], values: Mappin
             yield f"{place}: {_ADVICE[name].format(given=given)}"
 
 
-def _place(path: tuple[str, ...], origins: Sequence[Origin]) -> str:
+def _place(path: tuple[str, ...], origins: Sequence[SettingSource]) -> str:
     """Where a setting came from; one that nobody has set is named as in the file."""
     for length in range(len(path), 0, -1):
         for one in origins:
@@ -589,7 +591,7 @@ def _near(name: str, among: Sequence[str]) -> str:
     return next(iter(get_close_matches(name, among, 1)), "")
 
 
-def _unknown_setting(path: tuple[str, ...], near: str, origins: Sequence[Origin]) -> str:
+def _unknown_setting(path: tuple[str, ...], near: str, origins: Sequence[SettingSource]) -> str:
     advice = f"did you mean {near}?" if near else "docs/server.md lists all of them"
     return f"{_place(path, origins)}: there is no such setting; {advice}"
 

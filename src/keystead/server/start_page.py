@@ -5,9 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from keystead.kits.identity import PageHeader
 from keystead.kits.kit import Example, Kit
+from keystead.server.page_templates import TEMPLATES
 from keystead.server.quickstart import first_steps
 from keystead.server.settings import Settings
-from keystead.server.page_templates import TEMPLATES
 
 TABLES: Final = " tables"  # beside the roles, none of which is called so: they are identifiers
 

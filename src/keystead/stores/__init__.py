@@ -1,5 +1,6 @@
 """Stores: commands in, replies out."""
 
+from keystead.stores.commands import TABLE, Call, Command, Reply, StoreMs, TimedCommand
 from keystead.stores.store_contract import (
     Absent,
     AtMost,
@@ -22,7 +23,6 @@ from keystead.stores.store_contract import (
     still,
     store_ms,
 )
-from keystead.stores.commands import TABLE, Call, Command, Reply, StoreMs, TimedCommand
 from keystead.stores.store_urls import connect
 
 __all__ = [

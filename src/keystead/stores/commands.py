@@ -84,7 +84,7 @@ class ZAddOptions(NamedTuple):
     pairs: list[tuple[bytes, float]]  # member, score
 
 
-class Bound(NamedTuple):
+class ScoreBound(NamedTuple):
     """One end of a range of scores."""
 
     score: float
@@ -95,8 +95,8 @@ class ZRangeOptions(NamedTuple):
     by_score: bool
     reverse: bool
     with_scores: bool
-    low: Bound  # with by_score
-    high: Bound
+    low: ScoreBound  # with by_score
+    high: ScoreBound
     start: int  # without
     stop: int
     offset: int = 0
@@ -458,11 +458,11 @@ def _zadd(args: Sequence[bytes]) -> ZAddOptions:
     return ZAddOptions(flags, [(rest[i + 1], score(rest[i])) for i in range(0, len(rest), 2)])
 
 
-def _bound(text: bytes) -> Bound:
-    return Bound(score(text[1:]), True) if text[:1] == b"(" else Bound(score(text))
+def _bound(text: bytes) -> ScoreBound:
+    return ScoreBound(score(text[1:]), True) if text[:1] == b"(" else ScoreBound(score(text))
 
 
-def _bounds(args: Sequence[bytes]) -> tuple[Bound, Bound]:
+def _bounds(args: Sequence[bytes]) -> tuple[ScoreBound, ScoreBound]:
     return _bound(args[1]), _bound(args[2])
 
 
@@ -478,7 +478,7 @@ def _place(args: Sequence[bytes]) -> int:
     return place
 
 
-_NO_BOUND = Bound(0.0)
+_NO_BOUND = ScoreBound(0.0)
 
 
 def _zrange(args: Sequence[bytes]) -> ZRangeOptions:

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, unquote
 
 from keystead.errors import BadUrl, MissingExtra
 from keystead.extras import from_extra
-from keystead.stores.store_contract import Store
 from keystead.stores.durations import seconds
+from keystead.stores.store_contract import Store
 
 GROUP = "keystead.stores"  # of the entry points by which other packages add a scheme
 

@@ -23,7 +23,7 @@ def join_stopped(seconds: float) -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class Worker:
+class WorkerThread:
     """Runs jobs in order in a daemon thread, and tells the event loop of each result."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:

@@ -29,6 +29,6 @@ with from_extra("testing", "keystead.testing"):
     pytest.register_assert_rewrite("keystead.testing.contract", "keystead.testing.state_machine")
 
     from keystead.testing.contract import StoreContract, needs
-    from keystead.testing.state_machine import Subject, machine_of, oracle_on
+    from keystead.testing.state_machine import StoreUnderTest, machine_of, oracle_on
 
-__all__ = ["StoreContract", "Subject", "machine_of", "needs", "oracle_on"]
+__all__ = ["StoreContract", "StoreUnderTest", "machine_of", "needs", "oracle_on"]

@@ -67,7 +67,7 @@ ALL = Guarantees()
 
 
 @dataclass(frozen=True)
-class Subject:
+class StoreUnderTest:
     """A store that is empty, its clock, and how to move that clock forward."""
 
     store: Store
@@ -88,14 +88,14 @@ def oracle_on(server: Server) -> Iterator[Oracle]:
 
 
 @dataclass(frozen=True)
-class After:
+class DeadlineAfter:
     """In the place of a deadline: so long after now, in the time of whoever it is sent to."""
 
     ms: int
     unit_ms: int
 
 
-Part: TypeAlias = str | bytes | int | float | After
+Part: TypeAlias = str | bytes | int | float | DeadlineAfter
 Template: TypeAlias = tuple[Part, ...]
 
 KEYS = {
@@ -152,8 +152,8 @@ TENS_MS = st.integers(1, 6).map(lambda n: n * 2 * STEP_MS)
 LIFETIMES = st.one_of(
     TENS_MS.map(lambda ms: ("EX", ms // 1000)),
     TENS_MS.map(lambda ms: ("PX", ms)),
-    TENS_MS.map(lambda ms: ("EXAT", After(ms, 1000))),
-    TENS_MS.map(lambda ms: ("PXAT", After(ms, 1))),
+    TENS_MS.map(lambda ms: ("EXAT", DeadlineAfter(ms, 1000))),
+    TENS_MS.map(lambda ms: ("PXAT", DeadlineAfter(ms, 1))),
 )
 MEMBER = st.sampled_from(MEMBERS)
 INDEX = st.one_of(st.integers(-5, 5), st.integers(-5, 5), st.sampled_from((INT64_MIN, INT64_MAX, -100, 100)))
@@ -181,7 +181,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
     "EXISTS": several(keys_for(None)),
     "EXPIRE": words(keys_for(None), TENS_MS.map(lambda ms: ms // 1000), CONDITION),
     "PEXPIRE": words(keys_for(None), TENS_MS, CONDITION),
-    "PEXPIREAT": words(keys_for(None), st.one_of(TENS_MS.map(lambda ms: After(ms, 1)), st.just(1)), CONDITION),
+    "PEXPIREAT": words(keys_for(None), st.one_of(TENS_MS.map(lambda ms: DeadlineAfter(ms, 1)), st.just(1)), CONDITION),
     "PERSIST": words(keys_for(None)),
     "PTTL": words(keys_for(None)),
     "PEXPIRETIME": words(keys_for(None)),
@@ -274,7 +274,7 @@ class Play:
             return self.guard
         command: TimedCommand = sent(self.parts, now_ms)
         if self.by_store:
-            command = tuple(store_ms(part.ms) if isinstance(part, After) else part for part in self.parts)
+            command = tuple(store_ms(part.ms) if isinstance(part, DeadlineAfter) else part for part in self.parts)
         return required(command) if self.required else command
 
     def on(self, key: bytes) -> Play:
@@ -316,7 +316,7 @@ def plays(draw: st.DrawFn, guarantees: Guarantees) -> Play:
         case 4 | 5:
             return Play(draw(commands(guarantees)), required=True)
         case 6:
-            moment = After(draw(TENS_MS), 1)
+            moment = DeadlineAfter(draw(TENS_MS), 1)
             return Play(("PEXPIREAT", draw(keys_for(None)), moment, *draw(words(CONDITION))), by_store=True)
         case 7:
             name = draw(st.sampled_from([name for name in AMOUNTS if name in names]))
@@ -337,7 +337,7 @@ def atomic_batches(draw: st.DrawFn, guarantees: Guarantees) -> list[Play]:
 
 def sent(parts: Template, now_ms: int) -> Command:
     """The command as it goes to a side whose clock stands here."""
-    return tuple((now_ms + part.ms) // part.unit_ms if isinstance(part, After) else part for part in parts)
+    return tuple((now_ms + part.ms) // part.unit_ms if isinstance(part, DeadlineAfter) else part for part in parts)
 
 
 # --- how it is compared ------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
 
 
 def machine_of(
-    open_subject: Callable[[], AbstractAsyncContextManager[Subject]],
+    open_subject: Callable[[], AbstractAsyncContextManager[StoreUnderTest]],
     open_oracle: Callable[[], AbstractContextManager[Oracle]],
     guarantees: Guarantees = ALL,
 ) -> type[RuleBasedStateMachine]:
@@ -391,7 +391,7 @@ def machine_of(
             self._opened = open_subject()
             self._opened_oracle = open_oracle()
             self.oracle = self._opened_oracle.__enter__()
-            self.subject: Subject = self.wait(self._opened.__aenter__())
+            self.subject: StoreUnderTest = self.wait(self._opened.__aenter__())
 
         def wait(self, work: Awaitable[T]) -> T:
             async def waited() -> T:

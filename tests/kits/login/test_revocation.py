@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from keystead.kits.login import Login, LoginKeys, Session
-from keystead.parts.outbox import Counts
+from keystead.parts.outbox import DeliveryCounts
 from keystead.schema import KeyRing
 from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import ACCOUNT, HTML, RING, Browser, Running, login_table, running
@@ -146,7 +146,7 @@ async def test_a_provider_without_such_an_endpoint_is_told_nothing(provider: Oid
         await delivered(site)
         keys = LoginKeys(site.store, seal=KeyRing.from_text(RING))
         assert [key.key async for key in keys.revocation.scan()] == []
-        assert await login_of(site).revocations.outbox.deliver_due() == Counts()
+        assert await login_of(site).revocations.outbox.deliver_due() == DeliveryCounts()
     assert front.revoked == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from keystead.kits.sessiondata import KIT
 from keystead.kits.sessiondata.parameters import SessionParameters, key_value_store, session_parameters
 from keystead.server import Settings, WrongSettings
-from keystead.stores.redis.redis_settings import Settings as RedisSettings
+from keystead.stores.redis.redis_settings import RedisSettings
 
 SECRET = "correct-horse-battery"
 

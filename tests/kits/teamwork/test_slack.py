@@ -14,7 +14,7 @@ from keystead.kits.teamwork.models import Said, UserSession
 from keystead.kits.teamwork.service.notices import ASSIGNED, STATUS_CHANGED, TEAM_INVITED, Notice, Notices, Told
 from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
-from keystead.parts.outbox import Counts, Outbox, OutboxKeys
+from keystead.parts.outbox import DeliveryCounts, Outbox, OutboxKeys
 from keystead.parts.tables import Tables, open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
@@ -56,7 +56,7 @@ class Office:
         await self.keys.atomically(*self.outbox.add("slack", "42", {"notice": notice.id, "user": 42}))
         return notice
 
-    async def deliver(self) -> Counts:
+    async def deliver(self) -> DeliveryCounts:
         return await self.outbox.deliver_due()
 
 
@@ -86,7 +86,7 @@ def posted(slack: StandIn, path: str) -> list[dict[str, Any]]:
 async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, slack: StandIn) -> None:
     slack.answers[POST] = answer({"ok": True, "ts": "1.2"})
     notice = await office.tell(1, message="a < b & <!channel>")
-    assert await office.deliver() == Counts(1, 0, 0)
+    assert await office.deliver() == DeliveryCounts(1, 0, 0)
     [sent] = posted(slack, POST)
     assert sent["channel"] == "C1"
     [bar] = sent["attachments"]
@@ -110,13 +110,13 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
     ]
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     first, second = await office.tell(1), await office.tell(2)
-    assert await office.deliver() == Counts(0, 1, 0)
-    assert await office.deliver() == Counts(0, 0, 0)  # it waits
+    assert await office.deliver() == DeliveryCounts(0, 1, 0)
+    assert await office.deliver() == DeliveryCounts(0, 0, 0)  # it waits
     for _ in range(2):
         office.clock.pass_ms(600_000)
-        assert await office.deliver() == Counts(0, 1, 0)
+        assert await office.deliver() == DeliveryCounts(0, 1, 0)
     office.clock.pass_ms(600_000)
-    assert await office.deliver() == Counts(2, 0, 0)
+    assert await office.deliver() == DeliveryCounts(2, 0, 0)
     names = [sent["attachments"][0]["blocks"][0]["block_id"] for sent in posted(slack, POST)]
     assert names == [f"notice-{first.id}"] * 4 + [f"notice-{second.id}"]
     tried = [(one.status, one.error, one.retries) for one in reversed(await office.log.attempts(notice=first.id))]
@@ -148,14 +148,14 @@ async def test_what_slack_never_takes_is_given_up_and_the_next_goes_on(office: O
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     await office.tell(1)
     await office.tell(2)
-    assert await office.deliver() == Counts(1, 1, 1)  # a failure that is given up counts as both
+    assert await office.deliver() == DeliveryCounts(1, 1, 1)  # a failure that is given up counts as both
 
 
 @on_databases("memory")
 async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: StandIn) -> None:
     slack.answers[HOOK] = answer(b"ok")
     notice = await office.tell(1, TEAM_INVITED)
-    assert await office.deliver() == Counts(1, 0, 0)
+    assert await office.deliver() == DeliveryCounts(1, 0, 0)
     [sent] = posted(slack, HOOK)
     assert "channel" not in sent
     section, actions = sent["attachments"][0]["blocks"]
@@ -208,7 +208,7 @@ async def test_no_secret_is_in_a_log_however_much_is_logged(
     caplog.set_level(logging.DEBUG)
     slack.answers[HOOK], slack.answers[POST] = answer(b"ok"), answer({"ok": True})
     await office.tell(1)
-    assert await office.deliver() == Counts(1, 0, 0)
+    assert await office.deliver() == DeliveryCounts(1, 0, 0)
     assert len(slack.asked) == 1
     assert "secret" not in caplog.text
 
@@ -233,13 +233,13 @@ async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
     answers = [said]
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     await office.tell(1)
-    assert await office.deliver() == Counts(0, 1, 0)
+    assert await office.deliver() == DeliveryCounts(0, 1, 0)
     trouble = (await office.outbox.state("slack", "42")).trouble
     assert trouble is not None
     assert [one.status for one in await office.log.attempts()] == ["FAILED"]
     assert office.clock() + max(1, wait_ms) <= trouble.next_ms <= office.clock() + 3_600_000
     office.clock.now_ms = trouble.next_ms + 1
-    assert await office.deliver() == Counts(1, 0, 0)
+    assert await office.deliver() == DeliveryCounts(1, 0, 0)
 
 
 @on_databases("memory")
@@ -251,7 +251,7 @@ async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erase
     await office.notices.sent_to_slack(notice.id)
     await office.tell(2)
     await tables.erase("teamwork:42")
-    assert await office.deliver() == Counts(2, 0, 0)
+    assert await office.deliver() == DeliveryCounts(2, 0, 0)
     assert posted(slack, POST) == []
 
 

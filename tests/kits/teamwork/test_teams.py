@@ -13,7 +13,7 @@ from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, READERS, TEAMWORK_TABLES
 from keystead.kits.teamwork.service.teams import OPEN_MOST, TeamRefused, Teams
-from keystead.parts.tables import Change, Tables, TableSet, create, open_tables
+from keystead.parts.tables import TableChange, Tables, TableSet, create, open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.kits.teamwork.test_routes import ANN, BEN, CHO, OUTSIDER, Office, office
 from tests.parts.sessions.conftest import Clock
@@ -279,7 +279,7 @@ async def test_the_secret_of_a_link_is_in_no_row_and_its_digest_opens_nothing(co
 
 @on_databases("sqlite", "postgres", "mariadb")
 async def test_tables_of_before_become_those_of_now_and_keep_what_they_hold(database_url: str) -> None:
-    first = TableSet("teamwork", (Change(1, "as it was", _make_first),))
+    first = TableSet("teamwork", (TableChange(1, "as it was", _make_first),))
     async with open_tables(database_url, first) as opened:
         await opened.write(_fill_first)
     async with open_tables(database_url, TEAMWORK_TABLES) as opened:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from keystead import Hash, Keyspace, Store, Value, after, sliding, until
 from keystead.parts.admission import Admission
-from keystead.parts.cache import Cache, Marks
+from keystead.parts.cache import Cache, LoadMarkers
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens
 from tests.every_store import (
     EVERY,
@@ -46,7 +46,7 @@ class AppKeys(Keyspace):
     revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a revoked token")
     since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="when all of a user ended")
     user = Hash("session:user:{id:int}", User, lifetime=sliding("30m", touch_every="1m"), tag="id", doc="who")
-    mark = Marks("session:user:{id:int}:mark", role="default", nothing="1m", tag="id")
+    mark = LoadMarkers("session:user:{id:int}:mark", role="default", nothing="1m", tag="id")
 
 
 class People:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from keystead import Hash, Keyspace, Store, Value, after, never
-from keystead.parts.cache import Cache, Marks
+from keystead.parts.cache import Cache, LoadMarkers
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.every_store import EVERY, mariadb_server, on, postgres_server, redis_server, store, stores, valkey_cluster
 from tests.real_servers import memcached_server
@@ -54,7 +54,7 @@ class CacheKeys(Keyspace):
     """Memberships, and what is kept beside them. `truth` is what the provider would say."""
 
     membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", tag="id")
-    mark = Marks("membership:{id}:mark", loading="10s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
+    mark = LoadMarkers("membership:{id}:mark", loading="10s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
     truth = Value("truth:{id}", Membership, lifetime=never("the tests delete it"), role="cache", tag="id")
 
 
@@ -63,7 +63,7 @@ class StaleKeys(CacheKeys):
 
     stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", tag="id")
     summary = Hash("summary:{id}", Summary, lifetime=after("300s"), role="cache", tag="id")
-    summary_mark = Marks("summary:{id}:mark", tag="id")
+    summary_mark = LoadMarkers("summary:{id}:mark", tag="id")
     summary_stale = Hash("summary:{id}:stale", Summary, lifetime=after("1h"), role="cache", tag="id")
 
 

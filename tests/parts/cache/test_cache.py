@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keystead.errors import BadKey
-from keystead.parts.cache import Answer, Cache
+from keystead.parts.cache import Cache, CacheResult
 from tests.parts.cache.conftest import (
     HOUR,
     CacheKeys,
@@ -46,9 +46,9 @@ async def test_a_thousand_requests_for_one_expired_entry_ask_the_provider_once(
 @in_every_store
 async def test_what_was_loaded_is_said_again_without_asking(cache: Cache[Membership], keys: CacheKeys) -> None:
     provider = Provider()
-    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "loaded")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "loaded")
     for _ in range(3):
-        assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "hit")
+        assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "hit")
         assert await cache.get(keys.membership("7"), provider) == PRO
     assert await cache.get(keys.membership("8"), provider) == PRO
     assert provider.calls == 2
@@ -137,8 +137,8 @@ async def test_that_there_is_nothing_is_remembered_for_a_time_of_its_own(
 ) -> None:
     provider = Provider()
     provider.says = None
-    assert await cache.answer(keys.membership("7"), provider) == Answer(None, "loaded")
-    assert await cache.answer(keys.membership("7"), provider) == Answer(None, "nothing")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(None, "loaded")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(None, "nothing")
     assert await cache_of(keys).get(keys.membership("7"), provider) is None
     assert provider.calls == 1
     where = keys.membership("7") if keys.membership("7").bound.store.guarantees.atomic == "one key" else keys.mark("7")
@@ -158,12 +158,12 @@ async def test_that_there_is_nothing_any_more_takes_the_entry_away(
     await cache.get(keys.membership("7"), provider)
     provider.says = None
     assert await cache.refresh(keys.membership("7"), provider) is None
-    assert await cache.answer(keys.membership("7"), provider) == Answer(None, "nothing")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(None, "nothing")
     if isinstance(keys, StaleKeys):
         assert await keys.stale("7").get() is None
     provider.says = PRO
     assert await cache.refresh(keys.membership("7"), provider) == PRO
-    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "hit")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "hit")
 
 
 @everywhere
@@ -172,7 +172,7 @@ async def test_where_it_is_not_declared_that_there_is_nothing_is_asked_each_time
     provider = Provider()
     provider.says = None
     for _ in range(2):
-        assert await cache.answer(keys.summary("7"), provider) == Answer(None, "loaded")
+        assert await cache.answer(keys.summary("7"), provider) == CacheResult(None, "loaded")
     assert provider.calls == 2
 
 
@@ -211,7 +211,7 @@ async def test_a_refresh_asks_although_there_is_an_entry_and_many_at_once_share_
     found = await asyncio.gather(*(cache.refresh(keys.membership("7"), provider) for _ in range(100)))
     assert found == [FREE] * 100
     assert provider.calls == 2
-    assert await cache.answer(keys.membership("7"), provider) == Answer(FREE, "hit")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(FREE, "hit")
 
 
 @in_every_store
@@ -240,7 +240,7 @@ async def test_an_entry_that_cannot_be_read_is_loaded_again(
     ):
         await key.bound.store.run([("SET", key.key, stored, "PX", 60_000)])
         assert await cache.get(key, provider) == PRO
-        assert await cache.answer(key, provider) == Answer(PRO, "hit")
+        assert await cache.answer(key, provider) == CacheResult(PRO, "hit")
         assert provider.calls == number + 1
     assert cache.counts.unreadable >= 3
     assert "hunter2" not in caplog.text

@@ -9,7 +9,7 @@ import pytest
 
 from keystead import Counter, Hash, Keyspace, Store, Value, after, connect, end_of_day, never, sliding
 from keystead.errors import BadDeclaration, DoesNotFit
-from keystead.parts.cache import Cache, Marks
+from keystead.parts.cache import Cache, LoadMarkers
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
 from keystead.stores import Guarantees
@@ -33,11 +33,11 @@ class OddKeys(Keyspace):
     """Families of which no cache can be made."""
 
     plan = Value("plan:{id}", Membership, lifetime=HOUR, role="cache", tag="id", doc="x")
-    mark = Marks("plan:{id}:mark", tag="id")
+    mark = LoadMarkers("plan:{id}:mark", tag="id")
     untagged = Value("untagged:{id}", Membership, lifetime=HOUR, role="cache", doc="x")
-    untagged_mark = Marks("untagged:{id}:mark")
-    other_mark = Marks("plan:{user}:other:mark", tag="user")
-    elsewhere_mark = Marks("plan:{id}:far:mark", role="default", tag="id")
+    untagged_mark = LoadMarkers("untagged:{id}:mark")
+    other_mark = LoadMarkers("plan:{user}:other:mark", tag="user")
+    elsewhere_mark = LoadMarkers("plan:{id}:far:mark", role="default", tag="id")
     counter = Counter("counter:{id}", lifetime=HOUR, role="cache", doc="x")
     longer_by_use = Value("a:{id}", Membership, lifetime=sliding("1h", touch_every="1m"), role="cache", doc="x")
     for_ever = Value("b:{id}", Membership, lifetime=never("x"), role="cache", doc="x")
@@ -113,7 +113,7 @@ async def test_on_memcached_no_entry_lives_on_by_use(store: Store) -> None:
 class _OnlyCached(Keyspace):
     longer_by_use = Value("a:{id}", Membership, lifetime=sliding("1h", touch_every="1m"), role="cache", doc="x")
     plan = Value("plan:{id}", Membership, lifetime=HOUR, role="cache", doc="x")
-    mark = Marks("plan:{id}:mark")
+    mark = LoadMarkers("plan:{id}:mark")
     stale = Value("g:{id}", Membership, lifetime=after("1d"), role="cache", doc="x")
 
 
@@ -162,12 +162,14 @@ def test_check_finds_nothing_wrong_with_the_families_of_a_cache() -> None:
 
 
 def test_marks_say_how_long_each_stands() -> None:
-    marks = Marks("plan:{id}:mark", loading="20s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
+    marks = LoadMarkers("plan:{id}:mark", loading="20s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
     assert marks.lifetime.describe() == (
         "20 seconds while it is loaded, 5 seconds to 1 minute after a failure, 2 minutes where there is nothing"
     )
     assert marks.lifetime.longest_ms == 120_000
-    assert Marks("plan:{id}:mark").lifetime.describe() == "10 seconds while it is loaded, 5 seconds after a failure"
+    assert (
+        LoadMarkers("plan:{id}:mark").lifetime.describe() == "10 seconds while it is loaded, 5 seconds after a failure"
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,4 +183,4 @@ def test_marks_say_how_long_each_stands() -> None:
 )
 def test_marks_that_make_no_sense_are_refused(options: Any, sentence: str) -> None:
     with pytest.raises(BadDeclaration, match=re.escape(sentence)):
-        Marks("plan:{id}:mark", **options)
+        LoadMarkers("plan:{id}:mark", **options)

@@ -9,7 +9,7 @@ import pytest
 
 from keystead import Keyspace, Store, Value, after
 from keystead.errors import StoreUnavailable
-from keystead.parts.cache import Answer, Cache, Counts, LoadFailed, Marks, TryLater
+from keystead.parts.cache import Cache, CacheCounts, CacheResult, LoadFailed, LoadMarkers, TryLater
 from tests.parts.cache.conftest import (
     CacheKeys,
     Membership,
@@ -30,7 +30,7 @@ class HastyKeys(Keyspace):
     """A load may take 270 ms."""
 
     membership = Value("membership:{id}", Membership, lifetime=after("1h"), role="cache", tag="id")
-    mark = Marks("membership:{id}:mark", loading="300ms", retry="1m", tag="id")
+    mark = LoadMarkers("membership:{id}:mark", loading="300ms", retry="1m", tag="id")
     stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", tag="id")
 
 
@@ -56,7 +56,7 @@ async def test_a_thousand_requests_to_a_provider_that_is_down_ask_it_once_and_ge
     caches = [cache_of(keys), cache_of(keys)]
     for _ in range(2):
         found = await asyncio.gather(*(caches[n % 2].answer(keys.membership("7"), provider) for n in range(500)))
-        assert found == [Answer(PRO, "stale")] * 500
+        assert found == [CacheResult(PRO, "stale")] * 500
     assert provider.calls == 1
     assert sum(cache.counts.stale for cache in caches) == 1000
     assert sum(cache.counts.failures for cache in caches) == 1
@@ -95,7 +95,7 @@ async def test_a_provider_that_is_back_is_asked_when_the_pause_is_over(keys: Sta
     assert await cache.get(keys.membership("7"), provider) == PRO
     await let_it_run_out(keys.mark("7"))
     provider.raises = None
-    assert await cache.answer(keys.membership("7"), provider) == Answer(FREE, "loaded")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(FREE, "loaded")
     assert await keys.stale("7").get() == FREE
 
 
@@ -137,7 +137,7 @@ async def test_nonsense_is_answered_with_the_stale_copy_where_there_is_one(keys:
     async def validated() -> Membership:
         return Membership.model_validate({"plan": ["what?"]})
 
-    assert await cache.answer(keys.membership("7"), validated) == Answer(PRO, "stale")
+    assert await cache.answer(keys.membership("7"), validated) == CacheResult(PRO, "stale")
 
 
 @everywhere
@@ -153,7 +153,7 @@ async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_
     await let_it_run_out(keys.membership("7"))
     async with asyncio.timeout(60):
         found = await asyncio.gather(*(cache.answer(keys.membership("7"), provider) for _ in range(100)))
-    assert found == [Answer(PRO, "stale")] * 100
+    assert found == [CacheResult(PRO, "stale")] * 100
     assert provider.calls <= 4  # on a busy machine a mark may end before the failure is written down
 
 
@@ -170,7 +170,7 @@ async def test_who_waits_for_another_process_that_never_ends_gives_up_with_the_s
     other = asyncio.create_task(cache_of(keys).get(keys.membership("7"), busy))
     await busy.was_asked.wait()
     cache = cache_of(keys, wait=noted)
-    assert await cache.answer(keys.membership("7"), Provider()) == Answer(PRO, "stale")
+    assert await cache.answer(keys.membership("7"), Provider()) == CacheResult(PRO, "stale")
     assert 20 <= sum(pauses) < 20.2  # twice as long as a load may take
     await keys.stale("7").delete()
     with pytest.raises(LoadFailed, match="TimeoutError"):
@@ -203,7 +203,7 @@ async def test_a_refresh_that_fails_leaves_the_entry_and_answers_the_stale_copy(
     assert await cache.refresh(keys.membership("7"), provider) == PRO
     assert await cache.refresh(keys.membership("7"), provider) == PRO
     assert provider.calls == 2  # not again within the pause
-    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "hit")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "hit")
 
 
 @in_every_store
@@ -244,7 +244,7 @@ async def test_a_failure_that_began_before_a_drop_is_not_remembered_after_it(
     await cache_of(keys).invalidate(keys.membership("7"))
     provider.raises, provider.says = None, FREE
     provider.may_answer.set()
-    assert await asking == Answer(FREE, "loaded")
+    assert await asking == CacheResult(FREE, "loaded")
 
 
 @everywhere
@@ -349,8 +349,8 @@ async def test_where_the_store_is_away_the_provider_is_asked_once_at_a_time(stor
     assert await cache.get_many([], lambda key: provider()) == []
     away.calls_left = None  # it is back
     provider.raises = None
-    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "loaded")
-    assert await cache.answer(keys.membership("7"), provider) == Answer(PRO, "hit")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "loaded")
+    assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "hit")
 
 
 @here
@@ -390,7 +390,7 @@ async def test_where_it_is_said_so_the_error_of_the_store_is_raised(store: Store
 async def test_what_was_loaded_is_answered_although_the_store_went_away(store: Store, calls: int) -> None:
     keys = StaleKeys(Away(store, calls))
     cache = cache_of(keys)
-    assert await cache.answer(keys.membership("7"), Provider()) == Answer(PRO, "loaded")
+    assert await cache.answer(keys.membership("7"), Provider()) == CacheResult(PRO, "loaded")
     assert cache.counts.unwritten == (calls == 2)
     keys = StaleKeys(Away(store, calls))
     failing = Provider()
@@ -422,4 +422,4 @@ async def test_each_question_is_counted_once(keys: StaleKeys, provider: Provider
     await cache.get(keys.membership("7"), provider)  # a miss, answered from the stale copy
     with pytest.raises(LoadFailed):
         await cache.get(keys.membership("9"), provider)  # a miss
-    assert cache.counts == Counts(hits=1, nothings=1, misses=4, loads=4, failures=2, stale=1)
+    assert cache.counts == CacheCounts(hits=1, nothings=1, misses=4, loads=4, failures=2, stale=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
-from keystead.parts.cache import Answer, Cache, LoadFailed, single_flight
+from keystead.parts.cache import Cache, CacheResult, LoadFailed, single_flight
 from tests.parts.cache.conftest import (
     CacheKeys,
     Membership,
@@ -162,8 +162,8 @@ async def test_a_drop_in_one_step_with_the_change_leaves_no_moment_between(keys:
 async def test_it_is_so_whatever_was_there(
     keys: CacheKeys, there: Any, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flight, "_FIRST_PAUSE_MS", 10_000)  # so that whoever waits looks three times
-    monkeypatch.setattr(flight, "_LONGEST_PAUSE_MS", 10_000)
+    monkeypatch.setattr(single_flight, "_FIRST_PAUSE_MS", 10_000)  # so that whoever waits looks three times
+    monkeypatch.setattr(single_flight, "_LONGEST_PAUSE_MS", 10_000)
     refreshes = there is nothing_known
     assert await every_order_of(keys, there, change, refreshes=refreshes, switches=4) >= 6
 
@@ -206,7 +206,7 @@ async def test_who_asks_after_a_drop_never_gets_what_was_read_before_it(keys: Ca
     assert await early in (PRO, FREE)
     stopped.cancel()
     found = await cache_of(keys).answer(keys.membership("7"), keys.truth("7").get)
-    assert found == Answer(FREE, "hit")
+    assert found == CacheResult(FREE, "hit")
 
 
 @in_every_store

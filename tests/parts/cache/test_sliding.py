@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from keystead import Hash, Keyspace, Store, Value, after, never, sliding
 from keystead.errors import BadDeclaration, BadKey, StoreUnavailable, Unreadable
-from keystead.parts.cache import Answer, Cache, LoadFailed, Look, Marks
+from keystead.parts.cache import Cache, CacheLookup, CacheResult, LoadFailed, LoadMarkers
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.parts.cache.conftest import MINUTE, Provider, Time, everywhere, here, on
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
@@ -33,13 +33,13 @@ class UserKeys(Keyspace):
     """Users in a cache, and where they come from."""
 
     user = Hash("session:user:{id:int}", User, lifetime=sliding("30m", touch_every="1m"), tag="id", doc="who")
-    mark = Marks("session:user:{id:int}:mark", role="default", nothing="1m", tag="id")
+    mark = LoadMarkers("session:user:{id:int}:mark", role="default", nothing="1m", tag="id")
     truth = Hash("truth:{id:int}", User, lifetime=never("the tests delete it"), tag="id", doc="the database")
     fixed = Hash("fixed:{id:int}", User, lifetime=after("5m"), tag="id", doc="of a fixed lifetime")
-    fixed_mark = Marks("fixed:{id:int}:mark", role="default", tag="id")
+    fixed_mark = LoadMarkers("fixed:{id:int}:mark", role="default", tag="id")
     fixed_stale = Hash("fixed:{id:int}:stale", User, lifetime=after("1d"), tag="id", doc="an older copy")
     value = Value("value:{id:int}", User, lifetime=after("5m"), tag="id", doc="no hash")
-    value_mark = Marks("value:{id:int}:mark", role="default", tag="id")
+    value_mark = LoadMarkers("value:{id:int}:mark", role="default", tag="id")
 
 
 def users_of(keys: UserKeys, **options: Any) -> Cache[User]:
@@ -86,7 +86,7 @@ async def test_a_use_is_written_down_once_a_minute_at_most(standing: tuple[UserK
     watched.log.clear()
     for _ in range(120):  # a request each second, for two minutes
         time.ms += 1_000
-        assert await cache.answer(keys.user(42), provider) == Answer(ANN, "hit")
+        assert await cache.answer(keys.user(42), provider) == CacheResult(ANN, "hit")
     touches = [commands for commands in watched.log if commands[0][0] == "PEXPIRE"]
     assert len(touches) == 2
     assert len(watched.log) == 122
@@ -128,7 +128,7 @@ async def test_no_use_revives_what_was_dropped_at_the_same_moment(keys: UserKeys
         order, _ = await in_order(
             gated,
             {
-                "a": lambda: cache.answer_to(Look(theirs.user(42), ANN, left_ms=MINUTE), Provider(ANN)),
+                "a": lambda: cache.answer_to(CacheLookup(theirs.user(42), ANN, left_ms=MINUTE), Provider(ANN)),
                 "b": lambda: cache.invalidate(theirs.user(42)),
             },
             first,
@@ -180,12 +180,12 @@ async def test_a_look_leaves_with_others_and_loads_only_what_is_missing(keys: Us
     seen = UserKeys(watched)
     cache, provider = users_of(seen), Provider(ANN)
     look, other = await seen.run(cache.look(seen.user(42)), seen.truth(42).exists())
-    assert (look, other) == (Look(seen.user(42), left_ms=-2), False)
+    assert (look, other) == (CacheLookup(seen.user(42), left_ms=-2), False)
     assert len(watched.log) == 1
-    assert await cache.answer_to(look, provider) == Answer(ANN, "loaded")
+    assert await cache.answer_to(look, provider) == CacheResult(ANN, "loaded")
     watched.log.clear()
     look, _ = await seen.run(cache.look(seen.user(42)), seen.truth(42).exists())
-    assert await cache.answer_to(look, provider) == Answer(ANN, "hit")
+    assert await cache.answer_to(look, provider) == CacheResult(ANN, "hit")
     assert len(watched.log) == 1
     assert provider.calls == 1
     with pytest.raises(BadKey, match="takes keys of that family"):
@@ -202,17 +202,19 @@ async def test_a_look_at_what_cannot_be_read_is_loaded_again(keys: UserKeys, sto
         [look] = await keys.run(cache.look(key))
         assert isinstance(look.error, Unreadable)
     except Exception as error:
-        look = Look(key, error=error)  # type: ignore[arg-type]
-    assert await cache.answer_to(look, Provider(ANN)) == Answer(ANN, "loaded")
+        look = CacheLookup(key, error=error)  # type: ignore[arg-type]
+    assert await cache.answer_to(look, Provider(ANN)) == CacheResult(ANN, "loaded")
     assert await cache.get(key, Provider()) == ANN
 
 
 @here
 async def test_where_the_store_is_away_a_look_is_answered_by_the_loader(keys: UserKeys) -> None:
     error = StoreUnavailable("the store is away")
-    assert await users_of(keys).answer_to(Look(keys.user(42), error=error), Provider(ANN)) == Answer(ANN, "loaded")
+    assert await users_of(keys).answer_to(CacheLookup(keys.user(42), error=error), Provider(ANN)) == CacheResult(
+        ANN, "loaded"
+    )
     with pytest.raises(StoreUnavailable):
-        await users_of(keys, store_down="raise").answer_to(Look(keys.user(42), error=error), Provider(ANN))
+        await users_of(keys, store_down="raise").answer_to(CacheLookup(keys.user(42), error=error), Provider(ANN))
 
 
 # --- field by field ------------------------------------------------------------------------------------------------
@@ -243,7 +245,7 @@ async def test_a_change_of_what_is_no_entry_takes_it_away(keys: UserKeys) -> Non
     cache, key = users_of(keys), keys.user(42)
     await keys.user.store.run([("SADD", key.key, "of another kind")])
     assert await cache.change(key, {"role": "PM"}) is False
-    assert await cache.answer(key, Provider(ANN)) == Answer(ANN, "loaded")
+    assert await cache.answer(key, Provider(ANN)) == CacheResult(ANN, "loaded")
 
 
 @everywhere

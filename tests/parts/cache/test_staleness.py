@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keystead import Store, after
 from keystead.errors import BadDeclaration
-from keystead.parts.cache import Answer, Cache, LoadFailed
+from keystead.parts.cache import Cache, CacheResult, LoadFailed
 from keystead.schema.lifetime import duration_ms
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from tests.parts.cache.conftest import (
@@ -126,7 +126,7 @@ async def test_a_stale_copy_is_answered_until_its_own_end_and_no_longer(timed: S
     await cache.get(timed.membership("7"), provider)
     provider.raises = OSError("away")
     time.ms += DAY - 1
-    assert await cache.answer(timed.membership("7"), provider) == Answer(Membership(plan="Pro"), "stale")
+    assert await cache.answer(timed.membership("7"), provider) == CacheResult(Membership(plan="Pro"), "stale")
     time.ms += 1
     with pytest.raises(LoadFailed):
         await cache.get(timed.membership("7"), provider)

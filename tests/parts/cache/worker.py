@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from keystead import Keyspace, Value, after, connect
-from keystead.parts.cache import Cache, Marks
+from keystead.parts.cache import Cache, LoadMarkers
 
 
 def wait_for(file: Path) -> None:
@@ -26,7 +26,7 @@ async def main(url: str, file: str, requests: str, loading: str) -> None:
         """What the processes share."""
 
         plan = Value("plan:{id:int}", str, lifetime=after("1h"), role="cache", tag="id", doc="a plan")
-        mark = Marks("plan:{id:int}:mark", loading=loading, tag="id")
+        mark = LoadMarkers("plan:{id:int}:mark", loading=loading, tag="id")
 
     def note(*words: object) -> None:
         line = " ".join(map(str, (*words, os.getpid()))) + "\n"

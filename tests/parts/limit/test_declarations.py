@@ -10,11 +10,11 @@ from keystead.errors import BadDeclaration, DoesNotFit
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.parts.limit import (
     AlignedWindow,
+    CombinedLimit,
     FixedWindow,
     Rate,
     RateLimit,
     SlidingWindow,
-    Together,
     TokenBucket,
     Verdict,
 )
@@ -138,11 +138,11 @@ async def test_several_limits_are_different_and_in_one_store(store: Store) -> No
         ((AlignedWindow(keys.aligned, "5/minute"),), "stands alone"),
     ):
         with pytest.raises(BadDeclaration, match=why):
-            Together(fixed, *others)
+            CombinedLimit(fixed, *others)
     async with connect("memory://") as other:
         apart = SlidingWindow(OtherKeys(store, durable=other).apart, "10/minute")
         with pytest.raises(DoesNotFit, match="one role"):
-            Together(fixed, apart)
+            CombinedLimit(fixed, apart)
 
 
 async def test_memcached_keeps_fixed_windows_one_at_a_time(memcached: Store) -> None:
@@ -154,7 +154,7 @@ async def test_memcached_keeps_fixed_windows_one_at_a_time(memcached: Store) -> 
     limit = FixedWindow(keys.fixed, "10/minute")
     assert sum([bool(await limit.hit("ann")) for _ in range(200)]) == 10
     with pytest.raises(DoesNotFit, match="one key"):
-        Together(limit, FixedWindow(keys.again, "10/minute"))
+        CombinedLimit(limit, FixedWindow(keys.again, "10/minute"))
     with pytest.raises(DoesNotFit):
         LimitKeys(memcached)
 

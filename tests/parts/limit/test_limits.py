@@ -9,11 +9,11 @@ from keystead import Counter, Keyspace, Store, after
 from keystead.errors import BadKey, BadValue
 from keystead.parts.limit import (
     AlignedWindow,
+    CombinedLimit,
     FixedWindow,
     LimitReached,
     Limits,
     SlidingWindow,
-    Together,
     TokenBucket,
 )
 from keystead.parts.limit.windows import _StoreClock
@@ -204,7 +204,7 @@ async def test_a_hit_and_what_it_is_for_are_one_step(keys: LimitKeys, kind: Kind
 async def test_several_limits_count_in_all_of_them_or_in_none(keys: LimitKeys) -> None:
     fixed, log = FixedWindow(keys.fixed, "10/minute"), SlidingWindow(keys.log, "7/minute")
     bucket = TokenBucket(keys.bucket, "100/minute")
-    together = Together(fixed, log, bucket)
+    together = CombinedLimit(fixed, log, bucket)
     assert await passed(together, "ann", 100) == 7
     refused = await together.hit("ann")
     assert (refused.name, refused.limit, refused.remaining) == ("log", 7, 0)

@@ -9,7 +9,7 @@ import pytest
 from keystead import Store, connect
 from keystead.errors import BadArgument, NotANumber, StoreUnavailable
 from keystead.kits.limited import refused
-from keystead.parts.limit import FixedWindow, LimitReached, SlidingWindow, Together, TokenBucket
+from keystead.parts.limit import CombinedLimit, FixedWindow, LimitReached, SlidingWindow, TokenBucket
 from keystead.parts.limit.outage import CLIENTS_MOST
 from keystead.testing import servers
 from tests.parts.limit.conftest import Clock, Kind, LimitKeys, each_kind
@@ -88,9 +88,9 @@ async def test_what_a_process_counts_by_itself_does_not_fill_its_memory(
 
 async def test_of_several_limits_each_says_its_own(away: LimitKeys) -> None:
     allows = FixedWindow(away.fixed, "2/minute", when_down="allow")
-    together = Together(allows, SlidingWindow(away.log, "3/minute", when_down="allow"))
+    together = CombinedLimit(allows, SlidingWindow(away.log, "3/minute", when_down="allow"))
     assert [bool(await together.hit("ann")) for _ in range(3)] == [True, True, False]
-    strict = Together(allows, SlidingWindow(away.log, "3/minute"))
+    strict = CombinedLimit(allows, SlidingWindow(away.log, "3/minute"))
     assert not await strict.hit("bob")
 
 

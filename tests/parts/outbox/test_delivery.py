@@ -7,7 +7,7 @@ import pytest
 
 from keystead import Store
 from keystead.errors import BadKey, BadValue, DoesNotFit
-from keystead.parts.outbox import Counts, Outbox, OutboxKeys, OutboxMessage, OutboxPolicy
+from keystead.parts.outbox import DeliveryCounts, Outbox, OutboxKeys, OutboxMessage, OutboxPolicy
 from keystead.parts.outbox.delivery import MOST_IN_A_TURN
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
@@ -41,11 +41,11 @@ async def test_what_is_added_is_delivered_in_order_and_nothing_is_left(
     outbox = outbox_of(store, time, receiver)
     await add(outbox, store, *range(5))
     await add(outbox, store, *range(3), name="b")
-    assert await outbox.deliver_due() == Counts(delivered=8)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=8)
     assert (receiver.numbers("a"), receiver.numbers("b")) == ([*range(5)], [*range(3)])
     assert await AppKeys(store).total("a").get() == 5
     time.pass_ms(LINGERS)
-    assert await outbox.deliver_due() == Counts()
+    assert await outbox.deliver_due() == DeliveryCounts()
     assert await keys_in(store) == set()
 
 
@@ -57,7 +57,7 @@ async def test_a_message_is_there_if_and_only_if_the_step_took_effect(
     await outbox.announce("counter", "a")
     absent = keys.total("a").exists().required()
     assert not await keys.atomically(absent, *outbox.add("counter", "a", {"n": 1}))
-    assert await outbox.deliver_due() == Counts()
+    assert await outbox.deliver_due() == DeliveryCounts()
     assert await waiting_in(store) == []
     time.pass_ms(LINGERS)
     await outbox.deliver_due()
@@ -280,10 +280,10 @@ async def test_in_a_cluster_a_look_between_the_announcement_and_the_message_lose
     outbox, other = outbox_of(store, time, Receiver()), outbox_of(store, time, receiver)
     await outbox.announce("counter", "a")
     operations = outbox.add("counter", "a", {"n": 1})
-    assert await other.deliver_due() == Counts()  # the queue is empty, and rests
+    assert await other.deliver_due() == DeliveryCounts()  # the queue is empty, and rests
     await store.run([operations[0].in_batch()[0]])  # and now it is not; the process dies before it can say so
     time.pass_ms(LINGERS)
-    assert await other.deliver_due() == Counts(delivered=1)
+    assert await other.deliver_due() == DeliveryCounts(delivered=1)
     assert receiver.numbers() == [1]
 
 
@@ -332,7 +332,7 @@ async def test_in_a_cluster_a_message_that_comes_just_after_an_empty_queue_was_c
 
     await add(outbox_of(store, time, receiver), store, 1)
     relay = Slow(store)
-    assert await outbox_of(relay, time, receiver).deliver_due() == Counts(delivered=2)
+    assert await outbox_of(relay, time, receiver).deliver_due() == DeliveryCounts(delivered=2)
     assert relay.added
     assert receiver.numbers() == [1, 2]
 
@@ -386,11 +386,11 @@ async def test_a_queue_whose_lease_another_holds_is_left_to_it_and_taken_over_wh
     keys = OutboxKeys(store, now_ms=time)
     await add(outbox, store, 1)
     await store.run([("SET", keys.lease("counter", "a").key, b'{"by":"another"}', "PX", 30 * SECOND)])
-    assert await outbox.deliver_due() == Counts()
-    assert await outbox.deliver_due() == Counts()
+    assert await outbox.deliver_due() == DeliveryCounts()
+    assert await outbox.deliver_due() == DeliveryCounts()
     await let_the_lease_run_out(store)
     time.pass_ms(31 * SECOND)
-    assert await outbox.deliver_due() == Counts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
 
 
 def test_a_policy_that_makes_no_sense_is_refused() -> None:
@@ -421,6 +421,6 @@ async def test_two_outboxes_of_one_store_deliver_only_their_own_topics(
     time.pass_ms(SECOND)
     await mine.announce("counter", "a")
     await AppKeys(store).atomically(*mine.add("counter", "a", {"n": 1}))
-    assert await mine.deliver_due() == Counts(delivered=1)
-    assert await theirs.deliver_due() == Counts(delivered=10)
+    assert await mine.deliver_due() == DeliveryCounts(delivered=1)
+    assert await theirs.deliver_due() == DeliveryCounts(delivered=10)
     assert ([one.topic for one in receiver.got], {one.topic for one in other.got}) == (["counter"], {"slack"})

@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store
 from keystead.parts.outbox import (
-    Counts,
+    DeliveryCounts,
     DeliveryFailed,
     GivenUp,
     Outbox,
@@ -44,7 +44,7 @@ async def tries_until(outbox: Outbox, time: Time, receiver: Receiver, count: int
         assert state.trouble is not None
         left_ms = state.trouble.next_ms - time.now_ms
         time.pass_ms(left_ms - 1)
-        assert await outbox.deliver_due() == Counts()  # it is not yet time
+        assert await outbox.deliver_due() == DeliveryCounts()  # it is not yet time
         time.pass_ms(1)
         await outbox.deliver_due()
         waited.append(left_ms)
@@ -76,7 +76,7 @@ async def test_a_success_ends_the_trouble_and_the_next_failure_waits_ten_seconds
     await tries_until(outbox, time, receiver, 6)
     receiver.works()
     time.pass_ms(HOUR)
-    assert await outbox.deliver_due() == Counts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
     assert (await outbox.state("counter", "a")).trouble is None
     receiver.fails()
     await add(outbox, store, 2)
@@ -97,11 +97,11 @@ async def test_what_is_added_to_a_queue_that_waits_does_not_make_it_hurry(
     await outbox.deliver_due()
     for number in (2, 3):
         await add(outbox, store, number)
-        assert await outbox.deliver_due() == Counts()
+        assert await outbox.deliver_due() == DeliveryCounts()
     assert len(receiver.tried) == 1
     receiver.works()
     time.pass_ms(10 * SECOND)
-    assert await outbox.deliver_due() == Counts(delivered=3)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=3)
     assert receiver.numbers() == [1, 2, 3]
 
 
@@ -111,7 +111,7 @@ async def test_a_receiver_that_is_down_delays_nobody_else(store: Store, time: Ti
     receiver.raises = lambda message: ConnectionError() if message.name == "a" else None
     for name in "abcd":
         await add(outbox, store, 1, 2, name=name)
-    assert await outbox.deliver_due() == Counts(delivered=6, failed=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=6, failed=1)
     assert await waiting_in(store) == [1, 2]
 
 
@@ -153,7 +153,7 @@ async def test_where_one_after_the_other_fails_all_that_is_a_day_old_is_given_up
     await outbox.deliver_due()
     time.pass_ms(DAY + MINUTE)
     await add(outbox, store, 10)
-    assert await outbox.deliver_due() == Counts(failed=3, given_up=10)
+    assert await outbox.deliver_due() == DeliveryCounts(failed=3, given_up=10)
     assert await waiting_in(store) == [10]
     entries = (await outbox.state("counter", "a")).given_up
     assert [(entry.why, entry.count) for entry in entries] == [("too old", 9), ("too old", 1)]
@@ -167,10 +167,10 @@ async def test_a_message_that_waited_for_this_side_for_days_has_its_day_of_attem
     await add(outbox, store, 1)
     time.pass_ms(3 * DAY)  # no process was there
     receiver.fails()
-    assert await outbox.deliver_due() == Counts(failed=1)
+    assert await outbox.deliver_due() == DeliveryCounts(failed=1)
     time.pass_ms(12 * HOUR)
     receiver.works()
-    assert await outbox.deliver_due() == Counts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
 
 
 @everywhere
@@ -178,7 +178,7 @@ async def test_what_is_undeliverable_is_given_up_at_once(store: Store, time: Tim
     outbox = outbox_of(store, time, receiver)
     receiver.raises = lambda message: Undeliverable("it is gone") if message.payload["n"] == 1 else None
     await add(outbox, store, 1, 2)
-    assert await outbox.deliver_due() == Counts(delivered=1, failed=1, given_up=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1, failed=1, given_up=1)
     state = await outbox.state("counter", "a")
     [entry] = state.given_up
     assert (entry.why, entry.error, entry.attempts, state.waiting) == ("undeliverable", "it is gone", 1, 0)
@@ -242,7 +242,7 @@ async def test_what_is_no_message_is_given_up_and_holds_up_no_other(
     outbox = outbox_of(store, time, receiver)
     await store.run([("RPUSH", OutboxKeys(store).queue("counter", "a").key, b"not JSON", b"{}")])
     await add(outbox, store, 1)
-    assert await outbox.deliver_due() == Counts(delivered=1, given_up=2)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1, given_up=2)
     assert [entry.why for entry in (await outbox.state("counter", "a")).given_up] == ["unreadable"] * 2
     assert "is no message" in caplog.text
     set_aside = [key async for page in store.scan("keystead:quarantine:*") for key in page]
@@ -257,8 +257,8 @@ async def test_a_queue_of_another_kind_and_a_mark_of_no_queue_harm_no_other(
     await store.run([("SET", keys.queue("counter", "bad").key, b"text")])
     await store.run([("ZADD", keys.waiting().key, 1, b"counter/bad", 1, b"no queue", 2, b"a/b/c", 2, b"\xff")])
     await add(outbox, store, 1)
-    assert await outbox.deliver_due() == Counts(delivered=1)
-    assert await outbox.deliver_due() == Counts()
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts()
     assert caplog.text.count("counter/bad is not delivered") == 1
 
 
@@ -275,10 +275,10 @@ async def test_trouble_that_cannot_be_read_or_comes_from_a_wrong_clock_keeps_not
     receiver.works()
     await keys.trouble("counter", "a").set(trouble.model_copy(update={"next_ms": time.now_ms + 30 * DAY}))
     time.pass_ms(MINUTE)
-    assert await outbox.deliver_due() == Counts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
     await add(outbox, store, 2)
     await store.run([("SET", keys.trouble("counter", "a").key, b"not JSON")])
-    assert await outbox.deliver_due() == Counts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
 
 
 class _ErrorOfItsOwn(BaseException):
@@ -296,7 +296,7 @@ async def test_whatever_a_sender_raises_is_a_failure_and_a_foreign_text_is_not_k
     outbox = outbox_of(store, time, receiver)
     receiver.raises = lambda message: error
     await add(outbox, store, 1)
-    assert await outbox.deliver_due() == Counts(failed=1)
+    assert await outbox.deliver_due() == DeliveryCounts(failed=1)
     trouble = (await outbox.state("counter", "a")).trouble
     assert trouble is not None
     assert trouble.error == type(error).__name__
@@ -311,7 +311,7 @@ async def test_a_sender_that_hangs_is_cut_off(store: Store, time: Time, receiver
     turn = asyncio.create_task(outbox.deliver_due())
     await time.asked_to_wait(20 * SECOND)
     time.pass_ms(20 * SECOND)
-    assert await turn == Counts(failed=1)
+    assert await turn == DeliveryCounts(failed=1)
     assert receiver.at_once == 0
     trouble = (await outbox.state("counter", "a")).trouble
     assert trouble is not None

@@ -14,7 +14,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreFull, StoreUnavailable
-from keystead.parts.outbox import Counts, OutboxKeys, OutboxMessage, OutboxPolicy
+from keystead.parts.outbox import DeliveryCounts, OutboxKeys, OutboxMessage, OutboxPolicy
 from keystead.stores import Absent, Command, Outcome, Reply, Step
 from tests.parts.outbox.conftest import (
     LINGERS,
@@ -168,7 +168,7 @@ async def test_the_lease_is_renewed_while_a_message_is_being_sent_however_long_t
         await time.asked_to_wait(2 * SECOND)
         assert (await store.run([("PTTL", lease)]))[0] > 3 * SECOND
     receiver.may_answer.set()
-    assert await turn == Counts(delivered=1)
+    assert await turn == DeliveryCounts(delivered=1)
 
 
 @everywhere
@@ -221,7 +221,7 @@ async def test_the_queue_of_a_process_that_was_killed_is_another_s_within_ten_se
     mortal.is_dead = True  # while it sends the second
     dying.cancel()
     await asyncio.gather(dying, return_exceptions=True)
-    assert await other.deliver_due() == Counts()  # as far as anybody knows, that one is at it
+    assert await other.deliver_due() == DeliveryCounts()  # as far as anybody knows, that one is at it
     [left_ms, looked_at] = await store.run(
         [("PTTL", keys.lease("counter", "a").key), ("ZSCORE", keys.waiting().key, b"counter/a")]
     )
@@ -230,7 +230,7 @@ async def test_the_queue_of_a_process_that_was_killed_is_another_s_within_ten_se
     assert resumes_ms < 10 * SECOND
     await let_the_lease_run_out(store)
     time.pass_ms(policy.lease_ms)
-    assert await other.deliver_due() == Counts(delivered=1)
+    assert await other.deliver_due() == DeliveryCounts(delivered=1)
     assert (killed.numbers(), receiver.numbers()) == ([1], [2])
 
 
@@ -255,7 +255,7 @@ async def test_a_message_that_comes_while_an_empty_queue_is_closed_is_not_lost(
 ) -> None:
     await add(outbox_of(store, time, receiver), store, 1)
     relay = Closing(store, time)
-    assert await outbox_of(relay, time, receiver).deliver_due() == Counts(delivered=2)
+    assert await outbox_of(relay, time, receiver).deliver_due() == DeliveryCounts(delivered=2)
     assert relay.added
     assert receiver.numbers() == [1, 2]
 
@@ -340,7 +340,7 @@ async def test_a_turn_whose_store_went_away_is_taken_up_again_by_the_same_proces
         await turn
     relay.away = False
     await store.run([("ZADD", OutboxKeys(store).waiting().key, time.now_ms, b"counter/a")])
-    assert await outbox.deliver_due() == Counts(delivered=1)  # although the lease is still there
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)  # although the lease is still there
     assert receiver.numbers() == [1, 1]
     assert await waiting_in(store) == []
 
@@ -395,7 +395,7 @@ async def test_a_stop_cancels_what_takes_too_long_and_another_process_goes_on_at
     await asyncio.wait({looping})
     assert looping.cancelled()
     assert receiver.at_once == 0
-    assert await outbox_of(store, time, other).deliver_due() == Counts(delivered=2)
+    assert await outbox_of(store, time, other).deliver_due() == DeliveryCounts(delivered=2)
     assert other.numbers() == [1, 2]
 
 
@@ -451,7 +451,7 @@ async def test_a_round_that_is_cancelled_gives_its_leases_back(store: Store, tim
     assert turn.cancelled()
     assert not await OutboxKeys(store).lease("counter", "a").exists()
     receiver.may_answer.set()
-    assert await outbox.deliver_due() == Counts(delivered=1)
+    assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
 
 
 # --- real processes -----------------------------------------------------------------------------------------

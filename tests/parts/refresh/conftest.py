@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from keystead import KeyRing, Keyspace, Store, Value, after
-from keystead.parts.refresh import Begun, RefreshEvent, RefreshRecord, RefreshTokens, Refused, Retried, Rotated
+from keystead.parts.refresh import (
+    NewChain,
+    RefreshEvent,
+    RefreshRecord,
+    RefreshTokens,
+    Retried,
+    Rotated,
+    RotationRefused,
+)
 from tests.every_store import (
     EVERY,
     mariadb_server,
@@ -75,7 +83,7 @@ class App:
     async def log_out(self, sid: str = SESSION) -> None:
         await self.keys.session(sid).delete()
 
-    async def begin(self, sid: str = SESSION, **bound: str) -> Begun[RefreshToken]:
+    async def begin(self, sid: str = SESSION, **bound: str) -> NewChain[RefreshToken]:
         return await self.tokens.begin(RefreshToken(uid="ann", sid=sid, **bound))
 
     async def works(self, token: str) -> bool:
@@ -95,13 +103,17 @@ async def app(store: Store, clock: Clock) -> App:
     return made
 
 
-async def rotated(use: Awaitable[Rotated[RefreshToken] | Retried[RefreshToken] | Refused]) -> Rotated[RefreshToken]:
+async def rotated(
+    use: Awaitable[Rotated[RefreshToken] | Retried[RefreshToken] | RotationRefused],
+) -> Rotated[RefreshToken]:
     found = await use
     assert isinstance(found, Rotated)
     return found
 
 
-async def retried(use: Awaitable[Rotated[RefreshToken] | Retried[RefreshToken] | Refused]) -> Retried[RefreshToken]:
+async def retried(
+    use: Awaitable[Rotated[RefreshToken] | Retried[RefreshToken] | RotationRefused],
+) -> Retried[RefreshToken]:
     found = await use
     assert isinstance(found, Retried)
     return found

@@ -5,7 +5,7 @@ import sys
 import time
 
 from keystead import connect
-from keystead.parts.refresh import Refused
+from keystead.parts.refresh import RotationRefused
 from tests.parts.refresh.conftest import App
 
 
@@ -15,7 +15,7 @@ async def main(url: str, token: str, count: int) -> None:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         for found in await asyncio.gather(*(app.tokens.rotate(token) for _ in range(count))):
-            print(type(found).__name__, "" if isinstance(found, Refused) else found.token, flush=True)
+            print(type(found).__name__, "" if isinstance(found, RotationRefused) else found.token, flush=True)
 
 
 if __name__ == "__main__":

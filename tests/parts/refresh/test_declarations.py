@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from keystead import Keyspace, Set, Store, Value, after, connect, link, sliding
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit
-from keystead.parts.refresh import RefreshRecord, RefreshTokens, Refused, Rotated
+from keystead.parts.refresh import RefreshRecord, RefreshTokens, Rotated, RotationRefused
 from keystead.schema import VALUE
 from keystead.stores import Guarantees
 from tests.parts.refresh.conftest import RING, App, Clock, RefreshToken, TokenKeys, everywhere, here
@@ -66,7 +66,7 @@ async def test_the_row_of_the_document_is_there_with_its_fields_and_its_lifetime
     assert left is not None
     assert timedelta(days=29) < left <= timedelta(days=30)
     await keys.session(session).delete()
-    assert await tokens.rotate(begun.token) == Refused("session")
+    assert await tokens.rotate(begun.token) == RotationRefused("session")
     assert await store.run([("EXISTS", key.key)]) == [0]
 
 
@@ -150,7 +150,7 @@ async def test_whether_a_session_is_alive_can_be_asked_in_another_way(store: Sto
     found = await tokens.rotate(begun.token)
     assert isinstance(found, Rotated)
     await keys.user_sessions("ann").delete()  # ends all sessions of a user, though their records are still there
-    assert await tokens.rotate(found.token) == Refused("session")
+    assert await tokens.rotate(found.token) == RotationRefused("session")
 
 
 class MaybeSession(RefreshRecord):
@@ -192,5 +192,5 @@ async def test_sessions_may_live_in_another_store(store: Store, clock: Clock) ->
         rotated = await tokens.rotate(begun.token)
         assert isinstance(rotated, Rotated)
         await keys.session("s").delete()
-        assert await tokens.rotate(rotated.token) == Refused("session")
+        assert await tokens.rotate(rotated.token) == RotationRefused("session")
         assert not await keys.refresh(begun.id).exists()

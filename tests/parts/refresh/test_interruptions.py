@@ -9,7 +9,7 @@ import pytest
 
 from keystead import Store
 from keystead.errors import StoreUnavailable
-from keystead.parts.refresh import Begun, Refused, Retried, Rotated
+from keystead.parts.refresh import NewChain, Retried, Rotated, RotationRefused
 from keystead.stores import Command, Outcome, Reply, Step
 from tests.parts.refresh.conftest import (
     GRACE_MS,
@@ -23,8 +23,8 @@ from tests.parts.refresh.conftest import (
 )
 from tests.parts.sessions.relays import Actor, Gated, Killed, Mortal, Relay, every_order, in_order
 
-Setting = Callable[[App, App, Begun[RefreshToken]], Awaitable[dict[Actor, Callable[[], Awaitable[Any]]]]]
-Look = Callable[[App, Begun[RefreshToken], dict[Actor, Any]], Awaitable[None]]
+Setting = Callable[[App, App, NewChain[RefreshToken]], Awaitable[dict[Actor, Callable[[], Awaitable[Any]]]]]
+Look = Callable[[App, NewChain[RefreshToken], dict[Actor, Any]], Awaitable[None]]
 
 
 async def in_all_orders(store: Store, clock: Clock, setting: Setting, look: Look) -> int:
@@ -44,10 +44,10 @@ async def in_all_orders(store: Store, clock: Clock, setting: Setting, look: Look
 
 @in_every_order
 async def test_two_rotations_of_one_token_mint_one_successor(ordered: Store, clock: Clock) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         return {"a": lambda: a.tokens.rotate(begun.token), "b": lambda: b.tokens.rotate(begun.token)}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
         assert sorted(type(one).__name__ for one in found.values()) == ["Retried", "Rotated"]
         assert found["a"].token == found["b"].token
         assert await app.works(found["a"].token)
@@ -57,15 +57,15 @@ async def test_two_rotations_of_one_token_mint_one_successor(ordered: Store, clo
 
 @in_every_order
 async def test_a_chain_that_is_revoked_while_it_is_rotated_is_dead(ordered: Store, clock: Clock) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         return {"a": lambda: a.tokens.rotate(begun.token), "b": lambda: b.tokens.revoke(begun.token)}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
         assert found["b"] is True
-        assert found["a"] == Refused("unknown") or isinstance(found["a"], Rotated)
+        assert found["a"] == RotationRefused("unknown") or isinstance(found["a"], Rotated)
         assert await app.keys.refresh(begun.id).get() is None
         for token in (begun.token, getattr(found["a"], "token", begun.token)):
-            assert await app.tokens.rotate(token) == Refused("unknown")
+            assert await app.tokens.rotate(token) == RotationRefused("unknown")
 
     assert await in_all_orders(ordered, clock, setting, look) > 2
 
@@ -74,13 +74,13 @@ async def test_a_chain_that_is_revoked_while_it_is_rotated_is_dead(ordered: Stor
 async def test_a_session_that_ends_while_its_token_is_rotated_leaves_no_token_that_works(
     ordered: Store, clock: Clock
 ) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         return {"a": lambda: a.tokens.rotate(begun.token), "b": b.log_out}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
-        assert found["a"] == Refused("session") or isinstance(found["a"], Rotated)
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
+        assert found["a"] == RotationRefused("session") or isinstance(found["a"], Rotated)
         token = found["a"].token if found["a"] else begun.token
-        assert await app.tokens.rotate(token) in (Refused("session"), Refused("unknown"))
+        assert await app.tokens.rotate(token) in (RotationRefused("session"), RotationRefused("unknown"))
         assert await app.keys.refresh(begun.id).get() is None
 
     assert await in_all_orders(ordered, clock, setting, look) > 2
@@ -88,12 +88,12 @@ async def test_a_session_that_ends_while_its_token_is_rotated_leaves_no_token_th
 
 @in_every_order
 async def test_a_session_that_ends_during_a_retry_leaves_no_token_that_works(ordered: Store, clock: Clock) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         await rotated(App(ordered, clock).tokens.rotate(begun.token))
         return {"a": lambda: a.tokens.rotate(begun.token), "b": b.log_out}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
-        assert found["a"] == Refused("session") or isinstance(found["a"], Retried)
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
+        assert found["a"] == RotationRefused("session") or isinstance(found["a"], Retried)
         assert not await app.works(found["a"].token if found["a"] else begun.token)
 
     assert await in_all_orders(ordered, clock, setting, look) > 2
@@ -103,17 +103,17 @@ async def test_a_session_that_ends_during_a_retry_leaves_no_token_that_works(ord
 async def test_a_reuse_at_the_same_moment_as_a_rotation_leaves_no_fresh_token_alive(
     ordered: Store, clock: Clock
 ) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         first = await rotated(App(ordered, clock).tokens.rotate(begun.token))
         clock.pass_ms(GRACE_MS)
         return {"a": lambda: a.tokens.rotate(first.token), "b": lambda: b.tokens.rotate(begun.token)}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
         # Which of the two it is called depends on whether the rotation came first. Either way it ends the chain.
-        assert found["b"] in (Refused("reused", "late"), Refused("reused", "stale"))
-        assert found["a"] == Refused("reused", "ended") or isinstance(found["a"], Rotated)
+        assert found["b"] in (RotationRefused("reused", "late"), RotationRefused("reused", "stale"))
+        assert found["a"] == RotationRefused("reused", "ended") or isinstance(found["a"], Rotated)
         if found["a"]:
-            assert await app.tokens.rotate(found["a"].token) == Refused("reused", "ended")
+            assert await app.tokens.rotate(found["a"].token) == RotationRefused("reused", "ended")
         kept = await app.keys.refresh(begun.id).get()
         assert kept is not None
         assert kept.is_used
@@ -123,29 +123,29 @@ async def test_a_reuse_at_the_same_moment_as_a_rotation_leaves_no_fresh_token_al
 
 @in_every_order
 async def test_a_retry_at_the_same_moment_as_a_reuse_brings_nothing_that_works(ordered: Store, clock: Clock) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         outside = App(ordered, clock)
         first = await rotated(outside.tokens.rotate(begun.token))
         await rotated(outside.tokens.rotate(first.token))
         return {"a": lambda: a.tokens.rotate(first.token), "b": lambda: b.tokens.rotate(begun.token)}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
-        assert found["b"] == Refused("reused", "stale")
-        assert found["a"] == Refused("reused", "ended") or isinstance(found["a"], Retried)
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
+        assert found["b"] == RotationRefused("reused", "stale")
+        assert found["a"] == RotationRefused("reused", "ended") or isinstance(found["a"], Retried)
         if found["a"]:
-            assert await app.tokens.rotate(found["a"].token) == Refused("reused", "ended")
+            assert await app.tokens.rotate(found["a"].token) == RotationRefused("reused", "ended")
 
     assert await in_all_orders(ordered, clock, setting, look) > 4
 
 
 @in_every_order
 async def test_a_reuse_does_not_bring_a_revoked_chain_back(ordered: Store, clock: Clock) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         await rotated(App(ordered, clock).tokens.rotate(begun.token))
         clock.pass_ms(GRACE_MS)
         return {"a": lambda: a.tokens.rotate(begun.token), "b": lambda: b.tokens.revoke(begun.token)}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
         assert found["b"] is True
         assert not found["a"]
         assert await app.keys.refresh(begun.id).get() is None
@@ -155,14 +155,14 @@ async def test_a_reuse_does_not_bring_a_revoked_chain_back(ordered: Store, clock
 
 @in_every_order
 async def test_a_user_who_is_erased_while_a_token_is_rotated_leaves_no_token(ordered: Store, clock: Clock) -> None:
-    async def setting(a: App, b: App, begun: Begun[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
+    async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         async def erase() -> None:
             async for key in b.keys.refresh.scan():
                 await key.delete()
 
         return {"a": lambda: a.tokens.rotate(begun.token), "b": erase}
 
-    async def look(app: App, begun: Begun[RefreshToken], found: dict[Actor, Any]) -> None:
+    async def look(app: App, begun: NewChain[RefreshToken], found: dict[Actor, Any]) -> None:
         assert await app.keys.refresh(begun.id).get() is None
 
     assert await in_all_orders(ordered, clock, setting, look) > 1
@@ -203,10 +203,10 @@ async def test_a_process_that_is_killed_while_it_ends_a_chain_lets_nobody_in(sto
         try:
             await App(Mortal(store, lives), clock).tokens.rotate(begun.token)
         except Killed:
-            assert await app.tokens.rotate(begun.token) == Refused("reused", "late")  # the next one ends it
+            assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")  # the next one ends it
             lives += 1
         else:
-            assert await app.tokens.rotate(first.token) == Refused("reused", "ended")
+            assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
             break
     assert lives == 2
 
@@ -275,6 +275,6 @@ async def test_what_this_server_never_made_costs_no_round_trip(store: Store, clo
     watched = Relay(store)
     app = App(watched, clock)
     for token in ("", "a.b.c", "x" * 43 + ".0." + "y" * 43, "\ud800", "é" * 43, "x" * 100_000):
-        assert await app.tokens.rotate(token) == Refused("unknown")
+        assert await app.tokens.rotate(token) == RotationRefused("unknown")
         assert await app.tokens.revoke(token) is False
     assert watched.log == []

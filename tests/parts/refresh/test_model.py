@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from keystead import Store, connect
-from keystead.parts.refresh import Refused, Retried, Rotated
+from keystead.parts.refresh import Retried, Rotated, RotationRefused
 from tests.parts.refresh.conftest import DAY_MS, GRACE_MS, App, Clock
 
 T = TypeVar("T")
@@ -41,26 +41,26 @@ class Clients(RuleBasedStateMachine):
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
 
-    def expected(self, generation: int) -> type | Refused:
+    def expected(self, generation: int) -> type | RotationRefused:
         newest = len(self.minted) - 1
         if self.gone:
-            return Refused("unknown")
+            return RotationRefused("unknown")
         if self.reused:
-            return Refused("reused", "ended")
+            return RotationRefused("reused", "ended")
         if self.clock() >= self.ends_ms:
-            return Refused("expired")
+            return RotationRefused("expired")
         if generation < newest - 1:
-            return Refused("reused", "stale")
+            return RotationRefused("reused", "stale")
         if generation == newest - 1 and self.clock() >= self.used_ms + GRACE_MS:
-            return Refused("reused", "late")
+            return RotationRefused("reused", "late")
         if self.logged_out:
-            return Refused("session")
+            return RotationRefused("session")
         return Retried if generation == newest - 1 else Rotated
 
-    def present(self, generation: int) -> Rotated[Any] | Retried[Any] | Refused:
+    def present(self, generation: int) -> Rotated[Any] | Retried[Any] | RotationRefused:
         wanted = self.expected(generation)
         found = self.do(self.app.tokens.rotate(self.minted[generation]))
-        if isinstance(wanted, Refused):
+        if isinstance(wanted, RotationRefused):
             assert found == wanted
         else:
             assert type(found) is wanted

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from keystead import KeyRing, Store
-from keystead.parts.refresh import RefreshEvent, Refused, Retried, Rotated
+from keystead.parts.refresh import RefreshEvent, Retried, Rotated, RotationRefused
 from keystead.schema.times import deadline_ms
 from tests.parts.refresh.conftest import DAY_MS, GRACE_MS, App, Clock, everywhere, here, retried, rotated
 
@@ -47,8 +47,8 @@ async def test_a_retry_inside_the_grace_gets_the_same_successor_and_after_it_the
     clock.pass_ms(GRACE_MS - 1)
     assert (await retried(app.tokens.rotate(begun.token))).token == first.token
     clock.pass_ms(1)
-    assert await app.tokens.rotate(begun.token) == Refused("reused", "late")
-    assert await app.tokens.rotate(first.token) == Refused("reused", "ended")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")
+    assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
     assert app.told == [
         RefreshEvent("refresh-reused", "late", "ann", begun.id, None),
         RefreshEvent("refresh-reused", "ended", "ann", begun.id, None),
@@ -62,7 +62,7 @@ async def test_a_retry_does_not_make_the_grace_longer(app: App, clock: Clock) ->
     for _ in range(3):
         clock.pass_ms(GRACE_MS // 3)
         last = await app.tokens.rotate(begun.token)
-    assert last == Refused("reused", "late")
+    assert last == RotationRefused("reused", "late")
 
 
 @here
@@ -87,9 +87,9 @@ async def test_a_token_from_before_the_last_ends_the_chain_also_inside_the_grace
     begun = await app.begin()
     first = await rotated(app.tokens.rotate(begun.token))
     second = await rotated(app.tokens.rotate(first.token))
-    assert await app.tokens.rotate(begun.token) == Refused("reused", "stale")
-    assert await app.tokens.rotate(first.token) == Refused("reused", "ended")
-    assert await app.tokens.rotate(second.token) == Refused("reused", "ended")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "stale")
+    assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
+    assert await app.tokens.rotate(second.token) == RotationRefused("reused", "ended")
     assert [event.why for event in app.told] == ["stale", "ended", "ended"]
 
 
@@ -113,7 +113,7 @@ async def test_who_goes_on_alone_ends_the_other_or_both(app: App, clock: Clock) 
     thief = await rotated(app.tokens.rotate(begun.token))
     thief = await rotated(app.tokens.rotate(thief.token))
     clock.pass_ms(GRACE_MS)
-    assert await app.tokens.rotate(begun.token) == Refused("reused", "stale")  # the owner comes back
+    assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "stale")  # the owner comes back
     assert not await app.works(thief.token)
 
 
@@ -133,7 +133,7 @@ async def test_a_hundred_rotations_do_not_move_the_end_of_the_chain(app: App, cl
     clock.now_ms = ends_ms - 1
     assert await rotated(app.tokens.rotate(token))
     clock.now_ms = ends_ms
-    assert await app.tokens.rotate(token) == Refused("expired")
+    assert await app.tokens.rotate(token) == RotationRefused("expired")
 
 
 @here
@@ -161,20 +161,22 @@ async def test_a_chain_that_ended_by_reuse_lives_no_longer_than_it_would_have(ap
 @everywhere
 async def test_a_token_is_good_for_its_client_only(app: App) -> None:
     begun = await app.begin(client="desktop")
-    assert await app.tokens.rotate(begun.token) == Refused("client")
-    assert await app.tokens.rotate(begun.token, client="phone") == Refused("client")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("client")
+    assert await app.tokens.rotate(begun.token, client="phone") == RotationRefused("client")
     assert [(event.event, event.client) for event in app.told] == [
         ("refresh-wrong-client", None),
         ("refresh-wrong-client", "phone"),
     ]
     first = await rotated(app.tokens.rotate(begun.token, client="desktop"))
-    assert await app.tokens.rotate(begun.token, client="phone") == Refused("client")  # no retry for others either
+    assert await app.tokens.rotate(begun.token, client="phone") == RotationRefused(
+        "client"
+    )  # no retry for others either
     assert await rotated(app.tokens.rotate(first.token, client="desktop"))
 
 
 @here
 async def test_a_token_without_client_is_not_good_for_one(app: App) -> None:
-    assert await app.tokens.rotate((await app.begin()).token, client="desktop") == Refused("client")
+    assert await app.tokens.rotate((await app.begin()).token, client="desktop") == RotationRefused("client")
 
 
 @here
@@ -182,37 +184,37 @@ async def test_an_old_token_in_the_hands_of_another_client_ends_the_chain(app: A
     begun = await app.begin(client="desktop")
     await app.tokens.rotate(begun.token, client="desktop")
     clock.pass_ms(GRACE_MS)
-    assert await app.tokens.rotate(begun.token, client="phone") == Refused("reused", "late")
+    assert await app.tokens.rotate(begun.token, client="phone") == RotationRefused("reused", "late")
 
 
 @here
 async def test_a_rotation_gives_no_more_than_the_scope_of_the_beginning(app: App) -> None:
     begun = await app.begin(scope="read write")
-    assert await app.tokens.rotate(begun.token, scope="read admin") == Refused("scope")
+    assert await app.tokens.rotate(begun.token, scope="read admin") == RotationRefused("scope")
     part = await rotated(app.tokens.rotate(begun.token, scope="read"))
     assert part.scope == "read"
     assert part.record.scope == "read write"  # asking for less once does not make it less for ever
     assert (await rotated(app.tokens.rotate(part.token))).scope == "read write"
     assert (await app.begin()).scope is None
-    assert await app.tokens.rotate((await app.begin()).token, scope="read") == Refused("scope")
+    assert await app.tokens.rotate((await app.begin()).token, scope="read") == RotationRefused("scope")
 
 
 @here
 async def test_a_rotation_is_for_the_audience_of_the_beginning(app: App) -> None:
     begun = await app.begin(audience="app-client")
-    assert await app.tokens.rotate(begun.token, audience="another") == Refused("audience")
+    assert await app.tokens.rotate(begun.token, audience="another") == RotationRefused("audience")
     assert (await rotated(app.tokens.rotate(begun.token, audience="app-client"))).record.audience == "app-client"
-    assert await app.tokens.rotate((await app.begin()).token, audience="another") == Refused("audience")
+    assert await app.tokens.rotate((await app.begin()).token, audience="another") == RotationRefused("audience")
 
 
 @everywhere
 async def test_a_token_is_dead_when_its_session_is_gone_and_leaves_nothing(app: App) -> None:
     begun = await app.begin()
     await app.log_out()
-    assert await app.tokens.rotate(begun.token) == Refused("session")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("session")
     assert await app.keys.refresh(begun.id).get() is None
     await app.log_in()  # and the same session, if it ever came back, would not bring it back
-    assert await app.tokens.rotate(begun.token) == Refused("unknown")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("unknown")
 
 
 @everywhere
@@ -220,7 +222,7 @@ async def test_a_retry_is_refused_when_the_session_is_gone(app: App) -> None:
     begun = await app.begin()
     await rotated(app.tokens.rotate(begun.token))
     await app.log_out()
-    assert await app.tokens.rotate(begun.token) == Refused("session")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("session")
 
 
 @everywhere
@@ -229,12 +231,12 @@ async def test_a_revoked_chain_is_dead_whichever_of_its_tokens_was_shown(app: Ap
     first = await rotated(app.tokens.rotate(begun.token))
     assert await app.tokens.revoke(begun.token) is True
     assert await app.tokens.revoke(first.token) is False
-    assert await app.tokens.rotate(first.token) == Refused("unknown")
+    assert await app.tokens.rotate(first.token) == RotationRefused("unknown")
     other = await app.begin()
     assert await app.tokens.revoke_chain(other.id) is True
     assert await app.tokens.revoke_chain(other.id) is False
     assert await app.tokens.revoke_chain("no id: at all") is False
-    assert await app.tokens.rotate(other.token) == Refused("unknown")
+    assert await app.tokens.rotate(other.token) == RotationRefused("unknown")
 
 
 @here
@@ -257,7 +259,7 @@ async def test_a_store_that_lost_its_last_moments_locks_nobody_out(app: App) -> 
     await app.keys.refresh(begun.id).set(before)
     third = await rotated(app.tokens.rotate(second.token))
     assert third.record.generation == 3
-    assert await app.tokens.rotate(first.token) == Refused("reused", "stale")
+    assert await app.tokens.rotate(first.token) == RotationRefused("reused", "stale")
 
 
 @here
@@ -269,7 +271,9 @@ async def test_a_chain_goes_on_with_its_key_when_the_key_ring_gets_a_new_one(sto
     begun = await old.begin()
     first = await rotated(both.tokens.rotate(begun.token))
     assert (await retried(old.tokens.rotate(begun.token))).token == first.token  # also in the midst of a deployment
-    assert await new.tokens.rotate(first.token) == Refused("unknown")  # the key was retired, and its chains with it
+    assert await new.tokens.rotate(first.token) == RotationRefused(
+        "unknown"
+    )  # the key was retired, and its chains with it
     assert await rotated(new.tokens.rotate((await both.begin()).token))
 
 
@@ -283,7 +287,7 @@ async def test_the_grace_is_as_long_as_it_is_said_to_be(store: Store, clock: Clo
     clock.pass_ms(seconds * 1000 - 1)
     assert await retried(app.tokens.rotate(begun.token))
     clock.pass_ms(1)
-    assert await app.tokens.rotate(begun.token) == Refused("reused", "late")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")
 
 
 @everywhere
@@ -293,15 +297,15 @@ async def test_a_token_can_be_examined_without_using_it_up_and_a_reused_one_ends
     begun = await app.begin()
     for _ in range(3):
         examined = await app.tokens.examine(begun.token)
-        assert not isinstance(examined, Refused)
+        assert not isinstance(examined, RotationRefused)
         assert examined.generation == 0
     first = await rotated(app.tokens.rotate(begun.token))
-    assert not isinstance(await app.tokens.examine(begun.token), Refused)  # inside the grace
+    assert not isinstance(await app.tokens.examine(begun.token), RotationRefused)  # inside the grace
     second = await rotated(app.tokens.rotate(first.token))
     assert app.told == []
-    assert await app.tokens.examine(begun.token) == Refused("reused", "stale")
+    assert await app.tokens.examine(begun.token) == RotationRefused("reused", "stale")
     assert app.told == [RefreshEvent("refresh-reused", "stale", "ann", begun.id, None)]
-    assert await app.tokens.rotate(second.token) == Refused("reused", "ended")
-    assert await app.tokens.examine("x") == Refused("unknown")
+    assert await app.tokens.rotate(second.token) == RotationRefused("reused", "ended")
+    assert await app.tokens.examine("x") == RotationRefused("unknown")
     assert await app.tokens.revoke_chain(begun.id)
-    assert await app.tokens.examine(second.token) == Refused("unknown")
+    assert await app.tokens.examine(second.token) == RotationRefused("unknown")

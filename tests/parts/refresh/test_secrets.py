@@ -11,7 +11,7 @@ from keystead import KeyRing, Log, Store, never
 from keystead.errors import BadValue, Contended
 from keystead.parts.audit import Audit, AuditEntry
 from keystead.parts.digest import base64url, digest
-from keystead.parts.refresh import RefreshEvent, Refused
+from keystead.parts.refresh import RefreshEvent, RotationRefused
 from keystead.parts.refresh.refresh_token_format import Mint
 from tests.parts.refresh.conftest import GRACE_MS, RING, App, Clock, TokenKeys, everywhere, here, retried, rotated
 
@@ -56,7 +56,7 @@ async def test_what_is_stored_is_no_token(app: App, store: Store) -> None:
     secret, generation, mac = begun.token.split(".")
     assert begun.id == digest(secret)
     for made_up in (begun.id, f"{begun.id}.0.{mac}", f"{begun.id}.0.{begun.id}", f"{secret}.0.{begun.id}"):
-        assert await app.tokens.rotate(made_up) == Refused("unknown")
+        assert await app.tokens.rotate(made_up) == RotationRefused("unknown")
     assert await rotated(app.tokens.rotate(begun.token))  # none of that did anything
     assert generation == "0"
 
@@ -77,7 +77,7 @@ async def test_nobody_makes_the_next_token_of_a_chain_from_an_old_one(app: App) 
         f"{secret}.{10**12}.{mac}",
         other_ring.text,
     ):
-        assert await app.tokens.rotate(made_up) == Refused("unknown")
+        assert await app.tokens.rotate(made_up) == RotationRefused("unknown")
     assert app.told == []
     assert await app.works(begun.token)
 
@@ -134,11 +134,11 @@ async def test_a_token_is_refused_although_nobody_can_be_told(
     begun = await app.begin()
     first = await rotated(app.tokens.rotate(begun.token))
     clock.pass_ms(GRACE_MS)
-    assert await app.tokens.rotate(begun.token) == Refused("reused", "late")
-    assert await app.tokens.rotate(first.token) == Refused("reused", "ended")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")
+    assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
     assert "nobody could be told of a misuse: RuntimeError" in caplog.text
     silent = App(store, clock, tell=None)
-    assert await silent.tokens.rotate(first.token) == Refused("reused", "ended")
+    assert await silent.tokens.rotate(first.token) == RotationRefused("reused", "ended")
 
 
 @here
@@ -148,7 +148,7 @@ async def test_a_token_is_refused_although_nobody_can_be_told(
 async def test_a_record_that_is_none_is_told_as_such(app: App, store: Store, stored: bytes) -> None:
     begun = await app.begin()
     await store.run([("SET", app.keys.refresh(begun.id).key, stored)])
-    assert await app.tokens.rotate(begun.token) == Refused("unreadable")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("unreadable")
     assert await store.run([("GET", app.keys.refresh(begun.id).key)]) == [stored]  # for the doctor
 
 
@@ -157,7 +157,7 @@ async def test_a_key_of_another_kind_is_told_as_such(app: App, store: Store) -> 
     begun = await app.begin()
     key = app.keys.refresh(begun.id).key
     await store.run([("DEL", key), ("LPUSH", key, "x")])
-    assert await app.tokens.rotate(begun.token) == Refused("unreadable")
+    assert await app.tokens.rotate(begun.token) == RotationRefused("unreadable")
 
 
 class AuditedKeys(TokenKeys):

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from keystead import KeyRing, Keyspace, Sealed, Store, Value, after
 from keystead.parts import oauth
 from keystead.parts.oauth import Client, Tokens
-from keystead.parts.renewal import Fresh, Held, Renewal
+from keystead.parts.renewal import Fresh, HeldTokens, Renewal
 from keystead.schema.kinds import ValueKey
 from tests.every_store import (
     EVERY,
@@ -135,8 +135,8 @@ class App:
         return token
 
 
-def held(session: Session) -> Held:
-    return Held(session.access_token, session.refresh_token, session.expires_at_ms)
+def held(session: Session) -> HeldTokens:
+    return HeldTokens(session.access_token, session.refresh_token, session.expires_at_ms)
 
 
 def renewed(session: Session, tokens: Tokens) -> Session:

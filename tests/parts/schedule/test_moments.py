@@ -347,7 +347,7 @@ async def test_of_moments_that_are_to_be_run_each_the_last_thousand_are(store: S
     assert isinstance(turn, JobState)
     assert turn.next_ms == ms("2027-01-01T00:00Z") - 999 * MINUTE
     first = due_runs.turn(job, turn, time.now_ms)
-    assert isinstance(first, due_runs.Turn)
+    assert isinstance(first, due_runs.DueRun)
     assert first.due_ms == turn.next_ms
 
 

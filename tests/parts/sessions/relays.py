@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from keystead import Store
 from keystead.stores import Command, Message, Outcome, Reply, Step
-from keystead.stores.store_contract import Planned
 from keystead.stores.redis.cluster import slot_of
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
+from keystead.stores.store_contract import Planned
 
 
 class Relay(Store):

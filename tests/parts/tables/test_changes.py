@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Connection, inspect, text
 
 from keystead.errors import BadDeclaration, StoreDamaged, StoreRefused
-from keystead.parts.tables import Change, TableSet, open_tables
+from keystead.parts.tables import TableChange, TableSet, open_tables
 from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import FIRST, TEST_TABLES
@@ -23,8 +23,8 @@ def _interrupted(connection: Connection) -> None:
     raise ZeroDivisionError
 
 
-LATER = TableSet("test", (FIRST, Change(2, "gives things a colour", _colour)))
-FAILS = TableSet("test", (FIRST, Change(2, "gives things a colour", _interrupted)))
+LATER = TableSet("test", (FIRST, TableChange(2, "gives things a colour", _colour)))
+FAILS = TableSet("test", (FIRST, TableChange(2, "gives things a colour", _interrupted)))
 
 
 def columns(connection: Connection) -> set[str]:
@@ -65,7 +65,7 @@ async def test_a_step_may_take_longer_than_a_transaction_may(database_url: str) 
     def slow(connection: Connection) -> None:
         connection.execute(text("SELECT pg_sleep(2.5)" if connection.dialect.name == "postgresql" else "DO SLEEP(2.5)"))
 
-    long = TableSet("test", (FIRST, Change(2, "takes its time", slow)))
+    long = TableSet("test", (FIRST, TableChange(2, "takes its time", slow)))
     [plan] = await open_tables(f"{database_url}?timeout=300ms", long).upgrade()
     assert plan.version == 2
 
@@ -97,11 +97,11 @@ async def test_a_user_who_may_not_make_tables_can_use_those_that_are_there(
 
 @on_databases("memory")
 async def test_each_set_has_a_version_of_its_own(database_url: str) -> None:
-    other = TableSet("other", (Change(1, "does nothing", lambda connection: None),))
+    other = TableSet("other", (TableChange(1, "does nothing", lambda connection: None),))
     plans = await open_tables(database_url, LATER, other).upgrade()
     assert [(plan.name, plan.version) for plan in plans] == [("test", 2), ("other", 1)]
 
 
 def test_steps_are_numbered_from_one_without_a_gap() -> None:
     with pytest.raises(BadDeclaration, match="numbered 1, 2, 3"):
-        TableSet("test", (Change(2, "makes the things", FIRST.do),))
+        TableSet("test", (TableChange(2, "makes the things", FIRST.do),))

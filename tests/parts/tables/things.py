@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, Index, MetaData
 
-from keystead.parts.tables import Change, Name, TableSet, Words, create, table
+from keystead.parts.tables import Name, TableChange, TableSet, Words, create, table
 
 THINGS = table(
     "test_things",
@@ -12,5 +12,5 @@ THINGS = table(
     Column("number", BigInteger, nullable=False),
 )
 Index("keystead_test_things_by_number", THINGS.c.number)
-FIRST = Change(1, "makes the things", create(THINGS))
+FIRST = TableChange(1, "makes the things", create(THINGS))
 TEST_TABLES = TableSet("test", (FIRST,))

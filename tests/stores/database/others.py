@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from keystead import connect
-from keystead.stores.database.database_schema import Change
+from keystead.stores.database.database_schema import SchemaChange
 from keystead.stores.database.database_session import Statement
 from keystead.stores.database.database_store import DatabaseStore
-from keystead.stores.mysql import dialect as mysql
-from keystead.stores.postgres import dialect as postgres
+from keystead.stores.mysql import mysql_dialect as mysql
+from keystead.stores.postgres import postgres_dialect as postgres
 from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.sqlite.processes import until
 
@@ -109,7 +109,7 @@ def next_version(url: str) -> DatabaseStore:
     store = connect(url)
     assert isinstance(store, DatabaseStore)
     added = Statement(f"ALTER TABLE {garbage_table(url)} ADD COLUMN since bigint")
-    step = Change(2, "remembers since when", (added,))
+    step = SchemaChange(2, "remembers since when", (added,))
     store.schema = dataclasses.replace(store.schema, changes=(*store.schema.changes, step))
     return store
 

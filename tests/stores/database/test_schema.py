@@ -12,7 +12,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreDamaged
-from keystead.stores.database.database_schema import Change
+from keystead.stores.database.database_schema import SchemaChange
 from keystead.stores.database.database_session import Statement
 from keystead.testing.servers import DatabaseServer, PostgresServer
 from tests import forking
@@ -61,7 +61,7 @@ async def test_tables_of_an_older_version_are_upgraded_and_keep_what_is_in_them(
 async def test_an_upgrade_that_fails_is_said_and_can_be_made_again(server: DatabaseServer, store: Store) -> None:
     later = Later(server)
     good = later.store.schema
-    broken = Change(2, "breaks", (Statement("SELECT nonsense FROM nowhere"),))
+    broken = SchemaChange(2, "breaks", (Statement("SELECT nonsense FROM nowhere"),))
     later.store.schema = dataclasses.replace(good, changes=(good.changes[0], broken))
     with pytest.raises(Exception, match="nowhere"):
         await later.store.open()

@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 from keystead import Store, connect
 from keystead.errors import BadArgument, WrongKind
 from keystead.stores.memcached import MemcachedStore
-from keystead.stores.memcached.item_format import CLEARED_AFTER_S, KEY_BYTES, Item, cleared_at_s, name_of, packed, unpacked
-from keystead.stores.memcached.memcached_settings import Settings
+from keystead.stores.memcached.item_format import (
+    CLEARED_AFTER_S,
+    KEY_BYTES,
+    Item,
+    cleared_at_s,
+    name_of,
+    packed,
+    unpacked,
+)
+from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.memcached.memcached_store import wall_ms
 from keystead.testing.servers import MemcachedServer
 
@@ -97,7 +105,7 @@ async def test_what_others_wrote_is_said_and_left_alone(server: MemcachedServer)
 
 async def test_the_deadline_in_the_value_counts_and_not_the_seconds_of_the_server(server: MemcachedServer) -> None:
     now_ms = wall_ms()
-    async with MemcachedStore(Settings.of(server.url), clock=lambda: now_ms) as store:
+    async with MemcachedStore(MemcachedSettings.of(server.url), clock=lambda: now_ms) as store:
         await store.run([("SET", "a", "x", "PX", 700)])
         now_ms += 699
         assert await store.run([("GET", "a"), ("PTTL", "a")]) == [b"x", 1]

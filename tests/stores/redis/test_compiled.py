@@ -13,10 +13,10 @@ from keystead import Counter, Keyspace, Store, after, connect
 from keystead.errors import BadArgument, BadLifetime, NotANumber, StoreError, StoreRefused, WrongKind
 from keystead.parts.limit import FixedWindow
 from keystead.stores import Outcome, Step, absent, at_most, holds, required, store_ms
-from keystead.stores.store_contract import field_holds, still
 from keystead.stores.redis.atomic_script import DIGEST
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.redis_store import RedisStore
+from keystead.stores.store_contract import field_holds, still
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.stores.redis.test_access import signed_in

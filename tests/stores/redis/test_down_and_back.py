@@ -237,8 +237,8 @@ class _Loading:
 
 
 def until_loading(server: Server) -> None:
-    from keystead.testing.servers import wait_until
     from keystead.testing.resp_client import WireError
+    from keystead.testing.servers import wait_until
 
     def is_loading() -> bool:
         try:

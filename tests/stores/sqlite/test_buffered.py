@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystead.errors import CommandError
-from keystead.stores.store_contract import Step, absent, at_most, holds, more_than, plan, required
 from keystead.stores.sqlite.database_file import prepare
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
 from keystead.stores.sqlite.sqlite_tables import SqliteTables
+from keystead.stores.store_contract import Step, absent, at_most, holds, more_than, plan, required
 
 NOW_MS = 1_000_000
 LONG = b"7" * 5_000  # longer than what is read along with a row

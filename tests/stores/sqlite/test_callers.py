@@ -13,9 +13,9 @@ from keystead.errors import CommandError, NotANumber, StoreFull, StoreUnavailabl
 from keystead.stores import Reply
 from keystead.stores.commands import Call
 from keystead.stores.sql.interpreter import HANDLERS
-from keystead.stores.sql.key_tables import Tables
+from keystead.stores.sql.key_tables import KeyTables
 from keystead.stores.sqlite import SqliteStore
-from keystead.stores.sqlite.group_commit import GROUP_COMMANDS, Lane
+from keystead.stores.sqlite.group_commit import GROUP_COMMANDS, GroupCommit
 from tests.stores.sqlite.left import threads
 from tests.stores.sqlite.processes import until
 
@@ -87,13 +87,13 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = threading.Event()
-    commit = Lane._commit
+    commit = GroupCommit._commit
 
-    def hang(lane: Lane, results: list[Any]) -> list[Any]:
+    def hang(lane: GroupCommit, results: list[Any]) -> list[Any]:
         disk.wait(300)
         return commit(lane, results)
 
-    monkeypatch.setattr(Lane, "_commit", hang)
+    monkeypatch.setattr(GroupCommit, "_commit", hang)
     async with SqliteStore(path, timeout=0.2) as store:
         for work in ([("SET", "light", "1")], [("RPUSH", "heavy", *map(str, range(500)))]):
             disk.clear()
@@ -108,7 +108,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
 
 async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
-    monkeypatch.setattr(Lane, "_commit", lambda lane, results: (disk.wait(300), results)[1])
+    monkeypatch.setattr(GroupCommit, "_commit", lambda lane, results: (disk.wait(300), results)[1])
     store, before = SqliteStore(path, timeout=0.2), threads()
     await store.open()
     writing = asyncio.ensure_future(store.run([("SET", "a", "1")]))
@@ -154,7 +154,7 @@ async def test_errors_of_one_caller_are_not_those_of_its_group(path: str) -> Non
 async def test_an_unforeseen_fault_of_one_batch_is_its_own_and_the_lane_goes_on(
     path: str, monkeypatch: pytest.MonkeyPatch, fault: Exception, said: type[Exception]
 ) -> None:
-    def fail(tables: Tables, call: Call) -> Reply:
+    def fail(tables: KeyTables, call: Call) -> Reply:
         raise fault
 
     monkeypatch.setitem(HANDLERS, "LSET", fail)
@@ -284,8 +284,8 @@ def ran_in(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The thread that ran each command."""
     seen: dict[str, list[str]] = {}
 
-    def watched(name: str, handler: Callable[[Tables, Call], Reply]) -> Callable[[Tables, Call], Reply]:
-        def run(tables: Tables, call: Call) -> Reply:
+    def watched(name: str, handler: Callable[[KeyTables, Call], Reply]) -> Callable[[KeyTables, Call], Reply]:
+        def run(tables: KeyTables, call: Call) -> Reply:
             reply = handler(tables, call)
             seen.setdefault(name, []).append(threading.current_thread().name)
             return reply

@@ -16,7 +16,7 @@ import pytest
 from keystead import connect
 from keystead.errors import BadUrl, StoreDamaged, StoreFull, StoreReadOnly, StoreUnavailable
 from keystead.stores.sqlite import SqliteStore
-from keystead.stores.sqlite.group_commit import Lane
+from keystead.stores.sqlite.group_commit import GroupCommit
 from tests.stopwatch import Stopwatch
 from tests.stores.sqlite.left import descriptors, threads
 from tests.stores.sqlite.processes import OWN_MOUNTS, finished, line_of, say, started, succeeded, until
@@ -320,14 +320,14 @@ async def test_a_caller_who_comes_late_to_a_locked_file_waits_for_its_own_time_n
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = 0
-    wait_for_lock = Lane._wait_for_lock
+    wait_for_lock = GroupCommit._wait_for_lock
 
-    def counted(lane: Lane) -> None:
+    def counted(lane: GroupCommit) -> None:
         nonlocal waits
         waits += 1
         wait_for_lock(lane)
 
-    monkeypatch.setattr(Lane, "_wait_for_lock", counted)
+    monkeypatch.setattr(GroupCommit, "_wait_for_lock", counted)
     async with SqliteStore(path, timeout=0.5) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")

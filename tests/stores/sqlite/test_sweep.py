@@ -251,8 +251,8 @@ async def test_each_step_is_a_transaction_of_its_own_and_the_next_is_fitted_to_w
         limits.append(limit)
         return real_sweep(tables, now_ms, limit)
 
-    monkeypatch.setattr(sweep, "sweep", seen)
-    monkeypatch.setattr(sweep, "LONG_S", 0.0)  # every step takes too long
+    monkeypatch.setattr(sqlite_sweep, "sweep", seen)
+    monkeypatch.setattr(sqlite_sweep, "LONG_S", 0.0)  # every step takes too long
     await store.run([("SET", f"dead:{number}", "x", "PX", 1_000) for number in range(200)])
     clock.now_ms += 1_000
     await until(lambda: rows() == {}, "everything is swept")

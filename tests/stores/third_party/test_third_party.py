@@ -14,7 +14,7 @@ from keystead.testing import StoreContract
 from keystead.testing.contract import Honesty
 from keystead.testing.contract.atomic_contract import Atomic
 from keystead.testing.contract.caller_contract import Callers
-from keystead.testing.contract.string_contract import Errors, Keys, Strings
+from keystead.testing.contract.string_contract import Errors, KeyContract, Strings
 
 
 def claim(folder: Path, package: str, scheme: str, value: str) -> None:
@@ -31,7 +31,7 @@ class OnDictionary:
         return f"dictionary://{uuid4().hex}"
 
 
-class TestDictionary(OnDictionary, Honesty, Callers, Strings, Keys, Errors, Atomic):
+class TestDictionary(OnDictionary, Honesty, Callers, Strings, KeyContract, Errors, Atomic):
     """What a store of another package gets from the base class, and what it does by itself."""
 
 

@@ -13,7 +13,7 @@ from keystead.kits.membership.models import (
     UserTokenData,
 )
 from keystead.parts.apikeys import ApiKey
-from keystead.parts.cache import Marks
+from keystead.parts.cache import LoadMarkers
 from keystead.parts.schedule.schedule_keys import ScheduleKeys
 from keystead.schema import Counter, Hash, Keyspace, SortedSet, Value, after, link, never
 
@@ -85,7 +85,7 @@ class MembershipKeys(Keyspace):
         changed="`tierId`, `patronStatus` and `entitledAmountCents`, which the routes answer with, are new and left "
         "out unless they are set.",
     )
-    membership_mark = Marks(
+    membership_mark = LoadMarkers(
         "membership:{patreonUserId}:mark",
         loading="15s",
         retry="5s",
@@ -171,7 +171,7 @@ class MembershipKeys(Keyspace):
         used_by=("/api/translate",),
         changed="The document gives a URL in an HTTP cache and no shape; this is the shape of the running system.",
     )
-    quota_mark = Marks(
+    quota_mark = LoadMarkers(
         "quota:{userId}:{yearMonth:month}:mark",
         loading="5s",
         retry="2s",
@@ -193,7 +193,7 @@ class MembershipKeys(Keyspace):
         changed="The document gives a URL in an HTTP cache and no shape; this is what the routes ask for. It is "
         "deleted with the session, so a logout does not have to wait for it. `planAsOf` says how old the plan is.",
     )
-    auth_mark = Marks(
+    auth_mark = LoadMarkers(
         "auth:{sessionToken:uuid}:mark",
         loading="20s",
         retry="2s",

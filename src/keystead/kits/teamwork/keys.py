@@ -10,7 +10,7 @@ from keystead.kits.teamwork.models import (
     TeamSettings,
     UserSession,
 )
-from keystead.parts.cache import Marks
+from keystead.parts.cache import LoadMarkers
 from keystead.parts.outbox.outbox_keys import OutboxKeys
 from keystead.parts.schedule.schedule_keys import ScheduleKeys
 from keystead.schema import (
@@ -75,7 +75,7 @@ class TeamworkKeys(Keyspace):
         used_by=(_EACH_REQUEST,),
         changed="To spare writes, the 30 minutes begin anew at most once a minute.",
     )
-    user_session_mark = Marks(
+    user_session_mark = LoadMarkers(
         "session:user:{userId:int}:mark",
         role="default",
         nothing="1m",
@@ -168,7 +168,7 @@ class TeamworkKeys(Keyspace):
         doc="What waits for a user in a team, counted at most every five minutes. Deleted when something changes.",
         used_by=("/api/dashboard/summary",),
     )
-    dashboard_mark = Marks(
+    dashboard_mark = LoadMarkers(
         "dashboard:summary:{userId:int}:{teamId:int}:mark",
         loading="10s",
         retry="2s",

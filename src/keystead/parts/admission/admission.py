@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from keystead.errors import BadDeclaration, BadKey, StoreError
-from keystead.parts.cache import Cache, Look
+from keystead.parts.cache import Cache, CacheLookup
 from keystead.parts.jwt import Access, AccessTokens, Denied
 from keystead.schema.kinds import HashKey, ValueKey
 
@@ -99,6 +99,6 @@ class Admission(Generic[T]):
             return found
         [look] = looks
         if isinstance(look, StoreError):
-            look = Look(key, error=look)
+            look = CacheLookup(key, error=look)
         answer = await users.answer_to(look, lambda: self._load(access))
         return Denied("user") if answer.value is None else Admitted(found, answer.value)

@@ -3,8 +3,8 @@
 from keystead.extras import from_extra
 
 with from_extra("blobs", "keystead.parts.blobs"):
-    from keystead.parts.blobs.blobs import Blobs
     from keystead.parts.blobs.blob_errors import BadBlobPath, BlobError, BlobGone, BlobTooLarge, BlobUnavailable
     from keystead.parts.blobs.blob_urls import open_blobs
+    from keystead.parts.blobs.blobs import Blobs
 
 __all__ = ["BadBlobPath", "BlobError", "BlobGone", "BlobTooLarge", "BlobUnavailable", "Blobs", "open_blobs"]

@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from obstore.store import MemoryStore, S3Store
 
 from keystead.errors import BadUrl
-from keystead.parts.blobs.blobs import Blobs, MemoryBlobs
 from keystead.parts.blobs.blob_errors import BadBlobPath
-from keystead.parts.blobs.folder import FolderBlobs
 from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blobs import Blobs, MemoryBlobs
+from keystead.parts.blobs.folder import FolderBlobs
 from keystead.stores.durations import seconds
 
 if TYPE_CHECKING:

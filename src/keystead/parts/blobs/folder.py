@@ -13,9 +13,9 @@ from pathlib import Path
 from obstore.store import LocalStore
 
 from keystead.errors import shown
-from keystead.parts.blobs.blobs import Blobs
 from keystead.parts.blobs.blob_errors import BlobUnavailable
 from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blobs import Blobs
 
 # Until it is whole, obstore keeps `path` in `path#1`, or `path#2` where that is taken, and refuses paths that end so.
 _ENDS_AS_STAGED = re.compile(r"#\d+~*$")

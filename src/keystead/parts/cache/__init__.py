@@ -1,7 +1,7 @@
 """Cache, as a part: what a provider said, for a while, and one question to it at a time."""
 
-from keystead.parts.cache.load_results import Answer, Counts, LoadFailed, Look, TryLater
 from keystead.parts.cache.cache import Cache
-from keystead.parts.cache.load_markers import Mark, Marks
+from keystead.parts.cache.load_markers import LoadMarker, LoadMarkers
+from keystead.parts.cache.load_results import CacheCounts, CacheLookup, CacheResult, LoadFailed, TryLater
 
-__all__ = ["Answer", "Cache", "Counts", "LoadFailed", "Look", "Mark", "Marks", "TryLater"]
+__all__ = ["Cache", "CacheCounts", "CacheLookup", "CacheResult", "LoadFailed", "LoadMarker", "LoadMarkers", "TryLater"]

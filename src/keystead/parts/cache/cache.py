@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from keystead.errors import BadDeclaration, BadKey, CommandError, DoesNotFit, StoreError, Unreadable, WrongKind
-from keystead.parts.cache.load_results import Answer, Counts, LoadFailed, Look
-from keystead.parts.cache.single_flight import Failed, Flight, Raised
-from keystead.parts.cache.load_markers import Marks
-from keystead.parts.cache.storage import EntriesWithMarks, MarksInside, Place
+from keystead.parts.cache.load_markers import LoadMarkers
+from keystead.parts.cache.load_results import CacheCounts, CacheLookup, CacheResult, LoadFailed
+from keystead.parts.cache.single_flight import Flight, LoadFailure, Raised
+from keystead.parts.cache.storage import EntriesWithMarks, EntryStorage, MarksInside
 from keystead.schema import Bound, Hash, Operation, Value
 from keystead.schema.kinds import HashKey, ValueKey
 from keystead.schema.lifetime import After, Sliding, Spread
@@ -36,7 +36,7 @@ class Cache(Generic[T]):
 
         class AppKeys(Keyspace):
             membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", …)
-            membership_mark = Marks("membership:{id}:mark", loading="10s", retry="5s", nothing="1m", …)
+            membership_mark = LoadMarkers("membership:{id}:mark", loading="10s", retry="5s", nothing="1m", …)
             membership_stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", …)
 
     entries      a family of values or of hashes. It says how long an entry counts: a fixed time, or with `sliding` as
@@ -80,7 +80,7 @@ class Cache(Generic[T]):
         self._refreshes: dict[str, asyncio.Task[Any]] = {}
         self._latest: dict[str, asyncio.Task[Any]] = {}  # those that were started last
         self._running: set[asyncio.Task[Any]] = set()
-        self._counts = Counts()
+        self._counts = CacheCounts()
 
     @property
     def longest_staleness(self) -> timedelta:
@@ -104,7 +104,7 @@ class Cache(Generic[T]):
         return timedelta(milliseconds=max(loading_ms, bound.family.lifetime.longest_ms))
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> CacheCounts:
         """What this cache has done in this process so far: a copy."""
         return replace(self._counts)
 
@@ -131,12 +131,12 @@ class Cache(Generic[T]):
         self._counts.hits += 1
         return value
 
-    async def answer(self, key: Key[T], load: Load[T]) -> Answer[T]:
+    async def answer(self, key: Key[T], load: Load[T]) -> CacheResult[T]:
         """As `get`, and how the answer was found."""
         [look] = await self._looks([key])
         return await self.answer_to(look, load)
 
-    def look(self, key: Key[T]) -> Operation[Look[T]]:
+    def look(self, key: Key[T]) -> Operation[CacheLookup[T]]:
         """A look at the entry as an operation, so that it leaves in one round trip with others:
 
             look, is_revoked = await keys.run(cache.look(key), access.is_revoked(found))
@@ -149,18 +149,18 @@ class Cache(Generic[T]):
         read, *left = self._reads(key)
         return combine("look", [read.or_error(), *left], lambda *found: _look_of(key, *found), atomic=False)
 
-    async def answer_to(self, look: Look[T], load: Load[T]) -> Answer[T]:
+    async def answer_to(self, look: CacheLookup[T], load: Load[T]) -> CacheResult[T]:
         """The answer to a look. Where it found an entry this costs nothing, but for a touch each `touch_every` where
         the lifetime is sliding; where it did not, this is what `answer` does then.
 
-        Where the look itself failed, as in `keys.run`, give it the error: `Look(key, error=error)`.
+        Where the look itself failed, as in `keys.run`, give it the error: `CacheLookup(key, error=error)`.
         """
         if look.value is None or look.error is not None:
             return await self._missed(look.key, load, look.error)
         self._counts.hits += 1
         if self._sliding is not None and look.left_ms is not None and self._sliding.is_due(look.left_ms):
             await self._touch(look.key)
-        return Answer(look.value, "hit")
+        return CacheResult(look.value, "hit")
 
     async def get_many(self, keys: Iterable[Key[T]], load: Callable[[Key[T]], Awaitable[T | None]]) -> list[T | None]:
         """The values of several keys in their order: one round trip for all that are there.
@@ -169,7 +169,7 @@ class Cache(Generic[T]):
         """
         looks = await self._looks(list(keys))
 
-        async def one(look: Look[T]) -> T | None:
+        async def one(look: CacheLookup[T]) -> T | None:
             return (await self.answer_to(look, lambda: load(look.key))).value
 
         ends = await asyncio.gather(*map(one, looks), return_exceptions=True)
@@ -256,7 +256,7 @@ class Cache(Generic[T]):
         read = self._entry(key).get()
         return [read] if self._sliding is None else [read, key.left_ms()]
 
-    async def _looks(self, keys: Sequence[Key[T]]) -> list[Look[T]]:
+    async def _looks(self, keys: Sequence[Key[T]]) -> list[CacheLookup[T]]:
         """A look at each key, in one round trip."""
         for key in keys:
             if key.bound is not self._entries:
@@ -276,7 +276,7 @@ class Cache(Generic[T]):
         except StoreError as error:
             _log.warning("%s was used, and could not be touched: %s", self._entries.family.place, error.code)
 
-    async def _missed(self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None) -> Answer[T]:
+    async def _missed(self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None) -> CacheResult[T]:
         """There is no entry, or it could not be read."""
         over = isinstance(error, Unreadable)
         if isinstance(error, Unreadable):
@@ -324,47 +324,47 @@ class Cache(Generic[T]):
         task.add_done_callback(landed)
         return task
 
-    async def _landed(self, task: asyncio.Task[Any], *, away: bool = False) -> Answer[T]:
+    async def _landed(self, task: asyncio.Task[Any], *, away: bool = False) -> CacheResult[T]:
         """The answer of a flight, counted. It does not end with whoever waits for it."""
         await asyncio.wait((task,))
         counts = self._counts
-        end = Failed("LoadCancelled", 0) if task.cancelled() else task.result()
+        end = LoadFailure("LoadCancelled", 0) if task.cancelled() else task.result()
         if away:
             counts.away += 1
-        elif isinstance(end, Answer) and end.how == "nothing":
+        elif isinstance(end, CacheResult) and end.how == "nothing":
             counts.nothings += 1
         else:
             counts.misses += 1
         match end:
-            case Answer():
+            case CacheResult():
                 counts.stale += end.how == "stale"
                 return end
             case Raised(error):
                 raise error
-            case Failed(why, retry_ms, cause):
+            case LoadFailure(why, retry_ms, cause):
                 raise LoadFailed(self._entries.family.place, why, retry_ms) from cause
         raise AssertionError("a flight ends in one of these ways")  # pragma: no cover
 
-    def _place_of(self, key: Key[T]) -> Place:
+    def _place_of(self, key: Key[T]) -> EntryStorage:
         if key.bound is not self._entries:
             raise self._stranger(key)
         if self._marks_inside is not None:
-            return Place(self._entry(key), ValueKey(self._marks_inside, key.key), None, self._marks.family)
+            return EntryStorage(self._entry(key), ValueKey(self._marks_inside, key.key), None, self._marks.family)
         values = key.values
         stale = None if self._stale is None else self._stale(**values)
-        return Place(key, self._marks(**values), stale, self._marks.family)
+        return EntryStorage(key, self._marks(**values), stale, self._marks.family)
 
     def _stranger(self, key: Any) -> BadKey:
         place = self._entries.family.place
         return BadKey(f"this is a cache of {place}, and takes keys of that family as its keyspace makes them")
 
 
-def _look_of(key: Any, *found: Any) -> Look[Any]:
+def _look_of(key: Any, *found: Any) -> CacheLookup[Any]:
     """A look that found this: an entry, how long it lives, or an error in the place of either."""
     for one in found:
         if isinstance(one, StoreError | Unreadable):
-            return Look(key, error=one)
-    return Look(key, found[0], left_ms=found[1] if len(found) > 1 else None)
+            return CacheLookup(key, error=one)
+    return CacheLookup(key, found[0], left_ms=found[1] if len(found) > 1 else None)
 
 
 def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
@@ -376,7 +376,7 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
         if (
             not isinstance(bound, Bound)
             or not isinstance(bound.family, Value | Hash)
-            or isinstance(bound.family, Marks)
+            or isinstance(bound.family, LoadMarkers)
         ):
             raise BadDeclaration("a cache is made of a family Value(…) or Hash(…), as in Cache(keys.membership, …)")
         if not isinstance(bound.family.lifetime, lifetimes):
@@ -385,9 +385,9 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
                 f'{bound.family.place}: what is cached lives for a fixed time, as in after("1h") or '
                 f'after("1h", jitter="10%"){slides}'
             )
-    if not isinstance(marks, Bound) or not isinstance(marks.family, Marks):
+    if not isinstance(marks, Bound) or not isinstance(marks.family, LoadMarkers):
         raise BadDeclaration(
-            'the marks of a cache are a family Marks(…), as in Marks("membership:{id}:mark", tag="id")'
+            'the marks of a cache are a family LoadMarkers(…), as in LoadMarkers("membership:{id}:mark", tag="id")'
         )
     own = set(entries.family.pattern.names)
     for bound in (marks, *(() if stale is None else (stale,))):

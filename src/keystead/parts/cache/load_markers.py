@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration
 from keystead.schema import OmittedIfNone, Value
-from keystead.schema.store_fit import has_atomic_steps
 from keystead.schema.lifetime import After, duration_ms, in_words
+from keystead.schema.store_fit import has_atomic_steps
 from keystead.stores import Guarantees
 
 
-class Mark(BaseModel):
+class LoadMarker(BaseModel):
     """Why there is no entry, as it is stored."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
@@ -55,8 +55,8 @@ class _MarkLifetime(After):
         return f"{in_words(self.loading_ms)} while it is loaded, {in_words(self.retry_ms)}{to} after a failure{nothing}"
 
 
-class Marks(Value[Mark]):
-    """The family of the marks of one cache: `Marks("membership:{id}:mark", nothing="1m", tag="id")`.
+class LoadMarkers(Value[LoadMarker]):
+    """The family of the marks of one cache: `LoadMarkers("membership:{id}:mark", nothing="1m", tag="id")`.
 
     It has the placeholders of the family of the entries, and says how long each mark stands:
 
@@ -95,7 +95,7 @@ class Marks(Value[Mark]):
         exempt: dict[str, Any] = {} if naming_exempt is None else {"naming_exempt": naming_exempt}
         super().__init__(
             pattern,
-            Mark,
+            LoadMarker,
             lifetime=self.marked,
             role=role,
             tag=tag,

@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T_co]):
+class CacheResult(Generic[T_co]):
     """What `answer` found.
 
     value   the value; None: the provider says that there is nothing
@@ -26,7 +26,7 @@ class Answer(Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Generic[T_co]):
+class CacheLookup(Generic[T_co]):
     """What one look at an entry found, for `answer_to`.
 
     value     the value; None: there is none, or `error` says why it could not be read
@@ -40,7 +40,7 @@ class Look(Generic[T_co]):
 
 
 @dataclass(slots=True)
-class Counts:
+class CacheCounts:
     """What a cache has done in this process since it was made. Of a question one of the first four counts one.
 
     hits         answers from the store

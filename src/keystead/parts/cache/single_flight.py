@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreError, Unreadable, WrongKind
-from keystead.parts.cache.load_results import Answer, Counts, TryLater
-from keystead.parts.cache.load_markers import Mark, Marks
-from keystead.parts.cache.storage import Looked, Place
+from keystead.parts.cache.load_markers import LoadMarker, LoadMarkers
+from keystead.parts.cache.load_results import CacheCounts, CacheResult, TryLater
+from keystead.parts.cache.storage import EntryStorage, StoredEntry
 from keystead.schema import Bound, Operation
 from keystead.schema.kinds import Seen
 from keystead.schema.unreadable import log_unreadable
@@ -26,7 +26,7 @@ _LONGEST_PAUSE_MS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class LoadFailure:
     """How a flight ends that has no answer."""
 
     why: str
@@ -53,7 +53,7 @@ class _Wait:
     """Somebody else loads it."""
 
 
-End: TypeAlias = Answer[Any] | Failed
+End: TypeAlias = CacheResult[Any] | LoadFailure
 
 
 class Flight:
@@ -71,10 +71,10 @@ class Flight:
 
     def __init__(
         self,
-        place: Place,
-        marks: Marks,
+        place: EntryStorage,
+        marks: LoadMarkers,
         load: Callable[[], Awaitable[Any]],
-        counts: Counts,
+        counts: CacheCounts,
         wait: Callable[[float], Awaitable[Any]],
         close: Callable[[], object],
         *,
@@ -114,7 +114,7 @@ class Flight:
         # The first load may be overtaken: whoever joined after a drop must not get what was read before it. Then it
         # loads again, and nobody may join once that has begun: what it reads is new enough for all who wait.
         end = None if self._refreshes else await self._tried(last=False)
-        return end or await self._tried(last=True) or Failed("Contended", 0)
+        return end or await self._tried(last=True) or LoadFailure("Contended", 0)
 
     async def _tried(self, *, last: bool) -> End | None:
         """How it ends; None: what was loaded may be too old for some of those who wait."""
@@ -152,7 +152,7 @@ class Flight:
             if looked.taken:
                 return None
             if waited_ms >= 2 * self._times.loading_ms:
-                return self._stale_or(Failed("TimeoutError", 0), looked)
+                return self._stale_or(LoadFailure("TimeoutError", 0), looked)
             instead_of = None
             pause_ms = min(max(_FIRST_PAUSE_MS, waited_ms // 4), _LONGEST_PAUSE_MS)
             match self._read(looked):
@@ -167,7 +167,7 @@ class Flight:
                     return end
             waited_ms += pause_ms
 
-    async def _looked(self, instead_of: Seen[Any] | None) -> Looked:
+    async def _looked(self, instead_of: Seen[Any] | None) -> StoredEntry:
         try:
             return await self._place.look(over=self._over, instead_of=instead_of)
         except WrongKind as error:
@@ -175,7 +175,7 @@ class Flight:
             self._over = True  # the key of the entry holds something else altogether
             return await self._place.look(over=True, instead_of=instead_of)
 
-    def _read(self, looked: Looked) -> End | _Replace | _Wait:
+    def _read(self, looked: StoredEntry) -> End | _Replace | _Wait:
         """What follows from a look that did not put up our mark."""
         entry, seen = looked.entry, looked.mark
         if isinstance(entry, Unreadable):
@@ -183,24 +183,24 @@ class Flight:
             self._over = True
             return _Replace(None)
         if entry is not None:
-            return Answer(entry, "hit")
+            return CacheResult(entry, "hit")
         if seen is None or not seen.value:  # it was there a moment ago; or it is no mark that can be read
             return _Replace(seen)
-        mark: Mark = seen.value
+        mark: LoadMarker = seen.value
         match mark.state:
             case "loading":
                 return _Wait()
             case "nothing":
-                return _Replace(seen) if self._refreshes else Answer(None, "nothing")
+                return _Replace(seen) if self._refreshes else CacheResult(None, "nothing")
             case "failed":
-                return self._stale_or(Failed(mark.why or "Exception", mark.retry_ms or 0), looked)
+                return self._stale_or(LoadFailure(mark.why or "Exception", mark.retry_ms or 0), looked)
 
-    def _stale_or(self, failed: Failed, looked: Looked) -> End:
+    def _stale_or(self, failed: LoadFailure, looked: StoredEntry) -> End:
         if isinstance(looked.stale, Unreadable):
             log_unreadable(self._store, looked.stale)
             self._counts.unreadable += 1
             return failed
-        return failed if looked.stale is None else Answer(looked.stale, "stale")
+        return failed if looked.stale is None else CacheResult(looked.stale, "stale")
 
     # --- asking the provider -------------------------------------------------------------------------------
 
@@ -218,11 +218,11 @@ class Flight:
             self._counts.unwritten += 1
             _log.warning("%s was loaded and could not be written: %s", self._name, error.code)
             # Nobody can say whether it was dropped meanwhile. So it is loaded again where somebody may have joined.
-            return Answer(value, "loaded") if last or not self._loads_anyway else await self._loaded_anyway()
+            return CacheResult(value, "loaded") if last or not self._loads_anyway else await self._loaded_anyway()
         if not written:
             # Who may come between: a drop, a put, or the end of our mark. What was loaded is older than that.
             self._counts.refused += 1
-        return Answer(value, "loaded") if written or last else None
+        return CacheResult(value, "loaded") if written or last else None
 
     async def _failed(self, error: Exception, *, last: bool) -> End | None:
         why, retry_ms = self._note(error), self._times.retry_ms
@@ -233,10 +233,10 @@ class Flight:
         except StoreError as store_error:
             if isinstance(store_error, CommandError) and not isinstance(store_error, Unreadable):
                 raise
-            return Failed(why, 0, error)
+            return LoadFailure(why, 0, error)
         if not looked.taken and not last:
             return None
-        return self._stale_or(Failed(why, retry_ms if looked.taken else 0, error), looked)
+        return self._stale_or(LoadFailure(why, retry_ms if looked.taken else 0, error), looked)
 
     async def _loaded_anyway(self) -> End:
         """Without the store: one load at a time for each key in this process, for all who asked before it began.
@@ -251,8 +251,8 @@ class Flight:
             if value is not None:
                 self._place.check(value)
         except Exception as error:
-            return Failed(self._note(error), 0, error)
-        return Answer(value, "loaded")
+            return LoadFailure(self._note(error), 0, error)
+        return CacheResult(value, "loaded")
 
     def _writing(self, value: Any) -> list[Operation[Any]]:
         """What writes down what the provider said."""

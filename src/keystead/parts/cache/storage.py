@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keystead.errors import BadValue, Unreadable
-from keystead.parts.cache.load_markers import Mark, Marks
+from keystead.parts.cache.load_markers import LoadMarker, LoadMarkers
 from keystead.schema import Bound, Codec, Operation, Steps, procedure
 from keystead.schema.kinds import Seen, ValueKey
 from keystead.schema.lifetime import Sliding
@@ -24,7 +24,7 @@ INSIDE = b"\x00keystead mark\x00"
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class StoredEntry:
     """What one atomic look found.
 
     taken   our mark stands: it is for us to load
@@ -39,7 +39,7 @@ class Looked:
     stale: Any = None
 
 
-class Place:
+class EntryStorage:
     """One entry of a cache, and what stands beside it.
 
     entry    its key, of whichever kind
@@ -48,7 +48,7 @@ class Place:
     stale    the key of its stale copy, where there is one
     """
 
-    def __init__(self, entry: Any, mark: ValueKey[Any], stale: Any, marks: Marks) -> None:
+    def __init__(self, entry: Any, mark: ValueKey[Any], stale: Any, marks: LoadMarkers) -> None:
         self.entry = entry
         self._mark = mark
         self._copies = [entry] if stale is None else [entry, stale]
@@ -56,26 +56,26 @@ class Place:
         self._loading_ms = marks.marked.loading_ms
         self._ours: Seen[Any] | None = None
 
-    async def look(self, *, over: bool, instead_of: Seen[Any] | None) -> Looked:
+    async def look(self, *, over: bool, instead_of: Seen[Any] | None) -> StoredEntry:
         """Read everything, and put up our mark where there is no entry and no mark: one atomic step.
 
         over         whether an entry that is there does not count
         instead_of   take the place of exactly this, which was seen before
         """
         # A mark whose answer was lost, or that was taken down, is ours no more: so each look has another.
-        mark = Mark(state="loading", id=secrets.token_hex(16))
+        mark = LoadMarker(state="loading", id=secrets.token_hex(16))
         self._ours = self._mark.as_seen(mark)
         done = await self._look(mark, over, instead_of)
         if done:
-            return Looked(taken=True)
+            return StoredEntry(taken=True)
         entry, seen, *stale = done.before[: 1 + len(self._copies)]
         if isinstance(seen, Unreadable):
             log_unreadable(self._mark.bound.store, seen)
             seen = Seen(None, seen.raw or b"")
-        return Looked(False, None if over else entry, seen, *stale)
+        return StoredEntry(False, None if over else entry, seen, *stale)
 
     @procedure
-    def _look(self, ours: Mark, over: bool, instead_of: Seen[Any] | None) -> Steps[None]:
+    def _look(self, ours: LoadMarker, over: bool, instead_of: Seen[Any] | None) -> Steps[None]:
         # An entry that does not count may be of another kind, so it is not read.
         entry = self.entry.exists() if over else self.entry.get().or_error()
         reads = [entry, self._mark.see().or_error(), *self._stale_read()]
@@ -104,7 +104,7 @@ class Place:
 
     def nothing(self, lifetime_ms: int | None) -> list[Operation[Any]]:
         """What remembers for so long that there is nothing, if our mark stands; None: forgets that we asked."""
-        mark = Mark(state="nothing")
+        mark = LoadMarker(state="nothing")
         remembered = [] if lifetime_ms is None else [self._mark.lasting(lifetime_ms).set(mark)]
         return [self._mark.holds(self._ours), *self._dropped(), *remembered]
 
@@ -112,14 +112,14 @@ class Place:
         """Do all of this; False: our mark stands no more, and nothing was written."""
         return bool(await self._mark.bound.keyspace.atomically(*operations))
 
-    async def failed(self, why: str, retry_ms: int) -> Looked:
+    async def failed(self, why: str, retry_ms: int) -> StoredEntry:
         """Remember that it failed, if our mark still stands (`taken`), and read the stale copy in any case."""
-        failure = Mark(state="failed", why=why, retry_ms=retry_ms)
+        failure = LoadMarker(state="failed", why=why, retry_ms=retry_ms)
         done = await self._mark.bound.keyspace.atomically(
             *self._stale_read(), self._mark.holds(self._ours), self._mark.lasting(retry_ms).set(failure)
         )
         stale = (done.values if done else done.before)[: len(self._copies) - 1]
-        return Looked(bool(done), None, None, *stale)
+        return StoredEntry(bool(done), None, None, *stale)
 
     async def give_back(self) -> None:
         """Take our mark down, if it still stands: somebody else may load."""

@@ -20,10 +20,10 @@ from keystead.errors import (
 )
 from keystead.parts.jwt.access_tokens import Access, Denied, each_of
 from keystead.schema import Bound, Operation, attempts
-from keystead.schema.store_fit import CACHE
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, Until, in_words
 from keystead.schema.operation import combine, settled
+from keystead.schema.store_fit import CACHE
 from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.jwt")

@@ -2,18 +2,19 @@
 
 from keystead.parts.limit.bucket import TokenBucket
 from keystead.parts.limit.client_address import client_of, network_of
+from keystead.parts.limit.combined import CombinedLimit
 from keystead.parts.limit.limit import Limit, Limits
 from keystead.parts.limit.named_limits import Counting, NamedLimits
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.rate_limit import RateLimit
 from keystead.parts.limit.sliding import SlidingWindow
-from keystead.parts.limit.combined import Together
 from keystead.parts.limit.verdict import LimitReached, Verdict
 from keystead.parts.limit.windows import AlignedWindow, FixedWindow
 
 __all__ = [
     "AlignedWindow",
+    "CombinedLimit",
     "Counting",
     "FixedWindow",
     "Limit",
@@ -23,7 +24,6 @@ __all__ = [
     "Rate",
     "RateLimit",
     "SlidingWindow",
-    "Together",
     "TokenBucket",
     "Verdict",
     "WhenDown",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from keystead.errors import BadDeclaration
-from keystead.parts.limit.limit import Asked, Limit
+from keystead.parts.limit.limit import Limit, LimitCheck
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import Verdict
@@ -70,10 +70,10 @@ class TokenBucket(Limit):
                 f'sliding("{2 * self._fills_ms}ms", touch_every="{self._fills_ms}ms")'
             )
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
         # Nothing is lower than now - room where there is no room for it at all.
         latest = store_ms(self._room_ms(by)) if by <= self.burst else -1
-        return Asked(
+        return LimitCheck(
             (key.clock(), key.score(_FULL_AT)),
             key.score_at_most(_FULL_AT, latest),
             # One that is full is full from now on.

@@ -8,10 +8,10 @@ from keystead.parts.limit.windows import AlignedWindow
 from keystead.schema.slots import spans_keys
 
 
-class Together(Limits):
+class CombinedLimit(Limits):
     """Limits that a request has to meet all, counted in all of them or in none. One atomic step, one round trip.
 
-        limit = Together(FixedWindow(keys.seconds, "10/second"), SlidingWindow(keys.minutes, "100/minute"))
+        limit = CombinedLimit(FixedWindow(keys.seconds, "10/second"), SlidingWindow(keys.minutes, "100/minute"))
 
     The verdict is that of the limit that lets the least through; `each` holds all of them, and the headers name them.
     While the store is down, each says what its own `when_down` says. On a cluster the families need one `tag`. Raises
@@ -20,7 +20,9 @@ class Together(Limits):
 
     def __init__(self, *limits: Limit) -> None:
         if len(limits) < 2 or not all(isinstance(limit, Limit) for limit in limits):
-            raise BadDeclaration("several limits are two or more, as in Together(FixedWindow(…), SlidingWindow(…))")
+            raise BadDeclaration(
+                "several limits are two or more, as in CombinedLimit(FixedWindow(…), SlidingWindow(…))"
+            )
         if len({limit.family.family for limit in limits}) < len(limits):
             raise BadDeclaration("each of several limits counts in a family of its own")
         if len({limit.name for limit in limits}) < len(limits):

@@ -27,7 +27,7 @@ Judge: TypeAlias = Callable[[Sequence[Any], int, bool], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LimitCheck:
     """A hit on one key: what is read, what must hold, what is written if it does, and what it all means."""
 
     looks: Sequence[Operation[Any]]
@@ -131,7 +131,7 @@ class Limits:
         self._usual = count, judges[0]
         return self._usual
 
-    def _asked(self, keys: Sequence[Any], by: int, hit: str = "") -> list[Asked]:
+    def _asked(self, keys: Sequence[Any], by: int, hit: str = "") -> list[LimitCheck]:
         """What is to be done for a hit; `hit` is a name that no other has."""
         hit = hit or _hits.new().decode()
         return [limit._asked_of(key, by, hit) for limit, key in zip(self.limits, keys, strict=True)]
@@ -183,7 +183,7 @@ class Limit(Limits, ABC):
         raise BadDeclaration(f"{self.family.family.place}: {why}")
 
     @abstractmethod
-    def _asked_of(self, key: Any, by: int, hit: str) -> Asked: ...
+    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck: ...
 
     def _key(self, client: tuple[Any, ...]) -> Any:
         return self.family(*client)
@@ -227,7 +227,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_hits.begin)  # or both would go on with the same names
 
 
-def _look(verb: str, asked: Sequence[Asked], by: int, *, counted: bool) -> Operation[Verdict]:
+def _look(verb: str, asked: Sequence[LimitCheck], by: int, *, counted: bool) -> Operation[Verdict]:
     judge = _judge_for(asked)
     return combine(verb, _looks(asked), lambda *found: judge(found, by, counted))
 
@@ -237,16 +237,16 @@ def as_counted(verdict: Verdict, is_counted: bool) -> Verdict:
     return verdict if verdict.allowed is is_counted else replace(verdict, allowed=is_counted)
 
 
-def _looks(asked: Sequence[Asked]) -> list[Operation[Any]]:
+def _looks(asked: Sequence[LimitCheck]) -> list[Operation[Any]]:
     # Everything is read before the first guard, so that a refusal tells all, too.
     return [look for one in asked for look in one.looks]
 
 
-def _counts(asked: Sequence[Asked]) -> list[Operation[Any]]:
+def _counts(asked: Sequence[LimitCheck]) -> list[Operation[Any]]:
     return [*(one.guard for one in asked), *(write for one in asked for write in one.writes)]
 
 
-def _judge_for(asked: Sequence[Asked]) -> Judge:
+def _judge_for(asked: Sequence[LimitCheck]) -> Judge:
     """What is said of a hit on several limits: what the one says that lets the least through."""
     if len(asked) == 1:
         return asked[0].judge

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
-from keystead.parts.limit.limit import Asked, Limit
+from keystead.parts.limit.limit import Limit, LimitCheck
 from keystead.parts.limit.verdict import Verdict
 from keystead.schema import Operation, SortedSet
 from keystead.schema.lifetime import Sliding, in_words
@@ -40,9 +40,9 @@ class SlidingWindow(Limit):
         if self.rate.amount > _ENTRIES_MOST:
             self._refuse(f"a sliding window keeps each hit, so at most {_ENTRIES_MOST:,}; take a TokenBucket")
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
         limit, begin = self.rate.amount, store_ms(-self.rate.window_ms)
-        return Asked(
+        return LimitCheck(
             # So many of the newest may stay for this hit to fit; the next older one has to go first.
             (key.clock(), key.count_between(begin, inf), key.highest(1, skip=max(0, limit - by))),
             key.between_at_most(begin, inf, limit - by),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadKey
-from keystead.parts.limit.limit import Asked, Limit, as_counted
+from keystead.parts.limit.limit import Limit, LimitCheck, as_counted
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.verdict import Verdict
@@ -48,12 +48,12 @@ class FixedWindow(Limit):
             )
         self._is_hash = is_hash
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
         most = self.rate.amount - by
         if not self._is_hash:
-            return Asked((key.get(), key.left_ms()), key.at_most(most), (key.increment(by),), self._judge)
+            return LimitCheck((key.get(), key.left_ms()), key.at_most(most), (key.increment(by),), self._judge)
         writes = (key.add_field("windowStart", store_ms()), key.increment("count", by))
-        return Asked((key.field("count"), key.left_ms()), key.field_at_most("count", most), writes, self._judge)
+        return LimitCheck((key.field("count"), key.left_ms()), key.field_at_most("count", most), writes, self._judge)
 
     def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:
         limit, held, left_ms = self.rate.amount, found[0] or 0, found[1]
@@ -132,9 +132,9 @@ class AlignedWindow(Limit):
     def _key(self, client: tuple[Any, ...]) -> Any:
         return self._key_in(self._start_ms(), client)
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> Asked:
+    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
         judge = partial(self._judge_in, self._start_ms())
-        return Asked((key.clock(), key.get()), key.at_most(self.rate.amount - by), (key.increment(by),), judge)
+        return LimitCheck((key.clock(), key.get()), key.at_most(self.rate.amount - by), (key.increment(by),), judge)
 
     def _judge_in(self, start_ms: int, found: Sequence[Any], by: int, counted: bool) -> Verdict:
         limit, window_ms, now_ms, held = self.rate.amount, self.rate.window_ms, found[0], found[1]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from keystead.parts.oauth.oauth_errors import BadAnswer, BadProvider, WrongIssuer
 from keystead.parts.oauth.fetch import Endpoints
+from keystead.parts.oauth.oauth_errors import BadAnswer, BadProvider, WrongIssuer
 from keystead.parts.oauth.provider import Provider, check_fetched, check_visited
 from keystead.parts.oauth.shared_fetch import Shared
 

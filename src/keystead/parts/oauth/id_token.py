@@ -12,8 +12,8 @@ from joserfc.errors import JoseError
 from joserfc.jwa import JWSAlgModel
 from joserfc.jwk import JWKRegistry, Key
 
-from keystead.parts.oauth.oauth_errors import BadAnswer, BadIdToken
 from keystead.parts.oauth.fetch import Endpoints
+from keystead.parts.oauth.oauth_errors import BadAnswer, BadIdToken
 from keystead.parts.oauth.provider import Provider
 from keystead.parts.oauth.shared_fetch import Shared
 

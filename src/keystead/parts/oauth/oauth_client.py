@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit, urlunsplit
 import httpx2
 
 from keystead.parts.oauth.discovery import Discovery
-from keystead.parts.oauth.oauth_errors import BadIdToken, BadProvider, WrongIssuer
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.id_token import IssuerKeys, verified_claims
+from keystead.parts.oauth.oauth_errors import BadIdToken, BadProvider, WrongIssuer
 from keystead.parts.oauth.provider import Provider
 from keystead.parts.oauth.token_response import Identity, Tokens, identity_from, tokens_from
 from keystead.schema.lifetime import duration_ms

@@ -1,13 +1,13 @@
 """Outbox, as a part: messages that are delivered although the receiver is down or the process is killed."""
 
-from keystead.parts.outbox.outbox_keys import GivenUp, OutboxKeys, QueueName, Trouble
+from keystead.parts.outbox.delivery import DeliveryCounts
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.outbox import Outbox, QueueNow
+from keystead.parts.outbox.outbox_keys import GivenUp, OutboxKeys, QueueName, Trouble
 from keystead.parts.outbox.retry_policy import OutboxPolicy
-from keystead.parts.outbox.delivery import Counts
 
 __all__ = [
-    "Counts",
+    "DeliveryCounts",
     "DeliveryFailed",
     "GivenUp",
     "Outbox",

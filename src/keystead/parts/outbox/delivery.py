@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 from keystead.errors import KeysteadError, StoreError, Unreadable
+from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.outbox_keys import (
     LOST,
     MARKED_AGAIN,
@@ -23,8 +24,7 @@ from keystead.parts.outbox.outbox_keys import (
     Trouble,
     Why,
 )
-from keystead.parts.outbox.queue_index import Marks
-from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
+from keystead.parts.outbox.queue_index import QueueIndex
 from keystead.parts.outbox.retry_policy import OutboxPolicy
 from keystead.parts.sanitize import visible
 from keystead.schema.doctor.quarantine import set_entries_aside
@@ -44,7 +44,7 @@ _LONGEST_ERROR: Final = 300
 
 
 @dataclass
-class Counts:
+class DeliveryCounts:
     """What was done with messages: each attempt counts once, and what was given up once more."""
 
     delivered: int = 0
@@ -62,7 +62,7 @@ class Deliverer:
     def __init__(
         self,
         keys: OutboxKeys,
-        marks: Marks,
+        marks: QueueIndex,
         send: Send,
         policy: OutboxPolicy,
         by: str,
@@ -79,14 +79,14 @@ class Deliverer:
         self.lease: Final = QueueLease(by=by)
 
 
-class Turn:
+class Delivery:
     """One queue, from the moment that this process claims it until it is empty, fails, or had its share of the time.
 
     Each step is atomic and begins with the lease: whoever lost it changes nothing. A message is taken out after it was
     sent, so a crash in between repeats it.
     """
 
-    def __init__(self, deliverer: Deliverer, queue: QueueName, counts: Counts) -> None:
+    def __init__(self, deliverer: Deliverer, queue: QueueName, counts: DeliveryCounts) -> None:
         self._all = deliverer
         self._keys = deliverer.keys
         self._lease = deliverer.lease

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from keystead.errors import BadValue, CommandError, StoreError, Unreadable
-from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
-from keystead.parts.outbox.queue_index import ANNOUNCED_FOR_MS, Due, Mark, Marks
-from keystead.parts.outbox.retry_policy import OutboxPolicy
-from keystead.parts.outbox.delivery import Counts, Deliverer, Said, Send, Turn
 from keystead.parts.background_loop import Rounds
+from keystead.parts.outbox.delivery import Deliverer, Delivery, DeliveryCounts, Said, Send
+from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
+from keystead.parts.outbox.queue_index import ANNOUNCED_FOR_MS, Due, QueueIndex, QueueMark
+from keystead.parts.outbox.retry_policy import OutboxPolicy
 from keystead.schema import Operation
 from keystead.schema.store_fit import require_atomic_steps
 from keystead.schema.unreadable import log_unreadable
@@ -98,7 +98,7 @@ class Outbox(Rounds[None]):
         self._store = keys.queue.store
         require_atomic_steps(self._store, "the outbox", "a message is written in one atomic step with what it tells of")
         self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._marks = Marks(keys, topics)
+        self._marks = QueueIndex(keys, topics)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
         self._announced: dict[QueueName, int] = {}  # when, in a cluster; the earliest first
         self._complained: set[QueueName] = set()
@@ -204,12 +204,12 @@ class Outbox(Rounds[None]):
 
     # --- delivering ------------------------------------------------------------------------------------------
 
-    async def deliver_due(self) -> Counts:
+    async def deliver_due(self) -> DeliveryCounts:
         """Deliver what is due, until nothing is; how it went. Raises StoreError where the store is away.
 
         It may run beside the block: no queue is delivered twice at once.
         """
-        counts = Counts()
+        counts = DeliveryCounts()
         own: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -236,7 +236,7 @@ class Outbox(Rounds[None]):
         look_every_ms = self._policy.look_every_ms
         started: set[asyncio.Task[None]] = set()
         try:
-            due = await self._look(Counts(), started) if self._free > 0 else None
+            due = await self._look(DeliveryCounts(), started) if self._free > 0 else None
         except Exception as error:
             due = None
             self._is_away(error)
@@ -265,7 +265,7 @@ class Outbox(Rounds[None]):
         elif isinstance(error, Exception):
             self._is_away(error)
 
-    async def _look(self, counts: Counts, started: set[asyncio.Task[None]]) -> Due:
+    async def _look(self, counts: DeliveryCounts, started: set[asyncio.Task[None]]) -> Due:
         """Look at the queues whose time has come, and begin a turn for each that can be delivered.
 
         Each mark that was seen is moved to when there may be something to do, so that nobody looks in vain again.
@@ -289,14 +289,14 @@ class Outbox(Rounds[None]):
                 started.add(self._start(mark, counts, again=own))
         return due
 
-    def _start(self, mark: Mark, counts: Counts, *, again: bool) -> asyncio.Task[None]:
-        turn = Turn(self._deliverer, mark.queue, counts)
+    def _start(self, mark: QueueMark, counts: DeliveryCounts, *, again: bool) -> asyncio.Task[None]:
+        turn = Delivery(self._deliverer, mark.queue, counts)
         task = asyncio.create_task(turn.run(again=again), name=f"keystead outbox {mark.queue}")
         self._turns[task] = mark.queue
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _read(self, marks: Sequence[Mark]) -> Sequence[_Looked | Exception]:
+    async def _read(self, marks: Sequence[QueueMark]) -> Sequence[_Looked | Exception]:
         """What the store says of each queue; an error in the place of one that is not what it should be."""
         asked: list[Operation[Any]] = []
         for queue, _ in marks:
@@ -317,7 +317,7 @@ class Outbox(Rounds[None]):
         next_ms = 0 if trouble is None or trouble.next_ms > longest_ms else trouble.next_ms
         return _Looked(waiting, lease == self._deliverer.lease, left, next_ms)
 
-    async def _set_aside(self, mark: Mark, error: Exception) -> None:
+    async def _set_aside(self, mark: QueueMark, error: Exception) -> None:
         """Leave a queue alone for a while that is not what it should be; it harms no other."""
         if not isinstance(error, CommandError):
             raise error

@@ -21,7 +21,7 @@ _EMPTY: Final = 0.5
 _SET_ASIDE_MS: Final = 86_400_000
 
 
-class Mark(NamedTuple):
+class QueueMark(NamedTuple):
     """The mark of a queue, as it was read."""
 
     queue: QueueName
@@ -36,12 +36,12 @@ class Mark(NamedTuple):
 class Due(NamedTuple):
     """What is to be looked at now."""
 
-    marks: Sequence[Mark]
+    marks: Sequence[QueueMark]
     all: bool  # there is nothing else that is due
     next_ms: float | None  # when there will be, as far as is known
 
 
-class Marks:
+class QueueIndex:
     """The marks in their store. Where one step can span any keys, they change in one step with what they tell of.
 
     In a cluster they cannot. There a mark is set before a message is written (`announce`), so that none waits unmarked;
@@ -61,7 +61,7 @@ class Marks:
 
         Where they are of another kind there are none, and the log says so; nobody can add a message meanwhile.
         """
-        marks: list[Mark] = []
+        marks: list[QueueMark] = []
         skip, more = 0, True
         while more and len(marks) < limit:
             try:
@@ -70,7 +70,9 @@ class Marks:
             except WrongKind:
                 return Due([], True, None)
             due = [(seen, at) for seen, at in found[:limit] if at <= now_ms]
-            marks += [Mark(seen.value, at) for seen, at in due if seen.value is not None and self._is_ours(seen.value)]
+            marks += [
+                QueueMark(seen.value, at) for seen, at in due if seen.value is not None and self._is_ours(seen.value)
+            ]
             strange = [seen for seen, _ in due if seen.value is None]
             await self._set_aside(strange, now_ms)
             more = len(found) > limit and found[-1][1] <= now_ms
@@ -89,11 +91,11 @@ class Marks:
     def _is_ours(self, queue: QueueName) -> bool:
         return self._topics is None or queue.topic in self._topics
 
-    async def move(self, mark: Mark, at_ms: float) -> None:
+    async def move(self, mark: QueueMark, at_ms: float) -> None:
         """Give a mark another time, if it is still as it was read."""
         await self._keys.move_mark(*mark.queue, mark.at, at_ms)
 
-    async def found_empty(self, mark: Mark, now_ms: int) -> None:
+    async def found_empty(self, mark: QueueMark, now_ms: int) -> None:
         """Take the mark of an empty queue out, or see to it that it is taken out later."""
         lingers_until = self.lingers_until(now_ms)
         if lingers_until is None or mark.lingers:

@@ -57,7 +57,7 @@ class _Good(Generic[R_co]):
 
 
 @dataclass(frozen=True)
-class Begun(_Good[R_co]):
+class NewChain(_Good[R_co]):
     """A new chain.
 
     token    its first token, for the client; it is stored nowhere
@@ -78,7 +78,7 @@ class Retried(_Good[R_co]):
 
 
 @dataclass(frozen=True)
-class Refused:
+class RotationRefused:
     """No new token. It is false where the others are true.
 
     reason   `unknown`: no token of this server, or one whose chain was revoked or has expired and is gone
@@ -103,7 +103,7 @@ class RefreshEvent:
     """Something that an operator should know.
 
     event    `refresh-reused`, or `refresh-wrong-client`
-    why      as in `Refused`
+    why      as in `RotationRefused`
     user     whose chain it is, where its family says `member_of`
     chain   the id of the chain, which opens nothing
     client   who came with the token, as they say

@@ -10,7 +10,15 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from keystead.errors import BadDeclaration, BadKey, BadValue, Contended, DoesNotFit, Unreadable
 from keystead.parts.digest import digest
-from keystead.parts.refresh.refresh_record import Begun, R, RefreshEvent, RefreshRecord, Refused, Retried, Rotated
+from keystead.parts.refresh.refresh_record import (
+    NewChain,
+    R,
+    RefreshEvent,
+    RefreshRecord,
+    Retried,
+    Rotated,
+    RotationRefused,
+)
 from keystead.parts.refresh.refresh_token_format import PURPOSE, SECRET_BYTES, Given, Mint
 from keystead.schema import Bound, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, Value, ValueKey
@@ -76,7 +84,7 @@ class RefreshTokens(Generic[R]):
         self._new_secret = new_secret
         self._now_ms = family.now_ms
 
-    async def begin(self, record: R) -> Begun[R]:
+    async def begin(self, record: R) -> NewChain[R]:
         """A new chain, for the user and the session that the record names. One round trip; nothing is overwritten.
 
         Whether the session is alive is asked when the token is used: the token of a session that is gone is dead.
@@ -96,12 +104,12 @@ class RefreshTokens(Generic[R]):
         for _ in range(_SECRETS):
             first = self._mint.first(self._new_secret())
             if await self._family(first.id).add(record):
-                return Begun(first.text, first.id, record, _of(record).scope)
+                return NewChain(first.text, first.id, record, _of(record).scope)
         raise Contended("there is a chain for each secret that was made; is the source of random numbers broken?")
 
     async def rotate(
         self, token: str, *, client: str | None = None, scope: str | None = None, audience: str | None = None
-    ) -> Rotated[R] | Retried[R] | Refused:
+    ) -> Rotated[R] | Retried[R] | RotationRefused:
         """Use a token up and get the next one. Two round trips, three in a cluster; none for what is no token of ours.
 
         `client` must be the one that the chain is bound to. `scope` asks for a part of what it is good for, and
@@ -110,15 +118,15 @@ class RefreshTokens(Generic[R]):
         """
         given = self._mint.read(token)
         if given is None:
-            return Refused("unknown")
+            return RotationRefused("unknown")
         key = self._family(given.id)
         try:
             seen, is_alive = await key.see(), False
             async for _ in attempts("a chain of refresh tokens"):
                 if seen is None:
-                    return Refused("unknown")
+                    return RotationRefused("unknown")
                 judged = self._judged(seen.value, given, client, scope, audience)
-                if isinstance(judged, Refused):
+                if isinstance(judged, RotationRefused):
                     return await self._refused(key, seen.value, judged, client)
                 granted = _of(seen.value).scope if scope is None else scope
                 if judged == "retry":
@@ -137,10 +145,10 @@ class RefreshTokens(Generic[R]):
                     return await self._without_session(key)
                 seen, is_alive = done.before[-1], True  # another was faster: what it wrote decides
         except Unreadable:
-            return Refused("unreadable")
+            return RotationRefused("unreadable")
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    async def examine(self, token: str, *, client: str | None = None) -> R | Refused:
+    async def examine(self, token: str, *, client: str | None = None) -> R | RotationRefused:
         """What the chain of a token holds, without using the token up; or why `rotate` would refuse it. One round trip.
 
         For what has to be asked of others before a token is used up. A token that was used before ends its chain here
@@ -149,16 +157,18 @@ class RefreshTokens(Generic[R]):
         """
         given = self._mint.read(token)
         if given is None:
-            return Refused("unknown")
+            return RotationRefused("unknown")
         key = self._family(given.id)
         try:
             seen = await key.see()
         except Unreadable:
-            return Refused("unreadable")
+            return RotationRefused("unreadable")
         if seen is None:
-            return Refused("unknown")
+            return RotationRefused("unknown")
         judged = self._judged(seen.value, given, client, None, None)
-        return await self._refused(key, seen.value, judged, client) if isinstance(judged, Refused) else seen.value
+        return (
+            await self._refused(key, seen.value, judged, client) if isinstance(judged, RotationRefused) else seen.value
+        )
 
     async def revoke(self, token: str) -> bool:
         """End the chain of a token, also of an old one. False: it was none, or had ended. One round trip."""
@@ -177,24 +187,24 @@ class RefreshTokens(Generic[R]):
 
     def _judged(
         self, found: R, given: Given, client: str | None, scope: str | None, audience: str | None
-    ) -> Refused | Literal["rotate", "retry"]:
+    ) -> RotationRefused | Literal["rotate", "retry"]:
         """What is to become of a token that this server made. One that is too old is never good again."""
         record, now_ms = _of(found), self._now_ms()
         if record.is_used:
-            return Refused("reused", "ended")
+            return RotationRefused("reused", "ended")
         if now_ms >= deadline_ms(record.expires_at):
-            return Refused("expired")
+            return RotationRefused("expired")
         if given.generation < record.generation - 1:
-            return Refused("reused", "stale")
+            return RotationRefused("reused", "stale")
         is_last = given.generation == record.generation - 1
         if is_last and not self._in_grace(record, now_ms):
-            return Refused("reused", "late")
+            return RotationRefused("reused", "late")
         if client != record.client:
-            return Refused("client")
+            return RotationRefused("client")
         if scope is not None and not set(scope.split()) <= set((record.scope or "").split()):
-            return Refused("scope")
+            return RotationRefused("scope")
         if audience is not None and audience != record.audience:
-            return Refused("audience")
+            return RotationRefused("audience")
         # A generation beyond that of the record was made by us all the same: the store lost its last moments, as
         # after a failover. The token itself proves that the chain came so far.
         return "retry" if is_last else "rotate"
@@ -217,7 +227,9 @@ class RefreshTokens(Generic[R]):
         asked = (one.otherwise("session") for one in alive)
         return Steps(*asked, key.see(), key.holds(seen), key.replace(record))
 
-    async def _refused(self, key: ValueKey[R], record: R, refused: Refused, client: str | None) -> Refused:
+    async def _refused(
+        self, key: ValueKey[R], record: R, refused: RotationRefused, client: str | None
+    ) -> RotationRefused:
         """End the chain where its token was used again, and tell of it."""
         if refused.reason == "reused":
             if refused.why != "ended":
@@ -230,14 +242,14 @@ class RefreshTokens(Generic[R]):
             await self._told("refresh-wrong-client", refused, key, record, client)
         return refused
 
-    async def _without_session(self, key: ValueKey[R]) -> Refused:
+    async def _without_session(self, key: ValueKey[R]) -> RotationRefused:
         await key.delete()
-        return Refused("session")
+        return RotationRefused("session")
 
     async def _told(
         self,
         event: Literal["refresh-reused", "refresh-wrong-client"],
-        refused: Refused,
+        refused: RotationRefused,
         key: ValueKey[R],
         record: R,
         client: str | None,

@@ -1,8 +1,8 @@
 """Schedule, as a part: jobs by cron text, each due moment run once across all processes, and again after a crash."""
 
 from keystead.parts.schedule.job import Job, Missed, Run
-from keystead.parts.schedule.schedule_keys import JobState, Lease, RunEntry, ScheduleKeys
 from keystead.parts.schedule.schedule import Busy, JobNow, Schedule
+from keystead.parts.schedule.schedule_keys import JobState, Lease, RunEntry, ScheduleKeys
 
 __all__ = [
     "Busy",

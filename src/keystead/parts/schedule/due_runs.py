@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
 from keystead.parts.schedule.job import Job
-from keystead.parts.schedule.schedule_keys import Again, Begun, JobState, Outcome, RunEntry
+from keystead.parts.schedule.schedule_keys import Again, JobState, Outcome, RunEntry, StartedRun
 
 ON_TIME_MS: Final = 60_000  # a moment that is longer past is missed
 MOST_CAUGHT_UP_WITH: Final = 1_000  # of the moments that are to be run each
@@ -18,7 +18,7 @@ _LONGEST_BACK_OFF_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True)
-class Turn:
+class DueRun:
     """A run that is due: for which moment, and the state of the job without it."""
 
     due_ms: int
@@ -87,13 +87,13 @@ def wakes_at_ms(state: JobState) -> int:
     return state.again.at_ms if state.failures else min(state.next_ms, state.again.at_ms)
 
 
-def turn(job: Job, state: JobState, now_ms: int) -> Turn | JobState | None:
+def turn(job: Job, state: JobState, now_ms: int) -> DueRun | JobState | None:
     """The run that is due; or the state without the moments that are to be skipped; or nothing is due."""
     if wakes_at_ms(state) > now_ms:
         return None
     again = state.again if state.again is not None and state.again.at_ms <= now_ms else None
     if again is not None and (job.missed == "each" or state.next_ms > now_ms):
-        return Turn(again.due_ms, _with(state, again=None))
+        return DueRun(again.due_ms, _with(state, again=None))
     if job.missed == "each":
         due_ms = state.next_ms
         first_ms = job.moments.earliest_of(MOST_CAUGHT_UP_WITH, now_ms, due_ms)
@@ -103,14 +103,14 @@ def turn(job: Job, state: JobState, now_ms: int) -> Turn | JobState | None:
         due_ms = job.moments.latest(now_ms, state.next_ms)
     moved = _with(state, next_ms=job.moments.after(due_ms))
     if job.missed != "skip" or now_ms - due_ms <= ON_TIME_MS:
-        return Turn(due_ms, _with(moved, again=None, last_due_ms=max(due_ms, state.last_due_ms)))
-    return moved if again is None else Turn(again.due_ms, _with(moved, again=None))
+        return DueRun(due_ms, _with(moved, again=None, last_due_ms=max(due_ms, state.last_due_ms)))
+    return moved if again is None else DueRun(again.due_ms, _with(moved, again=None))
 
 
-def begun_state(one: Turn, by: str, now_ms: int) -> JobState:
+def begun_state(one: DueRun, by: str, now_ms: int) -> JobState:
     """The state while the run is under way."""
     number = one.state.number + 1
-    begun = Begun(number=number, due_ms=one.due_ms, began_ms=now_ms, by=by, by_hand=one.by_hand)
+    begun = StartedRun(number=number, due_ms=one.due_ms, began_ms=now_ms, by=by, by_hand=one.by_hand)
     # A store that forgets writes, in a crash or a failover, gives the same state twice. The time is another one then.
     return _with(one.state, number=number, fence=max(one.state.fence + 1, now_ms), begun=begun)
 
@@ -141,7 +141,7 @@ def back_off_ms(failures: int) -> int:
     return min(_FIRST_BACK_OFF_MS << min(failures - 1, 10), _LONGEST_BACK_OFF_MS)
 
 
-def lost_entry(begun: Begun, now_ms: int) -> RunEntry:
+def lost_entry(begun: StartedRun, now_ms: int) -> RunEntry:
     """What can be said of a run whose process is gone."""
     return RunEntry(ended_ms=now_ms, outcome="lost", **begun.model_dump())
 

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias, get_args
 
 from keystead.errors import BadDeclaration, BadValue
-from keystead.parts.schedule.cron import Cron
 from keystead.parts.sanitize import visible
+from keystead.parts.schedule.cron import Cron
 from keystead.schema.lifetime import duration_ms, in_words
 
 Missed: TypeAlias = Literal["once", "each", "skip"]

@@ -27,11 +27,11 @@ from keystead.errors import (
 from keystead.parts.background_loop import Rounds
 from keystead.parts.schedule import due_runs
 from keystead.parts.schedule.job import Job, Run, checked_result, shortened
-from keystead.parts.schedule.schedule_keys import Begun, JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys, StartedRun
 from keystead.schema import Done, Operation, attempts
-from keystead.schema.store_fit import require_atomic_steps
 from keystead.schema.kinds.value import Seen
 from keystead.schema.lifetime import duration_ms
+from keystead.schema.store_fit import require_atomic_steps
 from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.schedule")
@@ -169,7 +169,7 @@ class Schedule(Rounds[RunEntry | None]):
             if not due_runs.is_sound(looked.state, job, now_ms):
                 await self._mended(job, looked, now_ms)
                 continue
-            entry = await self._start(job, self._turn(job, looked, due_runs.Turn(now_ms, looked.state, by_hand=True)))
+            entry = await self._start(job, self._turn(job, looked, due_runs.DueRun(now_ms, looked.state, by_hand=True)))
             if entry is not None:
                 return entry
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
@@ -320,7 +320,7 @@ class Schedule(Rounds[RunEntry | None]):
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _turn(self, job: Job, looked: _Looked, turn: due_runs.Turn) -> RunEntry | None:
+    async def _turn(self, job: Job, looked: _Looked, turn: due_runs.DueRun) -> RunEntry | None:
         """Claim a run and make it. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
         claim = self._claim(due_runs.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
@@ -448,7 +448,7 @@ class Schedule(Rounds[RunEntry | None]):
             return bool(await change(None))
 
     def _ended(
-        self, job: Job, claim: _Claim, begun: Begun, ending: _Ending, again_ms: int | None
+        self, job: Job, claim: _Claim, begun: StartedRun, ending: _Ending, again_ms: int | None
     ) -> tuple[RunEntry, JobState]:
         """The entry of a run, and the state of the job after it."""
         now_ms = self._now_ms()

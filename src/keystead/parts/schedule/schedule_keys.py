@@ -17,7 +17,7 @@ _KEPT = sliding("400d", touch_every="1d")
 KEPT_ENTRIES = 100
 
 
-class Begun(BaseModel):
+class StartedRun(BaseModel):
     """A run that has begun. Without a lease beside it, its process is gone."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -60,7 +60,7 @@ class JobState(BaseModel):
     """the latest moment for which a run has begun"""
     planned_anew_ms: int = 0
     """when it was last planned anew because its next moment was too far ahead"""
-    begun: Begun | None = None
+    begun: StartedRun | None = None
 
 
 class Lease(BaseModel):

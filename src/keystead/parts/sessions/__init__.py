@@ -2,8 +2,8 @@
 
 from keystead.parts.sessions.session_policy import AAL1, AAL2, AAL3, Policy
 from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, SessionRecord, Successor
-from keystead.parts.sessions.sessions import Sessions
 from keystead.parts.sessions.session_token import id_of
+from keystead.parts.sessions.sessions import Sessions
 
 __all__ = [
     "AAL1",

@@ -23,8 +23,8 @@ from keystead.errors import (
     Unreadable,
 )
 from keystead.parts.audit import Audit
-from keystead.parts.sessions.session_policy import Policy
 from keystead.parts.sessions.session_lookup import Question, Questions
+from keystead.parts.sessions.session_policy import Policy
 from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, Reason, S, Successor
 from keystead.parts.sessions.session_token import SECRET_BYTES, id_of, named_by, new_token
 from keystead.schema import Bound, Operation, Steps, attempts, procedure

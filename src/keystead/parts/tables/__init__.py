@@ -16,7 +16,7 @@ scripts has to be found in an installed package. The stores do the same (`stores
 from keystead.extras import from_extra
 
 with from_extra("tables", "keystead.parts.tables"):
-    from keystead.parts.tables.changes import Belongings, Change, Plan, TableSet, create, extend
+    from keystead.parts.tables.changes import Belongings, TableChange, TableSet, TableUpgrade, create, extend
     from keystead.parts.tables.columns import Name, Words, checked_name, table
     from keystead.parts.tables.engines import url_beside
     from keystead.parts.tables.statements import insert_new, locked_row, locked_rows
@@ -24,10 +24,10 @@ with from_extra("tables", "keystead.parts.tables"):
 
 __all__ = [
     "Belongings",
-    "Change",
     "Name",
-    "Plan",
+    "TableChange",
     "TableSet",
+    "TableUpgrade",
     "Tables",
     "Words",
     "checked_name",

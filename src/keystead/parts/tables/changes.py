@@ -43,7 +43,7 @@ _VERSIONS: Final = table(
 
 
 @dataclass(frozen=True)
-class Change:
+class TableChange:
     """A step to a version: what it does, in words, and how.
 
     MySQL cannot take a changed table back, so a step that was interrupted is run again: it does nothing where it has
@@ -72,7 +72,7 @@ class TableSet:
     """
 
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[TableChange]
     member_of: Mapping[str, Callable[[str], Belongings]] = field(default_factory=dict)
     known_as: Callable[[Connection, str], Sequence[str]] = lambda connection, subject: ()
 
@@ -86,12 +86,12 @@ class TableSet:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TableUpgrade:
     """What an upgrade of a set does, or did."""
 
     name: str
     found: int  # the version of the tables; 0: there are none yet
-    changes: tuple[Change, ...]
+    changes: tuple[TableChange, ...]
 
     @property
     def version(self) -> int:
@@ -130,7 +130,7 @@ def extend(*tables: Table) -> Callable[[Connection], None]:
     return do
 
 
-def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[Plan]:
+def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
     """What is to be done here. Raises StoreDamaged where a later Keystead made the tables. Writes nothing."""
     known = inspect(connection).has_table(_VERSIONS.name)
     rows = connection.execute(select(_VERSIONS.c.name, _VERSIONS.c.version)) if known else ()
@@ -143,11 +143,11 @@ def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[
                 f"the tables {one.name!r} of {url} were made by a later Keystead (version {at}, this one knows"
                 f" {one.version}); upgrade this one to use them. Nothing was changed"
             )
-        plans.append(Plan(one.name, at, tuple(change for change in one.changes if change.version > at)))
+        plans.append(TableUpgrade(one.name, at, tuple(change for change in one.changes if change.version > at)))
     return plans
 
 
-def upgraded(connection: Connection, sets: Sequence[TableSet], url: str) -> list[Plan]:
+def upgraded(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
     """Bring all sets to the version of this Keystead, in the transaction of this connection; what was done."""
     with _alone(connection, url):
         plans = planned(connection, sets, url)  # looked at again: another process may have been faster

@@ -17,7 +17,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from keystead.errors import BadUrl, StoreDamaged, StoreUnavailable
 from keystead.parts.tables.changes import APPLICATION_ID
 from keystead.parts.tables.failures import no_connection
-from keystead.stores.database.database_settings import Settings
+from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.durations import seconds
 from keystead.stores.sqlite.database_file import explain, is_locked
@@ -31,7 +31,7 @@ _SQLITE_CONNECTIONS: Final = 4
 
 
 @dataclass(frozen=True)
-class Place:
+class TableLocation:
     """Where tables are, and how they are reached."""
 
     url: str  # without secrets
@@ -42,7 +42,7 @@ class Place:
     file: Path | None = None  # of SQLite
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> TableLocation:
     """The place of a URL, in the form that stores have. Connects to nothing. Raises BadUrl or MissingExtra."""
     store = connect(url)  # reads the URL and looks for the driver; it is not opened
     if isinstance(store, SqliteStore):
@@ -51,7 +51,7 @@ def place_of(url: str) -> Place:
         make = _postgres if store.url.startswith("postgres") else _mysql
         settings = store.settings
         patient = replace(settings, timeout=max(settings.timeout, UPGRADE_S), pool=1)
-        return Place(settings.url, make(settings), make(patient), settings.pool, settings.timeout)
+        return TableLocation(settings.url, make(settings), make(patient), settings.pool, settings.timeout)
     scheme = url.partition("://")[0]
     raise BadUrl(
         f"{scheme}:// has no tables; write sqlite:///tables.db, postgresql://user@host/database or mysql://…, or memory://"
@@ -82,7 +82,7 @@ def url_beside(store_url: str) -> str | None:
 # --- SQLite ------------------------------------------------------------------------------------------------
 
 
-def _sqlite(store: SqliteStore, url: str) -> Place:
+def _sqlite(store: SqliteStore, url: str) -> TableLocation:
     memory = store.path == MEMORY
     options = dict(parse_qsl(url.partition("?")[2]))
     timeout = seconds("timeout", options["timeout"]) if "timeout" in options else 5.0
@@ -94,8 +94,8 @@ def _sqlite(store: SqliteStore, url: str) -> Place:
     )
     event.listen(engine, "begin", _begin_sqlite)
     if memory:
-        return Place(store.url, engine, engine, 1, timeout)
-    return Place(store.url, engine, engine, _SQLITE_CONNECTIONS, timeout, Path(store.path))
+        return TableLocation(store.url, engine, engine, 1, timeout)
+    return TableLocation(store.url, engine, engine, _SQLITE_CONNECTIONS, timeout, Path(store.path))
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -160,7 +160,7 @@ def _pooled(connections: int) -> dict[str, Any]:
     )
 
 
-def _server(dialect: str, settings: Settings, creator: Callable[[], Any]) -> Engine:
+def _server(dialect: str, settings: DatabaseSettings, creator: Callable[[], Any]) -> Engine:
     return create_engine(
         f"{dialect}://",  # without what the URL says: the password is in no object of SQLAlchemy's
         creator=creator,
@@ -170,7 +170,7 @@ def _server(dialect: str, settings: Settings, creator: Callable[[], Any]) -> Eng
     )
 
 
-def _postgres(settings: Settings) -> Engine:
+def _postgres(settings: DatabaseSettings) -> Engine:
     import psycopg
 
     parameters: dict[str, Any] = {
@@ -206,7 +206,7 @@ def _postgres(settings: Settings) -> Engine:
     return _server("postgresql+psycopg", settings, creator)
 
 
-def _mysql(settings: Settings) -> Engine:
+def _mysql(settings: DatabaseSettings) -> Engine:
     import pymysql
     from pymysql.constants import CLIENT
 

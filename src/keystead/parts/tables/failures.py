@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from keystead.errors import StoreError, StoreFull, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.database.database_settings import Settings
+from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.sqlite.database_file import explain, is_locked
 
 _AGAIN_POSTGRES: Final = {"40001", "40P01", "55P03"}  # serialization, deadlock, a lock that was not free in time
@@ -59,7 +59,7 @@ def in_words(error: DBAPIError, url: str) -> StoreError:
     return StoreUnavailable(f"{url} did not do what was asked: {said} ({state or number})")
 
 
-def no_connection(error: Exception, settings: Settings) -> StoreError:
+def no_connection(error: Exception, settings: DatabaseSettings) -> StoreError:
     """Why a server cannot be connected to."""
     said, state, number = settings.without_secrets(_said(error)), _state(error), _number(error)
     if state.startswith("28") or number in (1044, 1045, 1130, 1698) or "password" in said or "role " in said:

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Engine, delete, func, select
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from keystead.errors import BadValue, Contended, KeysteadError, StoreClosed, StoreUnavailable
-from keystead.parts.tables.changes import Belongings, Plan, TableSet, planned, upgraded
-from keystead.parts.tables.engines import READS, UPGRADE_S, Place, place_of
+from keystead.parts.tables.changes import Belongings, TableSet, TableUpgrade, planned, upgraded
+from keystead.parts.tables.engines import READS, UPGRADE_S, TableLocation, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
-from keystead.stores.worker_thread import Worker
+from keystead.stores.worker_thread import WorkerThread
 
 T = TypeVar("T")
 
@@ -40,12 +40,12 @@ class Tables:
     sentence holds no password and no value.
     """
 
-    def __init__(self, place: Place, sets: Sequence[TableSet]) -> None:
+    def __init__(self, place: TableLocation, sets: Sequence[TableSet]) -> None:
         self.url = place.url  # for people: it holds no password
         self._place = place
         self._sets = tuple(sets)
-        self._workers: list[Worker] = []
-        self._idle: list[Worker] = []
+        self._workers: list[WorkerThread] = []
+        self._idle: list[WorkerThread] = []
         self._open = False
 
     def __repr__(self) -> str:
@@ -86,13 +86,13 @@ class Tables:
             self._workers, self._idle = [], []
             self._place.engine.dispose()
 
-    async def upgrade(self, *, dry_run: bool = False) -> list[Plan]:
+    async def upgrade(self, *, dry_run: bool = False) -> list[TableUpgrade]:
         """Bring the tables to the version of this Keystead, or say only what that would do; one plan a set.
 
         For tables that are not open: opening them does the same. A dry run makes no file.
         """
         if dry_run and self._place.file is not None and not self._place.file.exists():
-            return [Plan(one.name, 0, tuple(one.changes)) for one in self._sets]
+            return [TableUpgrade(one.name, 0, tuple(one.changes)) for one in self._sets]
         self._begin()
         try:
             if not dry_run:
@@ -170,7 +170,7 @@ class Tables:
         self._free = asyncio.Semaphore(self._place.connections)
         self._open = True
 
-    async def _upgrade(self) -> list[Plan]:
+    async def _upgrade(self) -> list[TableUpgrade]:
         plans = await self.read(lambda connection: planned(connection, self._sets, self.url))
         if not any(plan.changes for plan in plans):
             return plans
@@ -207,7 +207,7 @@ class Tables:
             self._free.release()
             raise StoreClosed(f"the tables of {self.url} were closed before this was done")
         if not self._idle:
-            self._workers.append(Worker(f"keystead-tables-{len(self._workers)}", asyncio.get_running_loop()))
+            self._workers.append(WorkerThread(f"keystead-tables-{len(self._workers)}", asyncio.get_running_loop()))
             self._idle.append(self._workers[-1])
         worker = self._idle.pop()
         idle, free = self._idle, self._free  # of this opening: a thread that hung may end after the next

@@ -13,8 +13,8 @@ is sent; what cannot be read is `Unreadable`. No sentence of either holds a valu
 they know of a type is its `blueprint`; a type that could not be read back is refused in `storable`.
 """
 
-from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.choice import codec_for
+from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.omitted import OmittedIfNone, without_none
 from keystead.schema.codec.versions import Versions
 

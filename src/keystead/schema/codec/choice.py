@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NewType, TypeVar, overload
 
-from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.blueprint import Blueprint
+from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.json_schemas import CONTAINERS
 from keystead.schema.codec.json_values import Json
 from keystead.schema.codec.plain import PLAIN
-from keystead.schema.codec.sealed_records import Record
 from keystead.schema.codec.scalars import FORMS, Scalar
+from keystead.schema.codec.sealed_records import RecordCodec
 from keystead.schema.codec.sealed_text import SealedText
 from keystead.schema.codec.versions import Versions
 
@@ -35,9 +35,9 @@ def codec_for(type_: Any, *, versions: Versions | None = None, where: str = "") 
             return codec()
     blueprint = Blueprint(type_, place)
     if versions is not None:
-        return Record(blueprint, versions)
+        return RecordCodec(blueprint, versions)
     if blueprint.kinds <= CONTAINERS:
-        return Record(blueprint, None) if blueprint.sealed else Json(blueprint)
+        return RecordCodec(blueprint, None) if blueprint.sealed else Json(blueprint)
     if blueprint.sealed:
         return SealedText(blueprint)
     [kind] = blueprint.kinds

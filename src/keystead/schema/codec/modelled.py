@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.blueprint import Blueprint
+from keystead.schema.codec.codec import Codec
 from keystead.schema.codec.sentences import problems_of, unreadable
 from keystead.schema.codec.shapes import shape_of_value
-from keystead.schema.seal import UNOPENED_ERROR, Opening
+from keystead.schema.seal import UNOPENED_ERROR, SealedValueOpening
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Modelled(Codec[T]):
     def describe(self) -> str:
         return shape_of_value(self.json_schema())
 
-    def _read(self, json_text: bytes, opening: Opening | None, key: str, name: str, stored: bytes) -> T:
+    def _read(self, json_text: bytes, opening: SealedValueOpening | None, key: str, name: str, stored: bytes) -> T:
         unopened = False
         try:
             value: T = self._validate(json_text, strict=True, by_alias=True, context=opening)

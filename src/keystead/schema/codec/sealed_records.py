@@ -14,13 +14,13 @@ from keystead.schema.codec.blueprint import Blueprint
 from keystead.schema.codec.json_schemas import resolved
 from keystead.schema.codec.json_values import Json
 from keystead.schema.codec.sentences import NO_RING, bad_value, problems_of, unreadable
-from keystead.schema.codec.versions import Refused, Versions, upgrade, version_in
-from keystead.schema.seal import HIDDEN, NO_SEALING, KeyRing, Opening, Sealing
+from keystead.schema.codec.versions import VersionRefused, Versions, upgrade, version_in
+from keystead.schema.seal import HIDDEN, NO_SEALING, KeyRing, SealedValueOpening, Sealing
 
 T = TypeVar("T")
 
 
-class Record(Json[T]):
+class RecordCodec(Json[T]):
     """JSON with sealed fields, with versions, or with both. It is parsed twice: once to see where things stand."""
 
     def __init__(self, blueprint: Blueprint, versions: Versions | None) -> None:
@@ -95,26 +95,28 @@ class Record(Json[T]):
         object.__setattr__(stamped, name, versions.current)
         return stamped
 
-    def _prepared(self, data: bytes, key: str, ring: KeyRing | None, name: str) -> tuple[Opening | None, bytes]:
+    def _prepared(
+        self, data: bytes, key: str, ring: KeyRing | None, name: str
+    ) -> tuple[SealedValueOpening | None, bytes]:
         """What is needed to open the sealed fields, and the JSON of the current version."""
         tree = self._tree(data, key, name)
-        opening = Opening(ring, key, name, tree) if self.sealed else None
+        opening = SealedValueOpening(ring, key, name, tree) if self.sealed else None
         if self.versions is None:
             return opening, data
         try:
             return opening, self._upgraded(tree, data, opening, self.versions)
-        except Refused as error:
+        except VersionRefused as error:
             reason = str(error)
         raise unreadable(key, name, data, reason)
 
-    def _upgraded(self, tree: Any, data: bytes, opening: Opening | None, versions: Versions) -> bytes:
+    def _upgraded(self, tree: Any, data: bytes, opening: SealedValueOpening | None, versions: Versions) -> bytes:
         if not isinstance(tree, dict):
-            raise Refused("is not a JSON object")
+            raise VersionRefused("is not a JSON object")
         version = version_in(tree, versions)
         if version is None or version < versions.oldest:
-            raise Refused(f"has no version that is known: {versions.field} is not {versions.oldest} or more")
+            raise VersionRefused(f"has no version that is known: {versions.field} is not {versions.oldest} or more")
         if version > versions.current:
-            raise Refused(
+            raise VersionRefused(
                 f"is of version {version}, which a newer program wrote; this one reads up to version {versions.current}"
             )
         if version == versions.current and self._version_name:
@@ -129,7 +131,7 @@ class Record(Json[T]):
             tree.pop(versions.field, None)
         return _as_json(tree, opening)
 
-    def _reason_without_ring(self, json_text: bytes, opening: Opening | None) -> str | None:
+    def _reason_without_ring(self, json_text: bytes, opening: SealedValueOpening | None) -> str | None:
         """Why the value cannot be read, as far as that can be said without opening what is sealed."""
         try:
             self._validate(json_text, strict=True, by_alias=True, context=opening)
@@ -146,15 +148,15 @@ class Record(Json[T]):
         return None
 
 
-def _as_json(tree: dict[str, Any], opening: Opening | None) -> bytes:
+def _as_json(tree: dict[str, Any], opening: SealedValueOpening | None) -> bytes:
     try:
         return json.dumps(tree, ensure_ascii=False, allow_nan=False, default=opening.give if opening else None).encode()
     except (TypeError, ValueError):
         pass
-    raise Refused("was upgraded to something that is not JSON")
+    raise VersionRefused("was upgraded to something that is not JSON")
 
 
-def _hidden(tree: Any, opening: Opening | None) -> Any:
+def _hidden(tree: Any, opening: SealedValueOpening | None) -> Any:
     if isinstance(tree, dict):
         return {name: _hidden(value, opening) for name, value in tree.items()}
     if isinstance(tree, list):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from keystead.schema.codec.modelled import Modelled
 from keystead.schema.codec.scalars import text_as_json
 from keystead.schema.codec.sentences import NO_RING, NOT_TEXT, bad_value, unreadable
-from keystead.schema.seal import HIDDEN, KeyRing, Opening, Sealing
+from keystead.schema.seal import HIDDEN, KeyRing, SealedValueOpening, Sealing
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class SealedText(Modelled[T]):
         json_text = text_as_json(data)
         if json_text is None:
             raise unreadable(key, name, data, NOT_TEXT)
-        return self._read(json_text, Opening(ring, key, name, data.decode()), key, name, data)
+        return self._read(json_text, SealedValueOpening(ring, key, name, data.decode()), key, name, data)
 
     def shown(self, data: bytes, key: str) -> Any:
         if KeyRing.sealed_with(data.decode("utf-8", "replace")) is None:

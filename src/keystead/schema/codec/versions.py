@@ -39,7 +39,7 @@ class Versions:
             )
 
 
-class Refused(Exception):
+class VersionRefused(Exception):
     """Why a stored value is not taken, to be said together with its key."""
 
 
@@ -50,7 +50,7 @@ def version_in(tree: dict[str, Any], versions: Versions) -> int | None:
 
 
 def upgrade(tree: dict[str, Any], version: int, versions: Versions) -> dict[str, Any]:
-    """One step, from `version` to the next. Raises `Refused`."""
+    """One step, from `version` to the next. Raises `VersionRefused`."""
     try:
         upgraded: Any = versions.upgrades[version](tree)
     except Exception as error:  # whatever the upgrade of a user raises; its sentence may hold the value
@@ -59,4 +59,4 @@ def upgrade(tree: dict[str, Any], version: int, versions: Versions) -> dict[str,
         if isinstance(upgraded, dict):
             return upgraded
         reason = "did not return a dict"
-    raise Refused(f"is of version {version}, and its upgrade to version {version + 1} {reason}")
+    raise VersionRefused(f"is of version {version}, and its upgrade to version {version + 1} {reason}")

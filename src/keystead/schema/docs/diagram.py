@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 from unicodedata import east_asian_width
 
-from keystead.schema.docs.document import Entry, KeyDocument
+from keystead.schema.docs.document import FamilyEntry, KeyDocument
 from keystead.schema.docs.relation_rows import Edge
 
 _CHARACTER: Final = 7.3  # px of one character of a key, in a monospaced font of 12 px
@@ -127,7 +127,7 @@ class _Route(NamedTuple):
 class _Group:
     """Families that hang together, in layers."""
 
-    def __init__(self, entries: Mapping[str, Entry], edges: Sequence[Edge]) -> None:
+    def __init__(self, entries: Mapping[str, FamilyEntry], edges: Sequence[Edge]) -> None:
         self._edges = edges
         self._texts = {name: _Text(_broken(entry.key), _note(entry)) for name, entry in entries.items()}
         backwards = _closing(list(entries), edges)
@@ -271,7 +271,7 @@ def px(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def _note(entry: Entry) -> str:
+def _note(entry: FamilyEntry) -> str:
     role = "" if entry.role == "default" else f" in {entry.role}"
     return f"{entry.kind}{role}" + (f", of a {entry.belongs_to}" if entry.belongs_to else "")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from keystead.schema.docs.procedures import ProcedureEntry, procedure_entries
 from keystead.schema.docs.relation_rows import Edge, edges, sentences
-from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.docs.value_phrases import Model, models
+from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel
@@ -29,7 +29,7 @@ class Placeholder:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FamilyEntry:
     """One family: a row of the table, and a section of its own.
 
     `doc`, `value`, `lifetime`, `changed`, `naming_exempt` and `relations` are prose, in which code stands between
@@ -102,13 +102,13 @@ class KeyDocument:
     doc: str
     source: str
     changes: tuple[str, ...]
-    families: tuple[Entry, ...]
+    families: tuple[FamilyEntry, ...]
     kinds: tuple[Kind, ...]
     edges: tuple[Edge, ...]
     procedures: tuple[ProcedureEntry, ...] = ()
     part_keys: tuple[PartKey, ...] = ()
 
-    def first_with(self, model: Model) -> Entry:
+    def first_with(self, model: Model) -> FamilyEntry:
         """The first family that has a model: its fields are shown there, and only there."""
         return next(entry for entry in self.families if model in entry.models)
 
@@ -144,9 +144,9 @@ def in_words(name: str) -> str:
     return " ".join([first[0].upper() + first[1:], *said])
 
 
-def _entry(family: Family[Any], keyspace: type[Keyspace]) -> Entry:
+def _entry(family: Family[Any], keyspace: type[Keyspace]) -> FamilyEntry:
     pattern = family.pattern
-    return Entry(
+    return FamilyEntry(
         name=family.name,
         key=pattern.display,
         pattern=pattern.text,

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from keystead.schema.docs.diagram import diagram
 from keystead.schema.docs.document import KeyDocument
+from keystead.schema.docs.document_templates import TEMPLATES
 from keystead.schema.docs.generated_marker import made_by
 from keystead.schema.docs.relation_rows import LEADS_TO, LISTS, OWNS
-from keystead.schema.docs.document_templates import TEMPLATES
 from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 
-class Look(NamedTuple):
+class RelationStyle(NamedTuple):
     """How a relation is drawn: the class of its style, and what the legend says."""
 
     style: str
@@ -21,9 +21,9 @@ class Look(NamedTuple):
 
 
 _LOOKS: Final = {
-    OWNS: Look("owns", "owns: is deleted with it"),
-    LISTS: Look("lists", "lists: an index names it"),
-    LEADS_TO: Look("leads", "leads to: its value names it"),
+    OWNS: RelationStyle("owns", "owns: is deleted with it"),
+    LISTS: RelationStyle("lists", "lists: an index names it"),
+    LEADS_TO: RelationStyle("leads", "leads to: its value names it"),
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from keystead.schema.docs.document import KeyDocument
-from keystead.schema.docs.markdown_page import table
-from keystead.schema.docs.generated_marker import made_by
-from keystead.schema.docs.prose import as_cell, blocks, code
 from keystead.schema.docs.document_templates import TEMPLATES
+from keystead.schema.docs.generated_marker import made_by
+from keystead.schema.docs.markdown_page import table
+from keystead.schema.docs.prose import as_cell, blocks, code
 
 TITLE = "Key documents"
 _MADE_FROM = "the keyspaces that it names"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from keystead.schema.docs.document import Entry, KeyDocument
+from keystead.schema.docs.document import FamilyEntry, KeyDocument
 from keystead.schema.docs.generated_marker import made_by
 from keystead.schema.docs.prose import as_cell, as_markdown, blocks, code
 from keystead.schema.docs.relation_rows import LEADS_TO, LISTS, OWNS
-from keystead.schema.docs.verbs import OF_EVERY_KEY
 from keystead.schema.docs.value_phrases import Field, Model
+from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 _ARROWS = {OWNS: "-->", LISTS: "-.->", LEADS_TO: "==>"}
 _NONE = "-"
@@ -145,7 +145,7 @@ def _part_keys(document: KeyDocument) -> Iterator[str]:
     )
 
 
-def _facts(entry: Entry) -> Iterator[str]:
+def _facts(entry: FamilyEntry) -> Iterator[str]:
     if entry.pattern != entry.key:
         yield f"Pattern: {code(entry.pattern)}{_placeholders(entry)}"
     yield f"Example: {code(entry.example)}"
@@ -158,7 +158,7 @@ def _facts(entry: Entry) -> Iterator[str]:
         yield f"Exempt from the naming rule: {as_markdown(entry.naming_exempt)}"
 
 
-def _placeholders(entry: Entry) -> str:
+def _placeholders(entry: FamilyEntry) -> str:
     said = "; ".join(f"{code(one.name)} takes {as_markdown(one.takes)}" for one in entry.placeholders)
     return f", where {said}" if said else ""
 
@@ -188,7 +188,7 @@ def _kinds(document: KeyDocument) -> Iterator[str]:
     yield f"Every key but a channel also has {_codes(OF_EVERY_KEY)}."
 
 
-def _see(model: Model, first: Entry) -> Iterator[str]:
+def _see(model: Model, first: FamilyEntry) -> Iterator[str]:
     yield from (f"The fields of {code(model.name)} stand under [{as_markdown(first.name)}](#{first.anchor}).", "")
 
 
@@ -201,7 +201,7 @@ def _node(name: str) -> str:
     return f"k_{name}"
 
 
-def _label(entry: Entry) -> str:
+def _label(entry: FamilyEntry) -> str:
     more = f", of a {entry.belongs_to}" if entry.belongs_to else ""
     return f"{_mermaid(entry.key)}<br>{entry.kind}{more}"
 

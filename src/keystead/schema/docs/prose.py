@@ -22,7 +22,7 @@ _LINE_START = re.compile(r"([#+=>\[-])|(\d+)(?=[.)])")
 _ITEM = re.compile(r"\s*[-*] ")
 
 
-class Piece(NamedTuple):
+class ProsePiece(NamedTuple):
     is_code: bool
     text: str
 
@@ -36,19 +36,19 @@ def code(text: str) -> str:
     return f"{fence}{space}{text}{space}{fence}"
 
 
-def pieces(prose: str) -> Iterator[Piece]:
+def pieces(prose: str) -> Iterator[ProsePiece]:
     """The text and the code of a line, in turn. A backtick that has no partner is text."""
     at = 0
     for found in _SPAN.finditer(prose):
         if found.start() > at:
-            yield Piece(False, prose[at : found.start()])
+            yield ProsePiece(False, prose[at : found.start()])
         inside = found[2]
         if inside.startswith(" ") and inside.endswith(" ") and inside.strip():
             inside = inside[1:-1]
-        yield Piece(True, inside)
+        yield ProsePiece(True, inside)
         at = found.end()
     if at < len(prose):
-        yield Piece(False, prose[at:])
+        yield ProsePiece(False, prose[at:])
 
 
 def as_markdown(prose: str) -> str:

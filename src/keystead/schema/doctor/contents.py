@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from keystead.errors import BadValue, Unreadable
+from keystead.schema.chunked_reading import AT_ONCE, UNKNOWN, whole
 from keystead.schema.codec import Codec
 from keystead.schema.doctor import guarded_changes
-from keystead.schema.doctor.guarded_changes import Guard
-from keystead.schema.doctor.key_state import Look, look_again
+from keystead.schema.doctor.guarded_changes import StoreGuard
+from keystead.schema.doctor.key_state import KeyState, look_again
 from keystead.schema.doctor.quarantine import set_aside, set_entries_aside
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.chunked_reading import AT_ONCE, UNKNOWN, whole
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Still, field_holds, holds
 
@@ -23,7 +23,7 @@ _LARGEST: Final = 2 * AT_ONCE  # entries of a log that is shortened
 _KINDS: Final = {"zset": "sorted set", "stream": "log"}
 
 
-class WrongKind(Suspicion):
+class KindSuspicion(Suspicion):
     """A key of another kind than its family."""
 
     code = "wrong-kind"
@@ -94,7 +94,7 @@ class UnreadableEntries(Suspicion):
     def size(self) -> int:
         return len(self.entries)
 
-    def __init__(self, look: Look, entries: list[Any], problem: str) -> None:
+    def __init__(self, look: KeyState, entries: list[Any], problem: str) -> None:
         super().__init__(look)
         self.entries = entries
         self._problem = problem
@@ -126,7 +126,7 @@ class ClosedEntries(UnreadableEntries):
 
     sets_aside = False
 
-    def __init__(self, look: Look, entries: list[Any], problem: str, why: str) -> None:
+    def __init__(self, look: KeyState, entries: list[Any], problem: str, why: str) -> None:
         super().__init__(look, entries, problem)
         self._why = why
 
@@ -177,14 +177,14 @@ class TooLong(Suspicion):
         [entries] = await look.store.run([everything])
         trim: Command = ("XTRIM", look.key, "MAXLEN", "=", self.family.keep)
         # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
-        same = Guard(look.store, Still(everything, entries))
+        same = StoreGuard(look.store, Still(everything, entries))
         return len(entries) > self.family.keep and await guarded_changes.change(look.store, [same], [trim])
 
 
 # --- old forms ---------------------------------------------------------------------------------------------
 
 
-def old_form(look: Look) -> Suspicion | None:
+def old_form(look: KeyState) -> Suspicion | None:
     """A record that can be read, but is stored in an old version or sealed with an old key."""
     if look.value is UNKNOWN:
         return None
@@ -210,7 +210,7 @@ class OldEntries(Suspicion):
     code = "old-seal"
     note = "items of a list or a log cannot be rewritten in their place; keep the old key until they are gone"
 
-    def __init__(self, look: Look, old: list[bytes], ring: KeyRing) -> None:
+    def __init__(self, look: KeyState, old: list[bytes], ring: KeyRing) -> None:
         super().__init__(look)
         self._sentence = _sealed_with(old, ring)
 
@@ -225,7 +225,7 @@ class OldEntries(Suspicion):
         return False
 
 
-def old_entries(look: Look, entries: Iterable[Any]) -> OldEntries | None:
+def old_entries(look: KeyState, entries: Iterable[Any]) -> OldEntries | None:
     """Items in an old seal among these."""
     family, ring = look.bound.family, look.bound.ring
     codec = family.codecs.get("item")
@@ -237,7 +237,7 @@ def old_entries(look: Look, entries: Iterable[Any]) -> OldEntries | None:
 
 
 class OldValue(Suspicion):
-    def __init__(self, look: Look, code: str, sentence: str) -> None:
+    def __init__(self, look: KeyState, code: str, sentence: str) -> None:
         super().__init__(look)
         self.code = code
         self._sentence = sentence
@@ -256,7 +256,7 @@ class OldValue(Suspicion):
             self.note = "its value cannot be written in the new form"
             return False
         command: Command = ("SET", look.key, fresh, "KEEPTTL")
-        return await guarded_changes.change(look.store, [Guard(look.store, holds(look.key, look.raw))], [command])
+        return await guarded_changes.change(look.store, [StoreGuard(look.store, holds(look.key, look.raw))], [command])
 
 
 class OldFields(Suspicion):
@@ -264,7 +264,7 @@ class OldFields(Suspicion):
 
     code = "old-seal"
 
-    def __init__(self, look: Look, fields: list[str]) -> None:
+    def __init__(self, look: KeyState, fields: list[str]) -> None:
         super().__init__(look)
         self._fields = fields
 
@@ -282,12 +282,12 @@ class OldFields(Suspicion):
         guards, changes = [], []
         for name in self._fields:
             data, codec = look.fields[name.encode()], family.codecs[name]
-            guards.append(Guard(look.store, field_holds(look.key, name, data)))
+            guards.append(StoreGuard(look.store, field_holds(look.key, name, data)))
             changes += [name, codec.encode(codec.decode(data, look.key, ring, name), look.key, ring, name)]
         return await guarded_changes.change(look.store, guards, [("HSET", look.key, *changes)])
 
 
-def _old_seals(codec: Codec[Any], look: Look, fields: dict[bytes, bytes], name: str) -> list[bytes]:
+def _old_seals(codec: Codec[Any], look: KeyState, fields: dict[bytes, bytes], name: str) -> list[bytes]:
     data = fields.get(name.encode())
     return [] if data is None else _old_texts(codec, data, look.bound.ring)
 
@@ -300,7 +300,7 @@ def _old_texts(codec: Codec[Any], data: bytes, ring: KeyRing | None) -> list[byt
     return [text for text in _SEALED.findall(data) if not text.startswith(current)]
 
 
-def _rewritten(look: Look) -> bytes | None:
+def _rewritten(look: KeyState) -> bytes | None:
     """The value in its new form; None: it can be read, but not written as it is."""
     codec: Codec[Any] = look.bound.family.codecs["value"]
     try:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from keystead.errors import BadValue
+from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor import guarded_changes
-from keystead.schema.doctor.key_state import Look, look_again
+from keystead.schema.doctor.key_state import KeyState, look_again
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.key import moment
 from keystead.schema.kinds import Value
 from keystead.schema.lifetime import EndOfDay, Until, in_words
-from keystead.schema.chunked_reading import UNKNOWN
 from keystead.stores import Required
 
 # How far the clocks of programs and stores may be apart.
 CLOCKS_MS: Final = 5_000
 
 
-def wrong_deadline(look: Look) -> str | None:
+def wrong_deadline(look: KeyState) -> str | None:
     """The code of what is wrong with the deadline of a key."""
     lifetime = look.bound.family.lifetime
     if not lifetime.ends:
@@ -34,7 +34,7 @@ def wrong_deadline(look: Look) -> str | None:
     return "early-deadline" if is_told and dies_ms < latest_ms - CLOCKS_MS else None
 
 
-def _latest_ms(look: Look) -> int | None:
+def _latest_ms(look: KeyState) -> int | None:
     """The latest deadline that the family allows a key now; None: it says none."""
     lifetime, now_ms = look.bound.family.lifetime, look.now_ms
     if isinstance(lifetime, EndOfDay):
@@ -48,7 +48,7 @@ def _latest_ms(look: Look) -> int | None:
     return min(known, default=None)
 
 
-def own_moment_ms(look: Look) -> int | None:
+def own_moment_ms(look: KeyState) -> int | None:
     """The moment in the value that it lives until, where that is known."""
     family = look.bound.family
     if not isinstance(family.lifetime, Until) or family.takes_deadline or look.value is UNKNOWN:
@@ -60,7 +60,7 @@ def own_moment_ms(look: Look) -> int | None:
 
 
 class WrongDeadline(Suspicion):
-    def __init__(self, look: Look, code: str) -> None:
+    def __init__(self, look: KeyState, code: str) -> None:
         super().__init__(look)
         self.code = code
 

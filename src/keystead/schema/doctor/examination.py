@@ -9,29 +9,29 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from keystead.errors import BadValue, CommandError, WrongSealKey
 from keystead.errors import WrongKind as WrongKindError
-from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of
+from keystead.schema.chunked_reading import SMALL, UNKNOWN, NotOpened, Pages, can_be_read, read_entry, value_of
 from keystead.schema.doctor import relation_checks
 from keystead.schema.doctor.contents import (
     ClosedEntries,
+    KindSuspicion,
     TooLong,
     UnreadableEntries,
     UnreadableValue,
-    WrongKind,
     left_alone,
     old_entries,
     old_form,
 )
 from keystead.schema.doctor.deadlines import WrongDeadline
 from keystead.schema.doctor.family_facts import Facts, entry_of, is_there
-from keystead.schema.doctor.key_state import Look, look_at, ms_of
+from keystead.schema.doctor.key_state import KeyState, look_at, ms_of
 from keystead.schema.doctor.quarantine import QuarantineKeys, set_aside
 from keystead.schema.doctor.relation_checks import (
     DeadEntry,
     LeadsNowhere,
-    Named,
+    NamedEntry,
     NotListed,
     Orphan,
-    Place,
+    StoredAt,
     WrongScore,
     has_expired,
     is_missing,
@@ -40,10 +40,10 @@ from keystead.schema.doctor.relation_checks import (
 from keystead.schema.doctor.report import FEW, Progress, Report, tally
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.family import Bound, Family
+from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of
 from keystead.schema.keyspace import Keyspace
-from keystead.schema.listing import Entry
+from keystead.schema.listing import ListedEntry
 from keystead.schema.pace import Pace, replies_of
-from keystead.schema.chunked_reading import SMALL, UNKNOWN, Pages, Unopened, can_be_read, read_entry, value_of
 from keystead.stores import TABLE, Call, Command, Store
 from keystead.stores.backup.restoring import JOURNAL_PREFIX
 from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
@@ -168,8 +168,8 @@ class _Repairs:
 class _Question(NamedTuple):
     """An entry of an index, to be asked for its record."""
 
-    look: Look
-    named: Named
+    look: KeyState
+    named: NamedEntry
 
 
 class _Walk:
@@ -287,10 +287,10 @@ class _Walk:
 
     # --- one key -------------------------------------------------------------------------------------------
 
-    def _content(self, look: Look, facts: Facts) -> list[Suspicion]:
+    def _content(self, look: KeyState, facts: Facts) -> list[Suspicion]:
         """What is wrong with a key in itself. Entries are looked at later, page by page."""
         if look.wrong_kind:
-            return [WrongKind(look)]
+            return [KindSuspicion(look)]
         if not facts.is_record:
             return [TooLong(look)] if facts.keeps is not None and look.size > facts.keeps else []
         facts.read(look)
@@ -307,7 +307,7 @@ class _Walk:
         old = old_form(look)
         return [] if old is None else [old]
 
-    async def _large_record(self, look: Look) -> list[Suspicion] | None:
+    async def _large_record(self, look: KeyState) -> list[Suspicion] | None:
         """Read a record that was too large to be read with others. A list: nothing more can be said of it."""
         if not can_be_read(look.bound.family.kind, look.size):
             tally(self.report.not_read, look.bound.family)
@@ -319,12 +319,12 @@ class _Walk:
         return None
 
     def _count_unopened(self, problem: str, facts: Facts) -> None:
-        if isinstance(problem, Unopened):
+        if isinstance(problem, NotOpened):
             self.report.unopened[facts.name] = self.report.unopened.get(facts.name, 0) + 1
 
     # --- entries -------------------------------------------------------------------------------------------
 
-    async def _all_entries(self, looks: Sequence[tuple[Look, Facts]]) -> None:
+    async def _all_entries(self, looks: Sequence[tuple[KeyState, Facts]]) -> None:
         """What is wrong with the entries of sets, lists, logs ... and of indexes. Those of small keys go together."""
         questions: list[_Question] = []
         for look, facts in looks:
@@ -336,7 +336,7 @@ class _Walk:
                 tally(self.report.not_read, look.bound.family)
         await self._dead(questions)
 
-    async def _paged_entries(self, look: Look, facts: Facts) -> None:
+    async def _paged_entries(self, look: KeyState, facts: Facts) -> None:
         pages = Pages(look.bound, look.key)
         try:
             async for entries in pages:
@@ -346,7 +346,9 @@ class _Walk:
         except WrongKindError:
             return  # it was replaced meanwhile; what is there now is not what was looked at
 
-    async def _page_of_entries(self, look: Look, facts: Facts, entries: list[Any], questions: list[_Question]) -> int:
+    async def _page_of_entries(
+        self, look: KeyState, facts: Facts, entries: list[Any], questions: list[_Question]
+    ) -> int:
         """How many of these entries were taken out. What those of an index name is added to the questions."""
         facts.entries += len(entries)
         good: list[Any] = []
@@ -428,15 +430,15 @@ class _Walk:
 
     # --- relations -----------------------------------------------------------------------------------------
 
-    async def _related(self, looks: Sequence[tuple[Look, Facts]]) -> list[tuple[Look, Suspicion]]:
+    async def _related(self, looks: Sequence[tuple[KeyState, Facts]]) -> list[tuple[KeyState, Suspicion]]:
         """What looks wrong with the relations of these keys, asked for in one batch a store."""
         asked = _Asked()
-        orphans: list[tuple[Look, list[Place]]] = []
-        leads: list[tuple[Look, Any, Place]] = []
-        listed: list[tuple[Look, Entry, bool]] = []
+        orphans: list[tuple[KeyState, list[StoredAt]]] = []
+        leads: list[tuple[KeyState, Any, StoredAt]] = []
+        listed: list[tuple[KeyState, ListedEntry, bool]] = []
         for number, (look, facts) in enumerate(looks):
             if facts.owners and (owners := facts.owner_keys(look.values)):
-                orphans.append((look, [Place(*asked.exists(*one)) for one in owners]))
+                orphans.append((look, [StoredAt(*asked.exists(*one)) for one in owners]))
             for relation in facts.leads_to:
                 target = relation_checks.target(look, relation)
                 if target is not None:
@@ -449,7 +451,7 @@ class _Walk:
             if not number % _LOOKS_AT_CLOCK and self._pace.is_due:
                 await self._pace.turn()
         missing = await self._missing(asked)
-        found: list[tuple[Look, Suspicion]] = []
+        found: list[tuple[KeyState, Suspicion]] = []
         for look, places in orphans:
             if missing and all(one in missing for one in places):
                 found.append((look, Orphan(look, places)))
@@ -462,20 +464,22 @@ class _Walk:
                 self._facts[look.bound].intact["leads-nowhere"] += 1
         return found + await self._listings(listed)
 
-    async def _missing(self, asked: _Asked) -> set[Place]:
+    async def _missing(self, asked: _Asked) -> set[StoredAt]:
         """Those of the keys that are not there."""
-        missing: set[Place] = set()
+        missing: set[StoredAt] = set()
         for store, names in asked.by_store.values():
             if await self._all_exist(store, [name.encode() for name in names]):
                 continue
             replies = await self._pace.run(store, [("EXISTS", name) for name in names], len(names))
-            missing.update(Place(store, name) for name, reply in zip(names, replies, strict=True) if is_missing(reply))
+            missing.update(
+                StoredAt(store, name) for name, reply in zip(names, replies, strict=True) if is_missing(reply)
+            )
             await self._pace.turn()
         return missing
 
-    async def _listings(self, listed: Sequence[tuple[Look, Entry, bool]]) -> list[tuple[Look, Suspicion]]:
+    async def _listings(self, listed: Sequence[tuple[KeyState, ListedEntry, bool]]) -> list[tuple[KeyState, Suspicion]]:
         """What looks wrong with the entries that these records should have. They are in the store of their record."""
-        found: list[tuple[Look, Suspicion]] = []
+        found: list[tuple[KeyState, Suspicion]] = []
         if not listed:
             return found
         commands: list[Any] = [is_there(entry) for _, entry, _ in listed]
@@ -484,7 +488,7 @@ class _Walk:
             is_no_index = isinstance(reply, WrongKindError)
             if is_no_index and self._repairs is not None:
                 # It is set aside first, so that the record can be listed in a new one.
-                await self._follow([[WrongKind(Look(entry.index, entry.key, {}, look.now_ms))]])
+                await self._follow([[KindSuspicion(KeyState(entry.index, entry.key, {}, look.now_ms))]])
             if is_missing(reply) or is_no_index:
                 found.append((look, NotListed(look, entry)))
             elif has_score and (wanted := score_of(look, entry)) is not None and reply != wanted:

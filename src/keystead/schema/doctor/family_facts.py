@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import BadKey, BadValue, NotANumber, Unreadable
-from keystead.schema.family_lookup import name_of
+from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor.deadlines import CLOCKS_MS, wrong_deadline
-from keystead.schema.doctor.key_state import Look, is_model
-from keystead.schema.doctor.relation_checks import Named, named_by
+from keystead.schema.doctor.key_state import KeyState, is_model
+from keystead.schema.doctor.relation_checks import NamedEntry, named_by
 from keystead.schema.family import Bound
+from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Counter
 from keystead.schema.lifetime import After, Sliding, Spread
-from keystead.schema.listing import Entry
-from keystead.schema.chunked_reading import UNKNOWN
+from keystead.schema.listing import ListedEntry
 from keystead.schema.relation import Origin, Relation, taken
 from keystead.stores import TABLE, Call, Store
 from keystead.stores.commands import integer
@@ -30,7 +30,7 @@ class Owner(NamedTuple):
     names: tuple[str, ...]
 
 
-class Listed(NamedTuple):
+class ListingIndex(NamedTuple):
     """An index that lists a family, and where the placeholders of the index come from, in their order."""
 
     relation: Relation
@@ -90,7 +90,7 @@ class Facts:
         self.entries = 0
         self.intact = {"orphan": 0, "leads-nowhere": 0}  # relations that hold, by the code of those that do not
 
-    def read(self, look: Look) -> None:
+    def read(self, look: KeyState) -> None:
         """Decode the value of a record: what `look.read` does, with less to find out for each key."""
         if self.decode is None:
             look.read()
@@ -102,7 +102,7 @@ class Facts:
         except (Unreadable, NotANumber):
             look.read()  # which says why
 
-    def named_by(self, look: Look, data: bytes, member: Any) -> Named | None:
+    def named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
         """What an entry of an index names; None where that cannot be told."""
         source = self.source
         if source is None:
@@ -111,10 +111,10 @@ class Facts:
         try:
             key = source.bound.render(*[values[name] if name else member for name in source.names])
         except BadKey:
-            return Named(data, [])  # no record can have this name
-        return Named(data, [key])
+            return NamedEntry(data, [])  # no record can have this name
+        return NamedEntry(data, [key])
 
-    def wrong_deadline(self, look: Look) -> str | None:
+    def wrong_deadline(self, look: KeyState) -> str | None:
         """The code of what is wrong with the deadline of a key; most keys are told by one comparison."""
         left_ms = look.left_ms
         if self.never_ends:
@@ -131,7 +131,7 @@ class Facts:
             return []
 
 
-def entry_of(look: Look, listed: Listed) -> Entry | None:
+def entry_of(look: KeyState, listed: ListingIndex) -> ListedEntry | None:
     """Where a record should be listed; None where its value does not tell."""
     value = None if look.value is UNKNOWN else look.value
     values, where = look.values, []
@@ -149,10 +149,10 @@ def entry_of(look: Look, listed: Listed) -> Entry | None:
         member = index.family.codecs["member"].encode(values[listed.relation.member], key)
     except (BadKey, BadValue):
         return None
-    return Entry(listed.relation, index, key, member)
+    return ListedEntry(listed.relation, index, key, member)
 
 
-def is_there(entry: Entry) -> Call:
+def is_there(entry: ListedEntry) -> Call:
     """The command that says whether an entry is there: nil or 0 if not."""
     name = "SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE"
     return Call(TABLE[name], (entry.key.encode(), entry.member), None)
@@ -191,9 +191,9 @@ def _source(index: Bound[Any]) -> Owner | None:
     return Owner(index.related(relation.source), tuple(by_name[name] for name in relation.source.pattern.names))
 
 
-def _listed(bound: Bound[Any], relation: Relation) -> Listed:
+def _listed(bound: Bound[Any], relation: Relation) -> ListingIndex:
     index = bound.related(relation.target)
     # An index needs all its placeholders, so every origin is known.
     origins = tuple(origin for name in index.family.pattern.names if (origin := relation.origins[name]) is not None)
     # A score that is a deadline was told by the clock of the writer, and the deadline itself by that of the store.
-    return Listed(relation, index, origins, index.family.kind == "zset" and relation.score is not None)
+    return ListingIndex(relation, index, origins, index.family.kind == "zset" and relation.score is not None)

@@ -16,14 +16,14 @@ from keystead.stores.commands import encode
 SETTLE_S: Final = 0.25  # between two looks, where one atomic look cannot be had
 
 
-class Guard(NamedTuple):
+class StoreGuard(NamedTuple):
     """What must hold, in which store."""
 
     store: Store
     step: Step
 
 
-async def holds_now(store: Store, guards: Sequence[Guard], probe: Command | None = None) -> list[Reply] | None:
+async def holds_now(store: Store, guards: Sequence[StoreGuard], probe: Command | None = None) -> list[Reply] | None:
     """Whether all guards hold at one moment; the replies of the probe then, if there is one (an empty list otherwise).
 
     What spans several stores, or several slots of a cluster, cannot be seen at one moment: it is looked at twice, with
@@ -51,7 +51,7 @@ async def holds_now(store: Store, guards: Sequence[Guard], probe: Command | None
         return None
 
 
-async def change(store: Store, guards: Sequence[Guard], commands: Sequence[Step]) -> bool:
+async def change(store: Store, guards: Sequence[StoreGuard], commands: Sequence[Step]) -> bool:
     """Run the commands if all guards hold. False: nothing was done. A command may be required.
 
     Guards in other stores are looked at just before; so are all of them where they are in other slots of a cluster.
@@ -73,7 +73,7 @@ async def change(store: Store, guards: Sequence[Guard], commands: Sequence[Step]
     return await _all_hold(_in(store, own)) and await _one_by_one(store, commands)
 
 
-async def delete(bound: Bound[Any], key: str, guards: Sequence[Guard]) -> bool:
+async def delete(bound: Bound[Any], key: str, guards: Sequence[StoreGuard]) -> bool:
     """Delete a key with all that goes with it, if all guards hold. False: nothing was done.
 
     The guards are part of the atomic step that deletes the key itself.
@@ -85,10 +85,10 @@ async def delete(bound: Bound[Any], key: str, guards: Sequence[Guard]) -> bool:
     return await _all_hold(apart) and await deletion.delete_if(bound, key, "its time is over", together)
 
 
-def _by_slot(store: Store, key: str, guards: Sequence[Guard]) -> tuple[list[Guard], list[Guard]]:
+def _by_slot(store: Store, key: str, guards: Sequence[StoreGuard]) -> tuple[list[StoreGuard], list[StoreGuard]]:
     """The guards that can be part of one atomic step with a key, and the others."""
-    together: list[Guard] = []
-    apart: list[Guard] = []
+    together: list[StoreGuard] = []
+    apart: list[StoreGuard] = []
     for guard in guards:
         is_near = guard.store is store and one_step(store, key, _key(guard.step))
         (together if is_near else apart).append(guard)
@@ -100,8 +100,8 @@ def _key(step: Step) -> str:
     return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
 
 
-def _in(store: Store, steps: Sequence[Step]) -> list[Guard]:
-    return [Guard(store, step) for step in steps]
+def _in(store: Store, steps: Sequence[Step]) -> list[StoreGuard]:
+    return [StoreGuard(store, step) for step in steps]
 
 
 async def _one_by_one(store: Store, commands: Sequence[Step]) -> bool:
@@ -112,7 +112,7 @@ async def _one_by_one(store: Store, commands: Sequence[Step]) -> bool:
     return True
 
 
-async def _all_hold(guards: Sequence[Guard]) -> bool:
+async def _all_hold(guards: Sequence[StoreGuard]) -> bool:
     for store, step in guards:
         try:
             [reply] = await store.run([_command(step)])

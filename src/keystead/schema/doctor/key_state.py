@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keystead.errors import WrongKind
-from keystead.schema.family_lookup import Member
-from keystead.schema.doctor.guarded_changes import Guard
+from keystead.schema.chunked_reading import SIZES, SMALL, UNKNOWN, entries_of, read, read_hash, whole
+from keystead.schema.doctor.guarded_changes import StoreGuard
 from keystead.schema.family import Bound
+from keystead.schema.family_lookup import Member
 from keystead.schema.kinds import Hash
 from keystead.schema.pace import Pace
-from keystead.schema.chunked_reading import SIZES, SMALL, UNKNOWN, entries_of, read, read_hash, whole
 from keystead.stores import TABLE, Call, Command, Reply, Required, Step, Store, field_holds, holds
 
 GONE = -2
@@ -20,7 +20,7 @@ _PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
 
 
 @dataclass(slots=True)
-class Look:
+class KeyState:
     """A key as it was seen. `left_ms` is what PTTL says: -1 is no deadline."""
 
     bound: Bound[Any]
@@ -45,18 +45,18 @@ class Look:
         """Whether it holds one value, which relations and deadlines may be taken from."""
         return self.bound.family.kind == "string" or is_model(self.bound)
 
-    def unchanged(self, names: Iterable[str] = ()) -> list[Guard]:
+    def unchanged(self, names: Iterable[str] = ()) -> list[StoreGuard]:
         """Guards that hold while its value is as it was seen; of a hash, while these fields are."""
         if self.bound.family.kind == "string":
-            return [Guard(self.store, holds(self.key, self.raw))]
+            return [StoreGuard(self.store, holds(self.key, self.raw))]
         stored = [self.bound.family.field_name(name, self.key) for name in names]
         if not stored:
             return [self.there]
-        return [Guard(self.store, field_holds(self.key, name, self.fields.get(name))) for name in stored]
+        return [StoreGuard(self.store, field_holds(self.key, name, self.fields.get(name))) for name in stored]
 
     @property
-    def there(self) -> Guard:
-        return Guard(self.store, Required(("EXISTS", self.key)))
+    def there(self) -> StoreGuard:
+        return StoreGuard(self.store, Required(("EXISTS", self.key)))
 
     def read(self) -> None:
         """Decode what was seen."""
@@ -72,7 +72,7 @@ def is_model(bound: Bound[Any]) -> bool:
     return isinstance(bound.family, Hash) and bool(bound.family.fields)
 
 
-async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[Look]:
+async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[KeyState]:
     """The keys that are there, with their values and entries where these are few. Two round trips at most.
 
     All strings are read by one command. It says nil of a key of another kind, as of one that is gone; which of these it
@@ -94,15 +94,15 @@ async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[L
     looks = []
     for member, left_ms, value in zip(strings, left, values, strict=False):
         if left_ms != GONE:
-            looks.append(Look(*member, now_ms, left_ms, value or b"", wrong_kind=value is None))
+            looks.append(KeyState(*member, now_ms, left_ms, value or b"", wrong_kind=value is None))
     for member, left_ms, size in zip(others, left[len(strings) :], held, strict=True):
         if left_ms != GONE:
-            looks.append(_look(Look(*member, now_ms, left_ms), size))
+            looks.append(_look(KeyState(*member, now_ms, left_ms), size))
     await _read_small([look for look in looks if look.size and look.size <= SMALL], store, pace)
     return [look for look in looks if look.left_ms != GONE]
 
 
-async def look_again(look: Look) -> Look | None:
+async def look_again(look: KeyState) -> KeyState | None:
     """The same key now, value and deadline at one moment; None: it is gone, or of another kind by now."""
     kind = look.bound.family.kind
     held: Command = whole(kind, look.key) if look.is_record else (SIZES[kind], look.key)
@@ -131,7 +131,7 @@ def ms_of(time: Reply) -> int:
     return int(time[0]) * 1000 + int(time[1]) // 1000
 
 
-def _look(look: Look, held: Reply) -> Look:
+def _look(look: KeyState, held: Reply) -> KeyState:
     if isinstance(held, WrongKind):
         look.wrong_kind = True
     else:
@@ -139,7 +139,7 @@ def _look(look: Look, held: Reply) -> Look:
     return look
 
 
-async def _read_small(looks: list[Look], store: Store, pace: Pace) -> None:
+async def _read_small(looks: list[KeyState], store: Store, pace: Pace) -> None:
     at_once = max(8, pace.size // 2)
     for start in range(0, len(looks), at_once):
         group = looks[start : start + at_once]

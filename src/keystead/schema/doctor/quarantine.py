@@ -10,13 +10,13 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 
 from keystead.errors import BadValue, CrossSlot, WrongKind
+from keystead.schema.chunked_reading import AT_ONCE, SIZES, entries_of, whole
 from keystead.schema.clock import store_clock_ms
 from keystead.schema.codec import OmittedIfNone
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import after
-from keystead.schema.chunked_reading import AT_ONCE, SIZES, entries_of, whole
 from keystead.schema.times import EpochMs
 from keystead.stores import Command, Required, Step, Store, absent, field_holds, holds
 

@@ -9,27 +9,27 @@ from typing import Any, NamedTuple
 
 from keystead.errors import BadKey, BadValue, WrongKind, shown
 from keystead.schema import listing
+from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor import guarded_changes
 from keystead.schema.doctor.deadlines import CLOCKS_MS
-from keystead.schema.doctor.guarded_changes import Guard
-from keystead.schema.doctor.key_state import Look
+from keystead.schema.doctor.guarded_changes import StoreGuard
+from keystead.schema.doctor.key_state import KeyState
 from keystead.schema.doctor.quarantine import name_aside
 from keystead.schema.doctor.suspicion import Suspicion
-from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.relation import Relation
 from keystead.stores import Command, Required, Store, absent
 
 
-class Place(NamedTuple):
+class StoredAt(NamedTuple):
     """A key in a store."""
 
     store: Store
     key: str
 
     @property
-    def is_gone(self) -> list[Guard]:
+    def is_gone(self) -> list[StoreGuard]:
         """Guards that hold if it is neither there nor set aside."""
-        return [Guard(self.store, absent(self.key)), Guard(self.store, absent(name_aside(self.key)))]
+        return [StoreGuard(self.store, absent(self.key)), StoreGuard(self.store, absent(name_aside(self.key)))]
 
 
 # --- owners ------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ class Orphan(Suspicion):
     removes = True
     deletes = True
 
-    def __init__(self, look: Look, owners: list[Place]) -> None:
+    def __init__(self, look: KeyState, owners: list[StoredAt]) -> None:
         super().__init__(look)
         self._owners = owners
         self._guards = [guard for owner in owners for guard in owner.is_gone]
@@ -60,7 +60,7 @@ class Orphan(Suspicion):
 # --- mappings ----------------------------------------------------------------------------------------------
 
 
-def target(look: Look, relation: Relation) -> Place | None:
+def target(look: KeyState, relation: Relation) -> StoredAt | None:
     """The key that the value leads to; None: it leads to none, or to one that cannot be."""
     value = None if look.value is UNKNOWN else look.value
     where = relation.target_values(look.values, value)
@@ -68,7 +68,7 @@ def target(look: Look, relation: Relation) -> Place | None:
         return None
     led_to = look.bound.related(relation.target)
     try:
-        return Place(led_to.store, led_to(**where).key)
+        return StoredAt(led_to.store, led_to(**where).key)
     except BadKey:
         return None
 
@@ -78,7 +78,7 @@ class LeadsNowhere(Suspicion):
     removes = True
     deletes = True
 
-    def __init__(self, look: Look, relation: Relation, target: Place) -> None:
+    def __init__(self, look: KeyState, relation: Relation, target: StoredAt) -> None:
         super().__init__(look)
         self._target = target
         self._guards = [*target.is_gone, *look.unchanged(fields_of(relation))]
@@ -97,12 +97,12 @@ class LeadsNowhere(Suspicion):
 # --- indexes -----------------------------------------------------------------------------------------------
 
 
-def asks(entry: listing.Entry) -> Command:
+def asks(entry: listing.ListedEntry) -> Command:
     """Whether the entry is there: nil or 0 if not."""
     return ("SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE", entry.key, entry.member)
 
 
-def score_of(look: Look, entry: listing.Entry) -> float | None:
+def score_of(look: KeyState, entry: listing.ListedEntry) -> float | None:
     """The score that an entry should have; None: the record does not tell."""
     value = None if look.value is UNKNOWN else look.value
     try:
@@ -117,7 +117,7 @@ class WrongScore(Suspicion):
 
     code = "wrong-score"
 
-    def __init__(self, look: Look, entry: listing.Entry, score: float) -> None:
+    def __init__(self, look: KeyState, entry: listing.ListedEntry, score: float) -> None:
         super().__init__(look)
         self._entry = entry
         self._score = score
@@ -149,7 +149,7 @@ class WrongScore(Suspicion):
 class NotListed(Suspicion):
     code = "not-listed"
 
-    def __init__(self, look: Look, entry: listing.Entry) -> None:
+    def __init__(self, look: KeyState, entry: listing.ListedEntry) -> None:
         super().__init__(look)
         self._entry = entry
         self.removes = self.deletes = entry.relation.admits
@@ -189,7 +189,7 @@ class NotListed(Suspicion):
 class DeadEntry(Suspicion):
     code = "dead-entry"
 
-    def __init__(self, look: Look, data: bytes, names: list[str]) -> None:
+    def __init__(self, look: KeyState, data: bytes, names: list[str]) -> None:
         super().__init__(look)
         self._data = data
         self._names = names
@@ -207,31 +207,31 @@ class DeadEntry(Suspicion):
 
     async def confirm(self) -> bool:
         command = "SISMEMBER" if self.family.kind == "set" else "ZSCORE"
-        listed = Guard(self.look.store, Required((command, self.look.key, self._data)))
-        gone = [guard for name in self._names for guard in Place(self.look.store, name).is_gone]
+        listed = StoreGuard(self.look.store, Required((command, self.look.key, self._data)))
+        gone = [guard for name in self._names for guard in StoredAt(self.look.store, name).is_gone]
         return await guarded_changes.holds_now(self.look.store, [*gone, listed]) is not None
 
     async def fix(self) -> bool:
         return await listing.take_dead(self.look.bound, self.look.key, self._data, self._names)
 
 
-class Named(NamedTuple):
+class NamedEntry(NamedTuple):
     """An entry of an index that can be followed, as bytes, and the keys that it names."""
 
     data: bytes
     names: list[str]
 
 
-def named_by(look: Look, data: bytes, member: Any) -> Named | None:
+def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
     """What an entry names; None where that cannot be told."""
     try:
         names = listing.sources(look.bound, look.values, member)
     except BadKey:
-        return Named(data, [])  # no record can have this name
-    return Named(data, names) if names else None
+        return NamedEntry(data, [])  # no record can have this name
+    return NamedEntry(data, names) if names else None
 
 
-def has_expired(look: Look, score: float) -> bool:
+def has_expired(look: KeyState, score: float) -> bool:
     """Whether an entry is sorted by the deadline of its record, and that is over: the next reader takes it out.
 
     Its record has expired as its family says, so nothing is wrong.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from keystead.errors import shown
-from keystead.schema.family_lookup import name_of
 from keystead.schema.family import Family
+from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
 
 # A scan of Redis may name a key twice. So many findings are remembered, by a number each, to be counted once.

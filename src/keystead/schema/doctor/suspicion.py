@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from keystead.schema.doctor.key_state import Look
+from keystead.schema.doctor.key_state import KeyState
 
 
 class Suspicion(ABC):
@@ -17,7 +17,7 @@ class Suspicion(ABC):
     sets_aside = False  # whether the repair moves something into quarantine
     deletes = False  # whether the repair deletes the key, of which no copy is kept
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: KeyState) -> None:
         self.look = look
 
     @property

@@ -15,8 +15,8 @@ from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import SortedSet
 from keystead.schema.lifetime import Lifetime
-from keystead.schema.shape import shapes
 from keystead.schema.procedure_tracing import traced
+from keystead.schema.shape import shapes
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 PATTERNS: Final = "KeyPatterns"  # the map of the TypeScript module

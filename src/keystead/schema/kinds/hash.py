@@ -286,11 +286,11 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if not bound.family.listed_in:
             return Compound(bound, verb, steps, finish, atomic=True, stopped=False)
         values, dies_ms = self.values, bound.family.lifetime.deadline_ms(now_ms, at_ms)
-        writes: list[tuple[listing.Entry, list[Command]]] = [
+        writes: list[tuple[listing.ListedEntry, list[Command]]] = [
             (entry, listing.put(entry, values, record, now_ms, dies_ms))
             for entry in listing.entries(bound, values, record)
         ]
-        return listing.Listed(bound, verb, self.key, steps, writes, finish)
+        return listing.ListedWrite(bound, verb, self.key, steps, writes, finish)
 
 
 class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):

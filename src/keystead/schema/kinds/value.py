@@ -223,11 +223,11 @@ class ValueKey(Key, Generic[T]):
     ) -> Operation[Any]:
         values = self.values
         dies_ms = self.bound.family.lifetime.deadline_ms(now_ms, at_ms)
-        writes: list[tuple[listing.Entry, list[Command]]] = [
+        writes: list[tuple[listing.ListedEntry, list[Command]]] = [
             (entry, listing.put(entry, values, value, now_ms, dies_ms, kept=kept, new=new))
             for entry in listing.entries(self.bound, values, value)
         ]
-        return listing.Listed(self.bound, verb, self.key, record, writes, finish)
+        return listing.ListedWrite(self.bound, verb, self.key, record, writes, finish)
 
 
 class Value(Family[ValueKey[T]], Generic[T]):

@@ -9,7 +9,7 @@ from keystead.server.logs import log_failure
 from keystead.server.route_table import template_of
 
 
-class Guard:
+class ErrorGuard:
     """Answers what nobody expected with INTERNAL and the request id, under which the log has the traceback.
 
     An answer that has begun cannot be taken back: it is broken off, so that the client does not take it for whole.

@@ -21,7 +21,7 @@ _SANE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # asked every few seconds by machines
 
 
-class Record:
+class RequestLog:
     """Gives each request an id (`x-request-id`, the client's own where it is a sane one), and says what became of it.
 
     The line holds the template of the route, never the path, so no id and no query gets into the log.

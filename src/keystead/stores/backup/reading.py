@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
 from keystead.stores.backup.records import LeftOut, Record, parts_of, size_bytes
-from keystead.stores.store_contract import Step, Store
 from keystead.stores.commands import TABLE, Call, Command, Reply
+from keystead.stores.store_contract import Step, Store
 
 PAGE: Final = 512  # keys that are asked for at once
 _PAGES_AT_ONCE: Final = 4

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from keystead.errors import CommandError, shown
 from keystead.stores.backup.errors import BackupDamaged, KeyTooLarge
-from keystead.stores.store_contract import ATOMIC_ARGUMENTS
 from keystead.stores.commands import (
     LATEST_MS,
     TABLE,
@@ -23,6 +22,7 @@ from keystead.stores.commands import (
     entry_id,
     score,
 )
+from keystead.stores.store_contract import ATOMIC_ARGUMENTS
 
 KINDS: Final = ("string", "hash", "set", "zset", "list", "stream")  # their places are their numbers in the file
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}

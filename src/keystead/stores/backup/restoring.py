@@ -17,8 +17,8 @@ from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.backup.reading import PIECE, Reading
 from keystead.stores.backup.records import Record
 from keystead.stores.backup.writing import AT_ONCE, BATCHES, Writing, batches, clock_ms, is_over, unfit
-from keystead.stores.store_contract import Store, holds
 from keystead.stores.commands import Command
+from keystead.stores.store_contract import Store, holds
 
 JOURNAL_PREFIX: Final = "keystead:restore:"
 _KEPT_MS: Final = 30 * 86_400_000

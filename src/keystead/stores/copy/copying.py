@@ -18,12 +18,12 @@ from keystead.errors import Contended, StoreError, WrongKind, shown
 from keystead.stores.backup.reading import PAGE, Reading, overlapped, refuse_unlisted
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.writing import BATCHES, Writing, all_of, batches, clock_ms, is_over, unfit
-from keystead.stores.store_contract import Step, Store, absent
 from keystead.stores.copy.errors import CopyLost, SameStore, SourceEmptied
 from keystead.stores.copy.fingerprints import as_read, fingerprint
 from keystead.stores.copy.judging import Judge, may_be_missing
 from keystead.stores.copy.marker import PREFIX, Marker
 from keystead.stores.copy.notes import Intent, Note, Notes, SeenIds, State
+from keystead.stores.store_contract import Step, Store, absent
 
 _TRIES: Final = 10
 LOST_KEYS: Final = 100  # so many keys at once,

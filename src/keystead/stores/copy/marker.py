@@ -13,9 +13,9 @@ import secrets
 from hashlib import blake2b
 from typing import Any, Final
 
-from keystead.stores.store_contract import Store, holds
 from keystead.stores.copy.errors import CopyLost, NoProgress, SameStore
 from keystead.stores.copy.notes import Notes
+from keystead.stores.store_contract import Store, holds
 
 PREFIX: Final = b"keystead:copy:"
 

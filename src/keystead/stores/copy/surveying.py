@@ -13,12 +13,12 @@ from keystead.stores.backup.reading import PAGE, Reading
 from keystead.stores.backup.records import LeftOut, Record
 from keystead.stores.backup.seen import Seen
 from keystead.stores.backup.writing import clock_ms, unfit
-from keystead.stores.store_contract import Store
 from keystead.stores.copy.copying import CopyProgress, count_keys, pages_of, refuse_pair
 from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.judging import Judge
 from keystead.stores.copy.marker import Marker
 from keystead.stores.copy.notes import Note, Notes, State, progress_path
+from keystead.stores.store_contract import Store
 
 _EXAMPLES: Final = 10
 

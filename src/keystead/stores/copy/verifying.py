@@ -11,10 +11,10 @@ from keystead.stores.backup.comparing import Compared
 from keystead.stores.backup.reading import PAGE, Reading, overlapped
 from keystead.stores.backup.records import Record
 from keystead.stores.backup.writing import BATCHES, all_of, clock_ms
-from keystead.stores.store_contract import Store
 from keystead.stores.copy.copying import CopyProgress
 from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.notes import Note, Notes, State
+from keystead.stores.store_contract import Store
 
 _LOOKS: Final = 3  # at a key that differs, before it is said to
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from keystead.errors import StoreUnavailable
 from keystead.stores.backup.records import LeftOut
-from keystead.stores.store_contract import Store
 from keystead.stores.copy.copying import Copying, CopyProgress, Passed, refuse_pair
 from keystead.stores.copy.notes import Notes, State, progress_path
 from keystead.stores.copy.verifying import Verified, verify
+from keystead.stores.store_contract import Store
 
 _PAUSE_S: Final = (0.5, 10.0)  # between two passes: as long as the last one took, within these
 

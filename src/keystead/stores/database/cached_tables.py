@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from keystead.stores.commands import TABLE, Call
-from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, Held, Looked, NewRow, Wanted
-from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
 from keystead.stores.database.database_session import Result, Session, Statement
-from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, Row, Tables, in_order
+from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, FoundKeys, NewRow, StoredKey, Wanted
+from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
+from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, KeyRow, KeyTables, in_order
 
 # Which arguments of a command name fields or members, and in which table.
 _FIELDS: dict[str, slice] = {
@@ -52,7 +52,7 @@ class _Entries:
         self.held.clear()
 
 
-class CachedTables(Tables):
+class CachedTables(KeyTables):
     """For one transaction of a session. `ahead_ms` is how far a test has moved the clock."""
 
     def __init__(self, session: Session, dialect: Dialect, ahead_ms: Callable[[], int]) -> None:
@@ -65,8 +65,8 @@ class CachedTables(Tables):
         self._dialect = dialect
         self._ahead_ms = ahead_ms
         self._server_ms = 0
-        self._stored: dict[bytes, Held | None] = {}
-        self._held: dict[bytes, Held | None] = {}
+        self._stored: dict[bytes, StoredKey | None] = {}
+        self._held: dict[bytes, StoredKey | None] = {}
         self._dirty: dict[bytes, None] = {}
         self._fields = _Entries("fields")
         self._scores = _Entries("scored")
@@ -140,7 +140,7 @@ class CachedTables(Tables):
         for [start] in starts:
             self._session.ids.extend(range(start, start + IDS_AT_ONCE))
 
-    def _know_rows(self, keys: Sequence[bytes], looked: Looked) -> None:
+    def _know_rows(self, keys: Sequence[bytes], looked: FoundKeys) -> None:
         self._server_ms = looked.now_ms
         self.now_ms = self._server_ms + self._ahead_ms()
         self._stored.update(dict.fromkeys(keys))
@@ -157,7 +157,7 @@ class CachedTables(Tables):
             if row is not None:
                 entries.know(row.id, text, found.get((row.id, name_of(text))))
 
-    def _know_wholes(self, keys: Iterable[bytes], looked: Looked) -> None:
+    def _know_wholes(self, keys: Iterable[bytes], looked: FoundKeys) -> None:
         for key in keys:
             if (row := self._stored[key]) is not None:
                 self._complete.add(row.id)
@@ -272,7 +272,7 @@ class CachedTables(Tables):
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
-    def _look(self, key: bytes) -> Held | None:
+    def _look(self, key: bytes) -> StoredKey | None:
         if key not in self._held:
             [result] = self._session.ask([self._dialect.look(Wanted(others=[name_of(key)]))])
             server_ms, now_ms = self._server_ms, self.now_ms
@@ -280,7 +280,7 @@ class CachedTables(Tables):
             self._server_ms, self.now_ms = server_ms, now_ms
         return self._held[key]
 
-    def _change(self, key: bytes, held: Held | None) -> None:
+    def _change(self, key: bytes, held: StoredKey | None) -> None:
         if self._undo is not None:
             self._undo.append(
                 _Restore(key, self._held[key], self._stored[key], self._held, self._stored, self._dirty, key)
@@ -288,13 +288,13 @@ class CachedTables(Tables):
         self._held[key] = held
         self._dirty[key] = None
 
-    def live(self, key: bytes) -> Row | None:
+    def live(self, key: bytes) -> KeyRow | None:
         held = self._look(key)
         if held is None or (held.expires_at is not None and held.expires_at <= self.now_ms):
             return None
-        return Row(held.id, held.kind, held.expires_at, held.size)
+        return KeyRow(held.id, held.kind, held.expires_at, held.size)
 
-    def value(self, key: bytes, row: Row) -> bytes:
+    def value(self, key: bytes, row: KeyRow) -> bytes:
         held = self._look(key)
         if held is None:
             return b""
@@ -319,7 +319,7 @@ class CachedTables(Tables):
             if held is not None:
                 self._discard(held)
             row_id = self._session.ids.pop()
-        self._change(key, Held(row_id, STRING, expires_at, 0, 0, value, True))
+        self._change(key, StoredKey(row_id, STRING, expires_at, 0, 0, value, True))
 
     def create(self, key: bytes, kind: int) -> int:
         held = self._look(key)
@@ -327,7 +327,7 @@ class CachedTables(Tables):
             self._discard(held)
         row_id = self._session.ids.pop()
         self._new.add(row_id)
-        self._change(key, Held(row_id, kind, None, 0, 0, None, True))
+        self._change(key, StoredKey(row_id, kind, None, 0, 0, None, True))
         return row_id
 
     def delete(self, key: bytes) -> bool:
@@ -346,7 +346,7 @@ class CachedTables(Tables):
         self.delete(key)
         return held.size
 
-    def _discard(self, held: Held) -> None:
+    def _discard(self, held: StoredKey) -> None:
         """Let go of the entries of a key whose row goes."""
         if held.kind == STRING:
             return
@@ -362,16 +362,16 @@ class CachedTables(Tables):
         """Leave the entries of a key whose row is gone to the sweep."""
         self._later("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
-    def _known(self, key: bytes) -> Held:
+    def _known(self, key: bytes) -> StoredKey:
         held = self._look(key)
         if held is None:
             raise RuntimeError("a key that was found is not there")
         return held
 
-    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None:
+    def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
         self._change(key, self._known(key)._replace(expires_at=expires_at))
 
-    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+    def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
         self._change(key, self._known(key)._replace(value=value, loaded=True))
 
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:

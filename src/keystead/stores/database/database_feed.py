@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from keystead.errors import KeysteadError, StoreError, StoreUnavailable
-from keystead.stores.store_contract import Message
-from keystead.stores.database.pool import Job
-from keystead.stores.database.hashed_names import name_of
-from keystead.stores.database.database_sweep import MESSAGES_KEPT_MS
 from keystead.stores.database.cached_tables import CachedTables
+from keystead.stores.database.database_sweep import MESSAGES_KEPT_MS
+from keystead.stores.database.hashed_names import name_of
+from keystead.stores.database.pool import Job
 from keystead.stores.mailbox import Mailbox
 from keystead.stores.sql import Interpreter
+from keystead.stores.store_contract import Message
 
 LEASE_MS = 30_000
 RENEW_EVERY_S = 10.0
@@ -28,7 +28,7 @@ RENEW_EVERY_S = 10.0
 Write = Callable[[Job], Awaitable[Any]]
 
 
-class Subscriber:
+class DatabaseSubscriber:
     __slots__ = ("after", "channels", "leased_until", "mailbox", "name")
 
     def __init__(self, channels: dict[bytes, str]) -> None:
@@ -39,19 +39,19 @@ class Subscriber:
         self.leased_until = 0.0  # on the loop's clock
 
 
-class Feed(ABC):
+class DatabaseFeed(ABC):
     """`write` runs a job in a transaction and waits for its commit."""
 
     def __init__(self, write: Write) -> None:
         self._loop = asyncio.get_running_loop()
         self._write = write
-        self._subscribers: set[Subscriber] = set()
+        self._subscribers: set[DatabaseSubscriber] = set()
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[Mailbox]:
-        subscriber = Subscriber({channel.encode(): channel for channel in channels})
+        subscriber = DatabaseSubscriber({channel.encode(): channel for channel in channels})
         try:
             await self.listen(subscriber)
             subscriber.leased_until = self._loop.time() + LEASE_MS / 1000
@@ -68,7 +68,7 @@ class Feed(ABC):
                 # Shielded: whoever is cancelled here goes at once, and is still signed off.
                 await asyncio.shield(signing_off)
 
-    async def _sign_off(self, subscriber: Subscriber) -> None:
+    async def _sign_off(self, subscriber: DatabaseSubscriber) -> None:
         with suppress(KeysteadError):
             await self.leave(subscriber)
             await self._write(
@@ -108,7 +108,7 @@ class Feed(ABC):
                 self._renewing = asyncio.ensure_future(self._renew_leases([*self._subscribers]))
             self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
 
-    async def _renew_leases(self, subscribers: list[Subscriber]) -> None:
+    async def _renew_leases(self, subscribers: list[DatabaseSubscriber]) -> None:
         until = self._loop.time() + LEASE_MS / 1000
         with suppress(KeysteadError):  # a renewal that fails shows as a lease that ran out
             held = await self._write(lambda interpreter: _renew(interpreter, subscribers))
@@ -119,15 +119,15 @@ class Feed(ABC):
     # --- up to the server ----------------------------------------------------------------------------------
 
     @abstractmethod
-    async def listen(self, subscriber: Subscriber) -> None:
+    async def listen(self, subscriber: DatabaseSubscriber) -> None:
         """Before it signs up: from here on its messages come, or are kept."""
 
     @abstractmethod
-    def signed_up(self, subscriber: Subscriber) -> None:
+    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
         """After it has signed up."""
 
     @abstractmethod
-    async def leave(self, subscriber: Subscriber) -> None:
+    async def leave(self, subscriber: DatabaseSubscriber) -> None:
         """After it has left."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class Feed(ABC):
         """A message was committed by this process."""
 
 
-def _sign_up(interpreter: Interpreter[CachedTables], subscriber: Subscriber) -> int:
+def _sign_up(interpreter: Interpreter[CachedTables], subscriber: DatabaseSubscriber) -> int:
     tables = interpreter.tables
     for channel in subscriber.channels:
         tables.later(
@@ -146,7 +146,7 @@ def _sign_up(interpreter: Interpreter[CachedTables], subscriber: Subscriber) -> 
     return last
 
 
-def _renew(interpreter: Interpreter[CachedTables], subscribers: list[Subscriber]) -> set[str]:
+def _renew(interpreter: Interpreter[CachedTables], subscribers: list[DatabaseSubscriber]) -> set[str]:
     tables = interpreter.tables
     now_ms = tables.wall_ms()
     return {

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from keystead.errors import StoreDamaged, StoreUnavailable
-from keystead.stores.database.database_session import ConnectionLost, NoSuchTable, Session, Statement
+from keystead.stores.database.database_session import DatabaseConnectionLost, NoSuchTable, Session, Statement
 
 
 @dataclass(frozen=True)
-class Change:
+class SchemaChange:
     """A step to a version: what it does, in words, and how. Each of its statements may be run a second time."""
 
     version: int
@@ -24,11 +24,11 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SchemaUpgrade:
     """What an upgrade does, or did."""
 
     found: int  # the version of the tables; 0: there are none yet
-    changes: tuple[Change, ...]
+    changes: tuple[SchemaChange, ...]
 
     @property
     def version(self) -> int:
@@ -40,7 +40,7 @@ class Plan:
 class Schema:
     """The steps, and how one server is asked about them."""
 
-    changes: Sequence[Change]
+    changes: Sequence[SchemaChange]
     find: Statement  # selects the version
     note: str  # writes it down, with one placeholder
     begin: Sequence[Statement]  # keeps others out
@@ -51,11 +51,11 @@ class Schema:
     def version(self) -> int:
         return self.changes[-1].version
 
-    def plan(self, session: Session, url: str) -> Plan:
+    def plan(self, session: Session, url: str) -> SchemaUpgrade:
         """What is to be done here. Raises StoreDamaged where a later Keystead made the tables."""
         return self._planned(self._found(session), url)
 
-    def upgrade(self, session: Session, url: str) -> Plan:
+    def upgrade(self, session: Session, url: str) -> SchemaUpgrade:
         """Bring the tables to the version of this Keystead; what was done."""
         if not (plan := self.plan(session, url)).changes:
             return plan
@@ -71,7 +71,7 @@ class Schema:
         except BaseException:
             session.roll_back()
             if not self.transactional:
-                with suppress(ConnectionLost):  # which gives the lock back, too
+                with suppress(DatabaseConnectionLost):  # which gives the lock back, too
                     session.ask(self.end)
             raise
         session.ask(self.end)
@@ -90,13 +90,13 @@ class Schema:
         found = result.fetchone()
         return 0 if found is None else int(found[0])
 
-    def _planned(self, found: int, url: str) -> Plan:
+    def _planned(self, found: int, url: str) -> SchemaUpgrade:
         if found > self.version:
             raise StoreDamaged(
                 f"the tables of {url} were made by a later Keystead (version {found}, this one knows"
                 f" {self.version}); upgrade this one to use them. Nothing was changed"
             )
-        return Plan(found, tuple(change for change in self.changes if change.version > found))
+        return SchemaUpgrade(found, tuple(change for change in self.changes if change.version > found))
 
 
 def statements_of(text: str) -> tuple[Statement, ...]:

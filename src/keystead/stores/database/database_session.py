@@ -35,7 +35,7 @@ class Result:
         return iter(self.rows)
 
 
-class ConnectionLost(Exception):
+class DatabaseConnectionLost(Exception):
     """The connection is gone. Whatever was not committed did not take effect."""
 
 
@@ -43,7 +43,7 @@ class Conflict(Exception):
     """A deadlock, a serialization failure, or a lock that others hold for too long: the transaction did not happen."""
 
 
-class Failed(Exception):
+class StatementFailed(Exception):
     """The server will not do this. `error` says why, in a sentence."""
 
     def __init__(self, error: StoreError) -> None:

@@ -15,7 +15,7 @@ MOST_CONNECTIONS = 100
 
 
 @dataclass(frozen=True)
-class Settings:
+class DatabaseSettings:
     url: str  # without secrets
     host: str
     port: int

@@ -9,21 +9,27 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 from keystead.errors import KeysteadError, StoreClosed, StoreUnavailable
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
 from keystead.stores.commands import Call, Reply
 from keystead.stores.database import database_sweep
-from keystead.stores.database.dialect import Dialect
-from keystead.stores.database.database_feed import Feed
-from keystead.stores.database.pool import Job, Lanes
-from keystead.stores.database.hashed_names import KEPT, text_of
-from keystead.stores.database.database_schema import Plan, Schema
-from keystead.stores.database.database_session import Conflict, ConnectionLost, Failed, NoSuchTable, Session
-from keystead.stores.database.database_settings import Settings
 from keystead.stores.database.cached_tables import CachedTables
+from keystead.stores.database.database_feed import DatabaseFeed
+from keystead.stores.database.database_schema import Schema, SchemaUpgrade
+from keystead.stores.database.database_session import (
+    Conflict,
+    DatabaseConnectionLost,
+    NoSuchTable,
+    Session,
+    StatementFailed,
+)
+from keystead.stores.database.database_settings import DatabaseSettings
+from keystead.stores.database.dialect import Dialect
+from keystead.stores.database.hashed_names import KEPT, text_of
+from keystead.stores.database.pool import Job, Lanes
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import KIND_NUMBERS
-from keystead.stores.worker_thread import Worker
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
+from keystead.stores.worker_thread import WorkerThread
 
 SWEEP_EVERY_S, SWEEP_PAUSE_S = 1.0, 0.01
 
@@ -34,7 +40,7 @@ class DatabaseStore(Store):
     dialect: ClassVar[type[Dialect]]
     schema: Schema
 
-    def __init__(self, settings: Settings, *, ahead_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, settings: DatabaseSettings, *, ahead_ms: Callable[[], int] = lambda: 0) -> None:
         self.settings = settings
         self.url = settings.url
         self.guarantees = Guarantees(durability="memory", value_max_bytes=self.value_max_bytes)
@@ -55,7 +61,7 @@ class DatabaseStore(Store):
         """What this server promises; it is asked."""
 
     @abstractmethod
-    def feed(self) -> Feed: ...
+    def feed(self) -> DatabaseFeed: ...
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -64,7 +70,7 @@ class DatabaseStore(Store):
         if self._open:
             return
         self._loop = asyncio.get_running_loop()
-        worker = Worker("keystead-0", self._loop)
+        worker = WorkerThread("keystead-0", self._loop)
         opening = _Opening(self)
         session: Session | None = None
         try:
@@ -72,11 +78,11 @@ class DatabaseStore(Store):
                 session = await worker.call(opening.run)
         except TimeoutError:
             raise StoreUnavailable(f"{self.url} did not answer in time") from None
-        except (ConnectionLost, Conflict) as error:
+        except (DatabaseConnectionLost, Conflict) as error:
             raise StoreUnavailable(f"{self.url} was lost while it was opened: {error}") from None
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be made: {error}") from None
-        except Failed as failed:
+        except StatementFailed as failed:
             raise failed.error from None
         finally:
             if session is None:  # what the thread has made by then, or makes yet, it lets go
@@ -108,11 +114,11 @@ class DatabaseStore(Store):
         self._open = False
         self._lanes.abandon()
 
-    async def upgrade(self, *, dry_run: bool = False) -> Plan:
+    async def upgrade(self, *, dry_run: bool = False) -> SchemaUpgrade:
         """Bring the tables to the version of this Keystead, or say only what that would do. The store is not open."""
-        worker = Worker("keystead-upgrade", asyncio.get_running_loop())
+        worker = WorkerThread("keystead-upgrade", asyncio.get_running_loop())
 
-        def job() -> Plan:
+        def job() -> SchemaUpgrade:
             session = self.connect()
             try:
                 schema = self.schema
@@ -121,13 +127,13 @@ class DatabaseStore(Store):
                 session.close()
 
         try:
-            plan: Plan = await worker.call(job)
+            plan: SchemaUpgrade = await worker.call(job)
             return plan
-        except Failed as failed:
+        except StatementFailed as failed:
             raise failed.error from None
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be made: {error}") from None
-        except (ConnectionLost, Conflict) as error:
+        except (DatabaseConnectionLost, Conflict) as error:
             raise StoreUnavailable(f"{self.url} was lost while it was upgraded: {error}", "unknown") from None
         finally:
             worker.stop()
@@ -227,11 +233,17 @@ class DatabaseStore(Store):
 
     async def _sweep_step(self) -> bool:
         """True where there may be more to remove."""
-        dead, others = await self.read(lambda interpreter: database_sweep.dead_keys(interpreter, self._dialect), snapshot=True)
+        dead, others = await self.read(
+            lambda interpreter: database_sweep.dead_keys(interpreter, self._dialect), snapshot=True
+        )
         buried = 0
         if dead:
-            buried = await self._submit([], lambda interpreter: database_sweep.bury(interpreter, dead), writes=True, keys=dead)
-        more = bool(others) and await self.write(lambda interpreter: database_sweep.remove_others(interpreter, self._dialect))
+            buried = await self._submit(
+                [], lambda interpreter: database_sweep.bury(interpreter, dead), writes=True, keys=dead
+            )
+        more = bool(others) and await self.write(
+            lambda interpreter: database_sweep.remove_others(interpreter, self._dialect)
+        )
         return bool(buried and len(dead) == database_sweep.KEYS_AT_ONCE) or bool(more)
 
 

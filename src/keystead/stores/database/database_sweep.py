@@ -6,9 +6,9 @@ the processes at a time.
 
 from __future__ import annotations
 
+from keystead.stores.database.cached_tables import CachedTables
 from keystead.stores.database.dialect import Dialect
 from keystead.stores.database.hashed_names import text_of
-from keystead.stores.database.cached_tables import CachedTables
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import ENTRY_TABLES
 

@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     wholes: Sequence[bytes] = ()  # keys of which every field is needed
 
 
-class Held(NamedTuple):
+class StoredKey(NamedTuple):
     """What is known of a key."""
 
     id: int
@@ -47,11 +47,11 @@ class Held(NamedTuple):
     loaded: bool  # whether `value` is its value
 
 
-class Looked(NamedTuple):
+class FoundKeys(NamedTuple):
     """What of it is there."""
 
     now_ms: int
-    rows: list[tuple[bytes, Held]]  # by name
+    rows: list[tuple[bytes, StoredKey]]  # by name
     fields: list[tuple[int, bytes, bytes | None]]  # owner, name, value
     members: list[tuple[int, bytes, float]]
     wholes: list[tuple[int, bytes, bytes | None, bytes | None]]  # owner, name, rest, value
@@ -105,7 +105,7 @@ class Dialect(ABC):
         """All of it in one statement: it sees one state of the tables, so that to read needs no transaction."""
 
     @abstractmethod
-    def looked(self, result: Result) -> Looked: ...
+    def looked(self, result: Result) -> FoundKeys: ...
 
     @abstractmethod
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]: ...

@@ -18,11 +18,17 @@ from typing import Any, Literal
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreUnavailable
 from keystead.stores.commands import Call
-from keystead.stores.database.dialect import Dialect
-from keystead.stores.database.database_session import Conflict, ConnectionLost, Failed, NoSuchTable, Session
 from keystead.stores.database.cached_tables import CachedTables
+from keystead.stores.database.database_session import (
+    Conflict,
+    DatabaseConnectionLost,
+    NoSuchTable,
+    Session,
+    StatementFailed,
+)
+from keystead.stores.database.dialect import Dialect
 from keystead.stores.sql import Interpreter
-from keystead.stores.worker_thread import Worker
+from keystead.stores.worker_thread import WorkerThread
 
 GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
 TRIES = 8  # of one transaction that meets conflicts
@@ -31,7 +37,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4  # between two attempts to connect
 Job = Callable[[Interpreter[CachedTables]], Any]
 
 
-class Batch:
+class PooledBatch:
     """Work that is to take effect as a whole, and whoever waits for it."""
 
     __slots__ = ("alone", "calls", "deadline", "future", "job", "keys", "snapshot", "writes")
@@ -56,10 +62,10 @@ class Batch:
         self.snapshot = False  # whether its job asks more than once, and wants one state for all of it
 
 
-class Group:
+class BatchGroup:
     """Batches that share a transaction. Its stage is changed by two threads, so that none is told what is not so."""
 
-    def __init__(self, batches: list[Batch]) -> None:
+    def __init__(self, batches: list[PooledBatch]) -> None:
         self.batches = batches
         self.writes = batches[0].writes
         self.stage: Literal["running", "committing", "given up"] = "running"
@@ -89,15 +95,15 @@ class _GivenUp(Exception):
     """Nobody waits for the group any more, or its time is over."""
 
 
-class Lane:
+class PooledConnection:
     """A thread, and the connection that it has, if it has one."""
 
     __slots__ = ("group", "session", "worker")
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: WorkerThread) -> None:
         self.worker = worker
         self.session: Session | None = None
-        self.group: Group | None = None  # what runs there now
+        self.group: BatchGroup | None = None  # what runs there now
 
     def drop(self) -> None:
         """In its thread: let the connection go."""
@@ -126,9 +132,9 @@ class Lanes:
         self._ahead_ms = ahead_ms
         self._pool = pool
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Batch] = deque()
-        self._lanes: list[Lane] = []
-        self._idle: list[Lane] = []
+        self._queue: deque[PooledBatch] = deque()
+        self._lanes: list[PooledConnection] = []
+        self._idle: list[PooledConnection] = []
         self._dispatching = False
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -138,9 +144,9 @@ class Lanes:
         self._again: asyncio.TimerHandle | None = None
         self._pause_s = FIRST_PAUSE_S
 
-    def adopt(self, session: Session, worker: Worker) -> None:
+    def adopt(self, session: Session, worker: WorkerThread) -> None:
         """A connection that is already there."""
-        lane = Lane(worker)
+        lane = PooledConnection(worker)
         lane.session = session
         self._lanes.append(lane)
         self._idle.append(lane)
@@ -163,7 +169,7 @@ class Lanes:
             future.set_exception(StoreUnavailable(self._reason))
         else:
             wanted = keys if not writes else {*keys, *(key for call in calls for key in call.keys)}
-            batch = Batch(calls, job, wanted, future, now + self._timeout, writes=writes)
+            batch = PooledBatch(calls, job, wanted, future, now + self._timeout, writes=writes)
             batch.snapshot = snapshot
             self._queue.append(batch)
             if self._timer is None:
@@ -237,29 +243,29 @@ class Lanes:
             if not batches:
                 self._idle.append(lane)
                 return
-            group = lane.group = Group(batches)
+            group = lane.group = BatchGroup(batches)
             lane.worker.submit(
                 lambda lane=lane, group=group: self._work(lane, group),  # type: ignore[misc]
                 lambda results, error, lane=lane, group=group: self._finish(lane, group, results, error),  # type: ignore[misc]
             )
 
-    def _free_lane(self) -> Lane | None:
+    def _free_lane(self) -> PooledConnection | None:
         if self._idle:
             return self._idle.pop()
         if len(self._lanes) < self._pool:
-            lane = Lane(Worker(f"keystead-{len(self._lanes)}", self._loop))
+            lane = PooledConnection(WorkerThread(f"keystead-{len(self._lanes)}", self._loop))
             self._lanes.append(lane)
             return lane
         return None
 
-    def _next_group(self) -> list[Batch]:
+    def _next_group(self) -> list[PooledBatch]:
         """The first that may run now, and all that may run with it."""
         taken: set[bytes] = set()
         for lane in self._lanes:
             if lane.group is not None:
                 taken.update(*(batch.keys for batch in lane.group.batches))
-        group: list[Batch] = []
-        left: deque[Batch] = deque()
+        group: list[PooledBatch] = []
+        left: deque[PooledBatch] = deque()
         commands = 0
         for batch in self._queue:
             if batch.future.done():
@@ -280,7 +286,7 @@ class Lanes:
 
     # --- in the thread of a lane ---------------------------------------------------------------------------
 
-    def _work(self, lane: Lane, group: Group) -> list[Any]:
+    def _work(self, lane: PooledConnection, group: BatchGroup) -> list[Any]:
         """The result of each batch of the group. Raises StoreUnavailable where the outcome is not known."""
         for attempt in range(TRIES):
             if group.stage == "given up":
@@ -293,15 +299,15 @@ class Lanes:
             except Conflict as conflict:
                 session.roll_back()
                 if attempt == TRIES - 1:
-                    raise Failed(
+                    raise StatementFailed(
                         StoreUnavailable(f"{self._url}: others were in the way {TRIES} times ({conflict}); try again")
                     ) from None
                 group.begins_again()
                 time.sleep(0.002 * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311 - spreads them apart
-            except ConnectionLost as lost:
+            except DatabaseConnectionLost as lost:
                 lane.drop()
                 if group.writes and group.stage == "committing":
-                    raise Failed(
+                    raise StatementFailed(
                         StoreUnavailable(
                             f"{self._url} was lost while this was written ({lost}); it may have taken effect", "unknown"
                         )
@@ -310,9 +316,11 @@ class Lanes:
             except BaseException:
                 session.roll_back()
                 raise
-        raise Failed(StoreUnavailable(f"{self._url} was lost {TRIES} times; is something ending its connections?"))
+        raise StatementFailed(
+            StoreUnavailable(f"{self._url} was lost {TRIES} times; is something ending its connections?")
+        )
 
-    def _transact(self, session: Session, group: Group) -> list[Any]:
+    def _transact(self, session: Session, group: BatchGroup) -> list[Any]:
         tables = CachedTables(session, self._dialect, self._ahead_ms)
         interpreter = Interpreter(tables, lambda: tables.now_ms)
         calls = [call for batch in group.batches for call in batch.calls]
@@ -331,7 +339,9 @@ class Lanes:
 
     # --- back in the event loop ----------------------------------------------------------------------------
 
-    def _finish(self, lane: Lane, group: Group, results: list[Any] | None, error: BaseException | None) -> None:
+    def _finish(
+        self, lane: PooledConnection, group: BatchGroup, results: list[Any] | None, error: BaseException | None
+    ) -> None:
         self._freed(lane)
         if error is None and results is not None:
             self._reached()
@@ -356,20 +366,20 @@ class Lanes:
         if self._queue and not self._closed:
             self._soon()
 
-    def _freed(self, lane: Lane) -> None:
+    def _freed(self, lane: PooledConnection) -> None:
         lane.group = None
         self._idle.append(lane)
         if self._all_idle is not None and len(self._idle) == len(self._lanes) and not self._all_idle.done():
             self._all_idle.set_result(None)
 
     def _explained(self, error: BaseException | None) -> BaseException:
-        if isinstance(error, Failed):
+        if isinstance(error, StatementFailed):
             return error.error
         if isinstance(error, NoSuchTable):
             return StoreUnavailable(f"the tables of {self._url} are gone ({error}); open the store again to make them")
         return error or RuntimeError("the group has no results")
 
-    def _wait_again(self, group: Group) -> None:
+    def _wait_again(self, group: BatchGroup) -> None:
         if self._closed:
             for batch in group.batches:
                 _fail(batch.future, StoreClosed("the store was closed before this was done"))
@@ -447,7 +457,7 @@ class Lanes:
         if waiting and not self._closed:
             self._timer = self._loop.call_at(min(waiting), self._overdue)
 
-    def _end_waiting(self, lane: Lane, group: Group, now: float) -> None:
+    def _end_waiting(self, lane: PooledConnection, group: BatchGroup, now: float) -> None:
         """The batches whose time is over learn what is known of them; a group that cannot commit is begun anew."""
         surely_not = not group.writes or group.gives_up()
         for batch in group.batches:
@@ -462,7 +472,7 @@ class Lanes:
         return f"{self._url} did not answer within {self._timeout:g} s; it is slow, or others hold what this needs"
 
 
-def _result(batch: Batch, interpreter: Interpreter[CachedTables]) -> Any:
+def _result(batch: PooledBatch, interpreter: Interpreter[CachedTables]) -> Any:
     if batch.future.done():
         return None
     try:
@@ -472,7 +482,7 @@ def _result(batch: Batch, interpreter: Interpreter[CachedTables]) -> Any:
 
 
 def _is_unknown(error: BaseException | None) -> bool:
-    return isinstance(error, Failed) and getattr(error.error, "outcome", "") == "unknown"
+    return isinstance(error, StatementFailed) and getattr(error.error, "outcome", "") == "unknown"
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:

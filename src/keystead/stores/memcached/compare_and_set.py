@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreFull, StoreUnavailable
-from keystead.stores.store_contract import Outcome, Planned
 from keystead.stores.commands import Call, Reply, SetOptions
-from keystead.stores.memcached.memcached_connection import Answer
 from keystead.stores.memcached.item_format import MARK, Item, Slot, cleared_at_s, packed, unpacked
-from keystead.stores.memcached.memcached_link import Link
+from keystead.stores.memcached.memcached_connection import MetaReply
+from keystead.stores.memcached.memcached_link import MemcachedLink
 from keystead.stores.sql.interpreter import Interpreter
 from keystead.stores.sql.key_commands import OF_ANY_KIND
 from keystead.stores.sql.string_commands import HANDLERS as OF_STRINGS
+from keystead.stores.store_contract import Outcome, Planned
 
 HANDLERS = {**OF_STRINGS, **OF_ANY_KIND}
 
@@ -85,8 +85,8 @@ class _Change:
     results: list[Replies | CommandError]
 
 
-class Lane:
-    def __init__(self, link: Link, clock: Callable[[], int]) -> None:
+class CompareAndSetQueue:
+    def __init__(self, link: MemcachedLink, clock: Callable[[], int]) -> None:
         self._link = link
         self._clock = clock
         self._waiting: list[Part] = []
@@ -164,7 +164,7 @@ class Lane:
             again += _ended(change, answer)
         return again
 
-    def _change(self, name: bytes, parts: list[Part], answer: Answer | None) -> _Change | None:
+    def _change(self, name: bytes, parts: list[Part], answer: MetaReply | None) -> _Change | None:
         """Run the parts of a key; None where nothing is to be written, and they have their replies."""
         cas: int | None = None
         try:
@@ -190,7 +190,7 @@ class Lane:
             request = b"%b%b\r\n" % (head, data)
         return _Change(parts, answer is None, request, results)
 
-    def _slot(self, answer: Answer) -> tuple[Slot, int | None]:
+    def _slot(self, answer: MetaReply) -> tuple[Slot, int | None]:
         """What a look at a key found, and the number by which a change of it is noticed. Raises StoreError."""
         if answer.code == b"EN":
             return Slot(None, self._link.value_max_bytes), None
@@ -211,7 +211,7 @@ def _lasting(item: Item | None, now_ms: int) -> Item | None:
     return None if item is None or (item.expires_at is not None and item.expires_at <= now_ms) else item
 
 
-def _ended(change: _Change, answer: Answer) -> list[Part]:
+def _ended(change: _Change, answer: MetaReply) -> list[Part]:
     """Tell the parts what became of their change; those that have to run again."""
     if answer.code == b"HD" or (answer.code == b"NF" and change.anew):  # NF: what was to be deleted was not there
         for part, result in zip(change.parts, change.results, strict=True):
@@ -242,7 +242,7 @@ def _failed(calls: list[Call], error: StoreError) -> list[Reply]:
     return failed
 
 
-def _refusal(answer: Answer) -> StoreError:
+def _refusal(answer: MetaReply) -> StoreError:
     words = b" ".join((answer.code, *answer.words)).decode("utf-8", "replace")
     if b"memory" in answer.words:
         return StoreFull(f"the server has no memory left ({words}); give it more with -m, or let it evict")

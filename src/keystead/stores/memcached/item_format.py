@@ -12,7 +12,7 @@ import struct
 from typing import NamedTuple
 
 from keystead.errors import BadArgument, WrongKind
-from keystead.stores.sql.key_tables import STRING, Keys, Row
+from keystead.stores.sql.key_tables import STRING, KeyRow, StringKeys
 
 KEY_BYTES = 250  # the longest key of Memcached
 HASHED = b"sha256:"
@@ -60,7 +60,7 @@ def cleared_at_s(expires_at: int | None) -> int:
     return second if second <= LATEST_S else 0
 
 
-class Slot(Keys):
+class Slot(StringKeys):
     """One key while commands run on it. `item` is what it holds, and what it is to hold when they have run."""
 
     def __init__(self, item: Item | None, largest: int) -> None:
@@ -68,13 +68,13 @@ class Slot(Keys):
         self._largest = largest
         self._before: Item | None = None
 
-    def live(self, key: bytes) -> Row | None:
+    def live(self, key: bytes) -> KeyRow | None:
         item = self.item
         if item is None or (item.expires_at is not None and item.expires_at <= self.now_ms):
             return None
-        return Row(0, STRING, item.expires_at, 0)
+        return KeyRow(0, STRING, item.expires_at, 0)
 
-    def value(self, key: bytes, row: Row) -> bytes:
+    def value(self, key: bytes, row: KeyRow) -> bytes:
         return b"" if self.item is None else self.item.value
 
     def string(self, key: bytes) -> bytes | None:
@@ -92,10 +92,10 @@ class Slot(Keys):
         self.item = None
         return was_there
 
-    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None:
+    def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
         self.item = Item(self.value(key, row), expires_at)
 
-    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+    def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
         self.put(key, value, row.expires_at)
 
     def begin_step(self, calls: object) -> None:

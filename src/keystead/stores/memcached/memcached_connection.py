@@ -12,10 +12,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from keystead.stores.memcached.memcached_settings import Address
+from keystead.stores.memcached.memcached_settings import MemcachedAddress
 
 
-class Answer(NamedTuple):
+class MetaReply(NamedTuple):
     """`code`: VA (a value), HD (done), EN or NF (not there), NS (not stored), EX (another was faster), or an error."""
 
     code: bytes
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
         return next(int(word[1:]) for word in self.words if word[:1] == letter)
 
 
-class ConnectionLost(Exception):
+class MemcachedConnectionLost(Exception):
     """The answer will not come. `sent`: whether the requests may have reached the server."""
 
     def __init__(self, reason: str, sent: bool) -> None:
@@ -38,19 +38,19 @@ class ConnectionLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    future: asyncio.Future[list[Answer]]
+    future: asyncio.Future[list[MetaReply]]
     count: int
     since: float
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, timeout: float) -> None:
+class MemcachedConnection(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: MemcachedAddress, timeout: float) -> None:
         self.address = address
         self.lost: str | None = None  # why, once it is
         self._loop = loop
         self._timeout = timeout
         self._expected: deque[_Expected] = deque()
-        self._answers: list[Answer] = []  # of whoever stands first, as far as they are there
+        self._answers: list[MetaReply] = []  # of whoever stands first, as far as they are there
         self._received = bytearray()
         self._lines: list[bytes] = []
         self._head: tuple[list[bytes], int] | None = None  # of a value that is not there as a whole yet
@@ -60,11 +60,11 @@ class Connection(asyncio.Protocol):
 
     # --- for callers ---------------------------------------------------------------------------------------
 
-    def send(self, payload: bytes, count: int) -> asyncio.Future[list[Answer]]:
+    def send(self, payload: bytes, count: int) -> asyncio.Future[list[MetaReply]]:
         """Send requests and get as many answers. Raises ConnectionLost through the future."""
-        future: asyncio.Future[list[Answer]] = self._loop.create_future()
+        future: asyncio.Future[list[MetaReply]] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(ConnectionLost(self.lost, False))
+            future.set_exception(MemcachedConnectionLost(self.lost, False))
             return future
         now = self._loop.time()
         self._expected.append(_Expected(future, count, now))
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         except (ValueError, IndexError):
             self.close(f"{self.address} sent what no Memcached sends; is it one?")
 
-    def _next(self) -> Answer | None:
+    def _next(self) -> MetaReply | None:
         """The next answer, if it is there as a whole."""
         received = self._received
         while self._head is None:
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
                 self._head = words[1:], int(words[0])
             else:
                 lines, self._lines = tuple(self._lines), []
-                return Answer(code, words, lines=lines)
+                return MetaReply(code, words, lines=lines)
         words, size = self._head
         if len(received) < size + 2:
             return None
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
             raise ValueError
         del received[: size + 2]
         self._head = None
-        return Answer(b"VA", words, data)
+        return MetaReply(b"VA", words, data)
 
     def _flush(self) -> None:
         if self.lost is None and self._transport is not None:
@@ -157,5 +157,5 @@ class Connection(asyncio.Protocol):
         sent = len(self._expected) - len(self._out)
         for place, expected in enumerate(self._expected):
             if not expected.future.done():
-                expected.future.set_exception(ConnectionLost(reason, place < sent))
+                expected.future.set_exception(MemcachedConnectionLost(reason, place < sent))
         self._expected.clear()

@@ -13,22 +13,22 @@ import re
 import socket
 
 from keystead.errors import StoreClosed, StoreError, StoreRefused, StoreUnavailable
-from keystead.stores.memcached.memcached_connection import Answer, Connection, ConnectionLost
 from keystead.stores.memcached.item_format import HEADER_BYTES
-from keystead.stores.memcached.memcached_settings import Address, Settings
+from keystead.stores.memcached.memcached_connection import MemcachedConnection, MemcachedConnectionLost, MetaReply
+from keystead.stores.memcached.memcached_settings import MemcachedAddress, MemcachedSettings
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4
 OLDEST_VERSION = (1, 6, 10)  # which has the meta commands as they are now
 ITEM_OVERHEAD_BYTES = 1_024  # what an item has beside its value: its head, key, flags and room for chunks
 
 
-class Link:
-    def __init__(self, settings: Settings, address: Address) -> None:
+class MemcachedLink:
+    def __init__(self, settings: MemcachedSettings, address: MemcachedAddress) -> None:
         self.address = address
         self.value_max_bytes = 0  # known once it was open
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: MemcachedConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._lost_at = 0.0
         self._reason: StoreError | None = None
@@ -46,7 +46,7 @@ class Link:
             self._connecting.cancel()
             await asyncio.wait({self._connecting})
 
-    async def ask(self, requests: list[bytes], deadline: float, *, writes: bool) -> list[Answer]:
+    async def ask(self, requests: list[bytes], deadline: float, *, writes: bool) -> list[MetaReply]:
         """The answer to each request. Reads are asked again where the connection was lost, writes only if unsent.
 
         Raises StoreUnavailable; its outcome is "unknown" where writes may have taken effect.
@@ -59,13 +59,13 @@ class Link:
                     return await connection.send(payload, len(requests))
             except TimeoutError:
                 raise _lost(f"{self.address} did not answer in time", unknown=writes) from None
-            except ConnectionLost as lost:
+            except MemcachedConnectionLost as lost:
                 if lost.sent and writes:
                     raise _lost(str(lost), unknown=True) from None
                 if self._loop.time() >= deadline:
                     raise _lost(str(lost), unknown=False) from None
 
-    async def _connected(self, deadline: float) -> Connection:
+    async def _connected(self, deadline: float) -> MemcachedConnection:
         while True:
             if self._closed:
                 raise StoreClosed("the store is closed")
@@ -92,10 +92,10 @@ class Link:
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients apart, guards nothing
             pause = min(pause * 1.5, LONGEST_PAUSE_S)
 
-    async def _attempt(self) -> Connection:
+    async def _attempt(self) -> MemcachedConnection:
         """Connect and greet, within `connect_timeout`. Raises StoreUnavailable or StoreRefused."""
         address, within = self.address, self._settings.connect_timeout
-        connection = Connection(self._loop, address, self._settings.timeout)
+        connection = MemcachedConnection(self._loop, address, self._settings.timeout)
         try:
             async with asyncio.timeout(within):
                 transport, _ = await self._loop.create_connection(lambda: connection, address.host, address.port)
@@ -104,7 +104,7 @@ class Link:
         except TimeoutError:
             connection.close("it did not answer")
             raise StoreUnavailable(f"{address} did not answer within {within:g} s") from None
-        except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
+        except (OSError, MemcachedConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
             connection.close("it failed")
             raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
         except (ValueError, IndexError):
@@ -115,7 +115,7 @@ class Link:
             raise
         return connection
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _greet(self, connection: MemcachedConnection) -> None:
         """Sign in, and see that this is a Memcached that can do what a store needs."""
         settings, address = self._settings, self.address
         if settings.user is not None:

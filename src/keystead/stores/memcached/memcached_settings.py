@@ -16,7 +16,7 @@ LONGEST_PREFIX = 100  # of the 250 bytes that a key of Memcached has
 OPTIONS = ("timeout", "connect_timeout")
 
 
-class Address(NamedTuple):
+class MemcachedAddress(NamedTuple):
     host: str
     port: int
 
@@ -25,9 +25,9 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class MemcachedSettings:
     url: str  # without secrets
-    addresses: list[Address]
+    addresses: list[MemcachedAddress]
     prefix: bytes = b"keystead:"  # what every key of this store begins with, since a server has no databases
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -67,7 +67,7 @@ class Settings:
         )
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> MemcachedAddress:
     host, port = text, ""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
@@ -77,4 +77,4 @@ def _address(text: str) -> Address:
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         # What stands there may be a password whose host was forgotten.
         raise BadUrl(f"the port is no number from 1 to 65535; write {FORM}")
-    return Address(host or "127.0.0.1", int(port) if port else DEFAULT_PORT)
+    return MemcachedAddress(host or "127.0.0.1", int(port) if port else DEFAULT_PORT)

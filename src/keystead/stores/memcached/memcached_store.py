@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Self, cast
 
 from keystead.errors import CrossSlot, StoreClosed, StoreError, StoreUnavailable, UnknownCommand
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
 from keystead.stores.commands import Call, Reply
+from keystead.stores.memcached.compare_and_set import HANDLERS, CompareAndSetQueue, Part, Replies
 from keystead.stores.memcached.item_format import HEADER_BYTES, Slot, name_of
-from keystead.stores.memcached.compare_and_set import HANDLERS, Lane, Part, Replies
-from keystead.stores.memcached.memcached_link import ITEM_OVERHEAD_BYTES, Link
-from keystead.stores.memcached.memcached_settings import Address, Settings
+from keystead.stores.memcached.memcached_link import ITEM_OVERHEAD_BYTES, MemcachedLink
+from keystead.stores.memcached.memcached_settings import MemcachedAddress, MemcachedSettings
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
 
 USUAL_ITEM_BYTES = 1 << 20
 
@@ -32,16 +32,16 @@ class MemcachedStore(Store):
     this process, since a server tells no more than seconds. `clock`: for tests.
     """
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], int] = wall_ms) -> None:
+    def __init__(self, settings: MemcachedSettings, *, clock: Callable[[], int] = wall_ms) -> None:
         self.settings = settings
         self.url = settings.url
         self.guarantees = _guarantees(USUAL_ITEM_BYTES - ITEM_OVERHEAD_BYTES - HEADER_BYTES)
         self._clock = clock
-        self._servers: dict[Address, tuple[Link, Lane]] = {}
+        self._servers: dict[MemcachedAddress, tuple[MemcachedLink, CompareAndSetQueue]] = {}
 
     @classmethod
     def of(cls, url: str) -> Self:
-        return cls(Settings.of(url))
+        return cls(MemcachedSettings.of(url))
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -50,14 +50,14 @@ class MemcachedStore(Store):
         if self._servers:
             return
         self._loop = asyncio.get_running_loop()
-        links = [Link(self.settings, address) for address in self.settings.addresses]
+        links = [MemcachedLink(self.settings, address) for address in self.settings.addresses]
         opened = await asyncio.gather(*(link.open() for link in links), return_exceptions=True)
         for problem in opened:
             if problem is not None:
                 for link in links:
                     await link.close()
                 raise problem
-        self._servers = {link.address: (link, Lane(link, self._clock)) for link in links}
+        self._servers = {link.address: (link, CompareAndSetQueue(link, self._clock)) for link in links}
         self.guarantees = _guarantees(min(link.value_max_bytes for link in links))
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class MemcachedStore(Store):
     def _part(self, key: bytes, work: list[Call] | list[Planned], deadline: float) -> Part:
         return Part(name_of(self.settings.prefix, key), work, deadline, self._loop.create_future())
 
-    def _lane(self, name: bytes) -> Lane:
+    def _lane(self, name: bytes) -> CompareAndSetQueue:
         if len(self._servers) == 1:
             return next(iter(self._servers.values()))[1]
         best = max(
@@ -144,7 +144,7 @@ class MemcachedStore(Store):
 
     async def _served(self, parts: list[Part], deadline: float) -> list[Replies | StoreError]:
         """The result of each part, or the error it has."""
-        reading: dict[Lane, list[Part]] = {}
+        reading: dict[CompareAndSetQueue, list[Part]] = {}
         for part in parts:
             lane = self._lane(part.name)
             if part.reads_only:
@@ -199,7 +199,7 @@ def _unsupported(call: Call) -> UnknownCommand:
     return error
 
 
-async def _read(lane: Lane, parts: list[Part], deadline: float) -> None:
+async def _read(lane: CompareAndSetQueue, parts: list[Part], deadline: float) -> None:
     try:
         await lane.read(parts, deadline)
     except (StoreUnavailable, StoreClosed) as error:

@@ -9,9 +9,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
-from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, Held, Looked, NewRow, Wanted
-from keystead.stores.database.hashed_names import KEPT
 from keystead.stores.database.database_session import Result, Statement
+from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, FoundKeys, NewRow, StoredKey, Wanted
+from keystead.stores.database.hashed_names import KEPT
 
 # The rows of the table of locks: one for each number that a key may have, and two more.
 KEY_LOCKS = 8_192
@@ -122,13 +122,13 @@ class MysqlDialect(Dialect):
             parameters += wanted.wholes
         return Statement(" UNION ALL ".join(parts), parameters)
 
-    def looked(self, result: Result) -> Looked:
-        looked = Looked(int(result.rows[0][0].split()[1]), [], [], [], [])
+    def looked(self, result: Result) -> FoundKeys:
+        looked = FoundKeys(int(result.rows[0][0].split()[1]), [], [], [], [])
         for numbers, name, value, *rest in result.rows:
             what, owner, *others = map(int, numbers.split())
             if what in (_VALUED, _ROW):
                 kind, at, size, long = others
-                held = Held(owner, kind, None if at == _NEVER else at, size, long, value, what == _VALUED)
+                held = StoredKey(owner, kind, None if at == _NEVER else at, size, long, value, what == _VALUED)
                 looked.rows.append((name, held))
             elif what == _FIELD:
                 looked.fields.append((owner, name, value))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from keystead.errors import KeysteadError, StoreUnavailable
-from keystead.stores.database.database_feed import Feed, Subscriber, Write
 from keystead.stores.database.cached_tables import CachedTables
+from keystead.stores.database.database_feed import DatabaseFeed, DatabaseSubscriber, Write
 from keystead.stores.sql import Interpreter
 
 LOOK_EVERY_S = 0.025
 PAGE = 1_000
 
 
-class MysqlFeed(Feed):
+class MysqlFeed(DatabaseFeed):
     """`read` runs a job in a snapshot."""
 
     def __init__(self, write: Write, read: Write) -> None:
@@ -23,15 +23,15 @@ class MysqlFeed(Feed):
         self._looking: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
 
-    async def listen(self, subscriber: Subscriber) -> None:
+    async def listen(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing: from when it has signed up, messages are kept for it."""
 
-    def signed_up(self, subscriber: Subscriber) -> None:
+    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
         if self._looking is None or self._looking.done():
             self._last = subscriber.after
             self._looking = asyncio.ensure_future(self._look())
 
-    async def leave(self, subscriber: Subscriber) -> None:
+    async def leave(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing: who looks, stops by itself."""
 
     def wake(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from keystead.stores.database.hashed_names import LONGEST
-from keystead.stores.database.database_schema import Change, Schema, statements_of
+from keystead.stores.database.database_schema import Schema, SchemaChange, statements_of
 from keystead.stores.database.database_session import Statement
+from keystead.stores.database.hashed_names import LONGEST
 from keystead.stores.mysql.mysql_dialect import SWEEP_LOCK
 
 _INNODB = "ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET = binary"
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS keystead_subscribers (
 """  # noqa: S608 - constants
 
 SCHEMA = Schema(
-    changes=(Change(1, "makes the tables keystead_*", statements_of(FIRST)),),
+    changes=(SchemaChange(1, "makes the tables keystead_*", statements_of(FIRST)),),
     find=Statement("SELECT MAX(version) FROM keystead_version HAVING COUNT(*) > 0"),
     note="INSERT INTO keystead_version (version) VALUES (?)",
     begin=(Statement("SELECT GET_LOCK(CONCAT('keystead:', SHA1(DATABASE())), 20)"),),

@@ -19,14 +19,14 @@ from pymysql.constants import CLIENT
 from keystead.errors import StoreError, StoreFull, StoreReadOnly, StoreRefused, StoreUnavailable
 from keystead.stores.database.database_session import (
     Conflict,
-    ConnectionLost,
-    Failed,
+    DatabaseConnectionLost,
     NoSuchTable,
     Result,
     Session,
     Statement,
+    StatementFailed,
 )
-from keystead.stores.database.database_settings import Settings
+from keystead.stores.database.database_settings import DatabaseSettings
 
 _LOST = {1053, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2014, 2055, 4031}
 _TRY_AGAIN = {1020, 1205, 1213, 1969, 3024, 3572}
@@ -36,7 +36,7 @@ _FULL = {1021, 1041, 1114, 1118, 1153, 1301, 1406}
 _MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 
-def connect(settings: Settings) -> MysqlSession:
+def connect(settings: DatabaseSettings) -> MysqlSession:
     """Raises StoreError, in words without the password."""
     where: dict[str, Any] = (
         {"unix_socket": settings.socket} if settings.socket else {"host": settings.host, "port": settings.port}
@@ -64,16 +64,16 @@ def connect(settings: Settings) -> MysqlSession:
     try:
         session.ask([Statement("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")])
         session.largest = session.ask([Statement("SELECT @@max_allowed_packet")])[0].fetchone()[0]
-    except (ConnectionLost, Conflict) as error:
+    except (DatabaseConnectionLost, Conflict) as error:
         session.close()
         raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
-    except Failed as failed:
+    except StatementFailed as failed:
         session.close()
         raise failed.error from None
     return session
 
 
-def _no_connection(error: Exception, settings: Settings) -> StoreError:
+def _no_connection(error: Exception, settings: DatabaseSettings) -> StoreError:
     code, said = _said(error)
     said = settings.without_secrets(said)
     if code in (1044, 1045, 1698, 1130):
@@ -93,7 +93,7 @@ def _said(error: Exception) -> tuple[int, str]:
 class MysqlSession(Session):
     largest = 1 << 22  # what the server takes at once
 
-    def __init__(self, connection: Any, settings: Settings) -> None:
+    def __init__(self, connection: Any, settings: DatabaseSettings) -> None:
         self.ids = []
         self._connection = connection
         self._settings = settings
@@ -102,7 +102,7 @@ class MysqlSession(Session):
 
     def ask(self, statements: Sequence[Statement]) -> list[Result]:
         if self._lost:
-            raise ConnectionLost("the connection was lost before")
+            raise DatabaseConnectionLost("the connection was lost before")
         results: list[Result] = []
         for text, count in self._packets(statements):
             try:
@@ -111,7 +111,7 @@ class MysqlSession(Session):
                 raise self._error(error) from None
             except (OSError, AttributeError, EOFError) as error:  # its socket was closed under it
                 self.close()
-                raise ConnectionLost(str(error)) from None
+                raise DatabaseConnectionLost(str(error)) from None
             except BaseException:
                 self.close()
                 raise
@@ -128,7 +128,7 @@ class MysqlSession(Session):
                 self._in_transaction = True
             text = _written(statement)
             if len(text) > self.largest - 1024:
-                raise Failed(
+                raise StatementFailed(
                     StoreFull(
                         f"{self._settings.url} takes statements of at most {self.largest:,} bytes (its"
                         f" max_allowed_packet), and a value takes twice its length; this one has {len(text):,}"
@@ -156,24 +156,24 @@ class MysqlSession(Session):
         url = self._settings.url
         if code in _LOST or isinstance(error, pymysql.InterfaceError) or code == 0:
             self.close()
-            return ConnectionLost(said)
+            return DatabaseConnectionLost(said)
         if code in _TRY_AGAIN:
             return Conflict(said)
         if code == 1146:
             return NoSuchTable(said)
         if code in _READ_ONLY:
-            return Failed(
+            return StatementFailed(
                 StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
             )
         if code in _REFUSED:
-            return Failed(StoreRefused(f"{url} does not let this user do that: {said}"))
+            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {said}"))
         if code in _FULL:
-            return Failed(StoreFull(f"{url} has no room for this: {said}"))
-        return Failed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
+            return StatementFailed(StoreFull(f"{url} has no room for this: {said}"))
+        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
 
     def roll_back(self) -> None:
         if not self._lost and self._in_transaction:
-            with suppress(Conflict, Failed, ConnectionLost):
+            with suppress(Conflict, StatementFailed, DatabaseConnectionLost):
                 self.ask([Statement("ROLLBACK")])
 
     def close(self) -> None:

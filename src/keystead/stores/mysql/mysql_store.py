@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from keystead.errors import BadUrl, StoreRefused
-from keystead.stores.store_contract import Guarantees
-from keystead.stores.database.database_feed import Feed
-from keystead.stores.database.database_session import Failed, Session, Statement
-from keystead.stores.database.database_settings import Settings, TlsReader, yes_or_no
+from keystead.stores.database.database_feed import DatabaseFeed
+from keystead.stores.database.database_session import Session, Statement, StatementFailed
+from keystead.stores.database.database_settings import DatabaseSettings, TlsReader, yes_or_no
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.mysql.mysql_dialect import MysqlDialect
 from keystead.stores.mysql.mysql_feed import MysqlFeed
 from keystead.stores.mysql.mysql_schema import SCHEMA
 from keystead.stores.mysql.mysql_session import MysqlSession, connect
+from keystead.stores.store_contract import Guarantees
 
 # SKIP LOCKED, and ids that a restart does not give again.
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
@@ -47,7 +47,7 @@ class MysqlStore(DatabaseStore):
 
     @classmethod
     def of(cls, url: str) -> MysqlStore:
-        return cls(Settings.of(url, port=3306, tls=_Tls()))
+        return cls(DatabaseSettings.of(url, port=3306, tls=_Tls()))
 
     def connect(self) -> MysqlSession:
         return connect(self.settings)
@@ -62,7 +62,7 @@ class MysqlStore(DatabaseStore):
             durability="disk" if flush in (1, 3) else "seconds", value_max_bytes=max((packet - 8_192) // 2, 0)
         )
 
-    def feed(self) -> Feed:
+    def feed(self) -> DatabaseFeed:
         return MysqlFeed(self.write, self.read)
 
 
@@ -71,4 +71,4 @@ def _check_version(text: str, url: str) -> None:
     numbers = tuple(int(part) for part in text.split("-")[0].split(".")[:2] if part.isdigit())
     if numbers < OLDEST[engine]:
         oldest = ".".join(map(str, OLDEST[engine]))
-        raise Failed(StoreRefused(f"{url} is {engine} {text}; Keystead needs {engine} {oldest} or later"))
+        raise StatementFailed(StoreRefused(f"{url} is {engine} {text}; Keystead needs {engine} {oldest} or later"))

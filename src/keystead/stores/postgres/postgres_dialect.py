@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b, sha256
 from typing import ClassVar
 
-from keystead.stores.database.dialect import Dialect, Held, Looked, NewRow, Wanted
-from keystead.stores.database.hashed_names import KEPT
 from keystead.stores.database.database_session import Result, Statement
+from keystead.stores.database.dialect import Dialect, FoundKeys, NewRow, StoredKey, Wanted
+from keystead.stores.database.hashed_names import KEPT
 from keystead.stores.postgres.binary_values import Bytes, Floats, Ints
 
 # More locks than this in one transaction might not fit the server's table of locks: then the whole store is locked.
@@ -99,11 +99,11 @@ class PostgresDialect(Dialect):
             )
         return Statement(" UNION ALL ".join(parts), parameters)
 
-    def looked(self, result: Result) -> Looked:
-        looked = Looked(result.rows[0][1], [], [], [], [])
+    def looked(self, result: Result) -> FoundKeys:
+        looked = FoundKeys(result.rows[0][1], [], [], [], [])
         for what, owner, name, rest, kind, expires_at, size, long, value, score in result.rows:
             if what in (_VALUED, _ROW):
-                looked.rows.append((name, Held(owner, kind, expires_at, size, long, value, what == _VALUED)))
+                looked.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
             elif what == _FIELD:
                 looked.fields.append((owner, name, value))
             elif what == _MEMBER:

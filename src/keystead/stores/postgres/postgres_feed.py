@@ -11,14 +11,14 @@ from contextlib import suppress
 import psycopg
 
 from keystead.errors import KeysteadError, StoreError, StoreUnavailable
-from keystead.stores.database.database_feed import Feed, Subscriber, Write
-from keystead.stores.database.database_session import ConnectionLost, Failed, Statement
+from keystead.stores.database.database_feed import DatabaseFeed, DatabaseSubscriber, Write
+from keystead.stores.database.database_session import DatabaseConnectionLost, Statement, StatementFailed
 from keystead.stores.postgres.postgres_dialect import channel_name
 from keystead.stores.postgres.postgres_session import PostgresSession
-from keystead.stores.worker_thread import Worker
+from keystead.stores.worker_thread import WorkerThread
 
 
-class PostgresFeed(Feed):
+class PostgresFeed(DatabaseFeed):
     """`read` runs a job in a snapshot; it is needed for messages that are too long for a notification."""
 
     def __init__(self, write: Write, read: Write, connect: Callable[[], PostgresSession], url: str) -> None:
@@ -28,15 +28,15 @@ class PostgresFeed(Feed):
         self._url = url
         self._session: PostgresSession | None = None
         self._socket = -1  # its number, which libpq does not tell any more once the connection is lost
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._lock = asyncio.Lock()
         self._listening: Counter[str] = Counter()
-        self._counted: set[Subscriber] = set()  # whose channels are in it
+        self._counted: set[DatabaseSubscriber] = set()  # whose channels are in it
         self._channels: dict[str, bytes] = {}
         self._waiting: deque[tuple[bytes, str]] = deque()
         self._delivering: asyncio.Task[None] | None = None
 
-    async def listen(self, subscriber: Subscriber) -> None:
+    async def listen(self, subscriber: DatabaseSubscriber) -> None:
         async with self._lock:
             new = [channel for channel in subscriber.channels if not self._listening[channel_name(channel)]]
             await self._say("LISTEN", new)
@@ -45,13 +45,13 @@ class PostgresFeed(Feed):
                 self._listening[channel_name(channel)] += 1
             self._counted.add(subscriber)
 
-    def signed_up(self, subscriber: Subscriber) -> None:
+    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing: its messages come already."""
 
     def wake(self) -> None:
         """Nothing: the server notifies its own publisher, too."""
 
-    async def leave(self, subscriber: Subscriber) -> None:
+    async def leave(self, subscriber: DatabaseSubscriber) -> None:
         async with self._lock:
             if self._session is None:
                 return
@@ -71,7 +71,7 @@ class PostgresFeed(Feed):
     async def _say(self, verb: str, channels: list[bytes]) -> None:
         """LISTEN or UNLISTEN, in the thread of the connection, which is made where there is none."""
         if self._worker is None:
-            self._worker = Worker("keystead-listen", self._loop)
+            self._worker = WorkerThread("keystead-listen", self._loop)
         worker, session = self._worker, self._session
         if session is not None:
             self._loop.remove_reader(self._socket)
@@ -104,7 +104,7 @@ class PostgresFeed(Feed):
             # `leave`, which comes after this, has spoken, too.
             worker.submit(let_go, lambda result, error: None)
             raise
-        except (ConnectionLost, Failed, OSError) as error:
+        except (DatabaseConnectionLost, StatementFailed, OSError) as error:
             self._lost(str(error))
             raise StoreUnavailable(f"{self._url} was lost while subscribing: {error}") from None
         except StoreError:

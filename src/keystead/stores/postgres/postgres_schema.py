@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from keystead.stores.database.dialect import IDS_AT_ONCE
-from keystead.stores.database.database_schema import Change, Schema, statements_of
+from keystead.stores.database.database_schema import Schema, SchemaChange, statements_of
 from keystead.stores.database.database_session import Statement
+from keystead.stores.database.dialect import IDS_AT_ONCE
 
 UPGRADE_LOCK = 0x4B53_5445_4144_0003
 
@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS subscribers_by_id ON keystead.subscribers (id);
 """
 
 SCHEMA = Schema(
-    changes=(Change(1, "makes the schema keystead and its tables", statements_of(FIRST)),),
+    changes=(SchemaChange(1, "makes the schema keystead and its tables", statements_of(FIRST)),),
     find=Statement("SELECT max(version) FROM keystead.version HAVING count(*) > 0"),
     note="INSERT INTO keystead.version (version) VALUES ($1)",
     begin=(Statement("BEGIN"), Statement("SELECT pg_advisory_xact_lock($1)", (UPGRADE_LOCK,))),

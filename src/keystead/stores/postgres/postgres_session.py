@@ -21,14 +21,14 @@ from psycopg import pq
 from keystead.errors import StoreFull, StoreReadOnly, StoreRefused, StoreUnavailable
 from keystead.stores.database.database_session import (
     Conflict,
-    ConnectionLost,
-    Failed,
+    DatabaseConnectionLost,
     NoSuchTable,
     Result,
     Session,
     Statement,
+    StatementFailed,
 )
-from keystead.stores.database.database_settings import Settings
+from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.postgres.binary_values import receiver, sent
 
 PREPARED = 200  # statements that are kept ready; what else is asked, is asked rarely
@@ -45,7 +45,7 @@ _TRY_AGAIN = {"40001", "40P01", "55P03"}
 _GONE = ("08", "57P")  # the connection, or the server, goes away
 
 
-def connect(settings: Settings) -> PostgresSession:
+def connect(settings: DatabaseSettings) -> PostgresSession:
     """Raises StoreError, in words without the password."""
     parameters: dict[str, Any] = {
         "dbname": settings.database,
@@ -76,15 +76,15 @@ def connect(settings: Settings) -> PostgresSession:
     try:
         # Not as options of the connection: a pooler in between may refuse those.
         session.ask([*(Statement(f"SET {name} = {value:d}") for name, value in limits), *_PLANS])
-    except (ConnectionLost, Conflict) as error:
+    except (DatabaseConnectionLost, Conflict) as error:
         raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
-    except Failed as failed:
+    except StatementFailed as failed:
         session.close()
         raise failed.error from None
     return session
 
 
-def _no_connection(error: psycopg.Error, settings: Settings) -> Exception:
+def _no_connection(error: psycopg.Error, settings: DatabaseSettings) -> Exception:
     said = settings.without_secrets(" ".join(str(error).split()))
     code = error.sqlstate or ""
     if code.startswith("28") or "password authentication failed" in said or "no password supplied" in said:
@@ -109,7 +109,7 @@ class _Prepared:
 
 
 class PostgresSession(Session):
-    def __init__(self, connection: psycopg.Connection[Any], settings: Settings) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], settings: DatabaseSettings) -> None:
         self.ids = []
         self._connection = connection
         self._libpq = connection.pgconn
@@ -127,14 +127,14 @@ class PostgresSession(Session):
 
     def ask(self, statements: Sequence[Statement]) -> list[Result]:
         if self._lost:
-            raise ConnectionLost("the connection was lost before")
+            raise DatabaseConnectionLost("the connection was lost before")
         try:
             expected = [self._send(statement) for statement in statements]
             self._libpq.pipeline_sync()  # sends all of it at once: what is sent one by one wakes the server each time
             return self._receive(expected)
         except (psycopg.OperationalError, OSError) as error:
             self.close()
-            raise ConnectionLost(str(error)) from None
+            raise DatabaseConnectionLost(str(error)) from None
 
     def _send(self, statement: Statement) -> tuple[_Prepared, bool]:
         """Send one; whether it had to be prepared first, which has a result of its own."""
@@ -191,7 +191,7 @@ class PostgresSession(Session):
             if result is not None:
                 return result
             if libpq.status == pq.ConnStatus.BAD:
-                raise ConnectionLost("the server closed the connection")
+                raise DatabaseConnectionLost("the server closed the connection")
 
     def _forget(self, prepared: _Prepared) -> None:
         for words, known in list(self._prepared.items()):
@@ -211,24 +211,24 @@ class PostgresSession(Session):
             return Conflict(f"{url} did not finish within {self._settings.timeout:g} s")
         if not code or code.startswith(_GONE):
             self.close()
-            return ConnectionLost(said)
+            return DatabaseConnectionLost(said)
         if code in ("42P01", "3F000"):
             return NoSuchTable(said)
         if code == "25006" or "during recovery" in said:
-            return Failed(
+            return StatementFailed(
                 StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
             )
         if code in ("42501", "28000", "28P01"):
-            return Failed(StoreRefused(f"{url} does not let this user do that: {said}"))
+            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {said}"))
         if code in ("53100", "53200", "54000", "22001") or said.startswith("invalid memory alloc request"):
-            return Failed(StoreFull(f"{url} has no room for this: {said}"))
+            return StatementFailed(StoreFull(f"{url} has no room for this: {said}"))
         if code == "53300":  # too many connections
-            return Failed(StoreUnavailable(f"{url} cannot serve now: {said}"))
-        return Failed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
+            return StatementFailed(StoreUnavailable(f"{url} cannot serve now: {said}"))
+        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
 
     def roll_back(self) -> None:
         if not self._lost and self._libpq.transaction_status != pq.TransactionStatus.IDLE:
-            with suppress(Conflict, Failed):
+            with suppress(Conflict, StatementFailed):
                 self.ask([Statement("ROLLBACK")])
 
     def close(self) -> None:

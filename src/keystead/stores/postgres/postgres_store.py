@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from keystead.errors import BadUrl
-from keystead.stores.store_contract import Guarantees
-from keystead.stores.database.database_feed import Feed
+from keystead.stores.database.database_feed import DatabaseFeed
 from keystead.stores.database.database_session import Session, Statement
-from keystead.stores.database.database_settings import Settings, TlsReader, yes_or_no
+from keystead.stores.database.database_settings import DatabaseSettings, TlsReader, yes_or_no
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.postgres.postgres_dialect import PostgresDialect
 from keystead.stores.postgres.postgres_feed import PostgresFeed
 from keystead.stores.postgres.postgres_schema import SCHEMA
 from keystead.stores.postgres.postgres_session import PostgresSession, connect
+from keystead.stores.store_contract import Guarantees
 
 # What the providers of databases write into the URLs that they give out.
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
@@ -47,7 +47,7 @@ class PostgresStore(DatabaseStore):
 
     @classmethod
     def of(cls, url: str) -> PostgresStore:
-        return cls(Settings.of(url, port=5432, tls=_Tls()))
+        return cls(DatabaseSettings.of(url, port=5432, tls=_Tls()))
 
     def connect(self) -> PostgresSession:
         return connect(self.settings)
@@ -60,5 +60,5 @@ class PostgresStore(DatabaseStore):
         durability = "memory" if fsync == "off" else "seconds" if commit == "off" else "disk"
         return Guarantees(durability=durability, value_max_bytes=self.value_max_bytes)  # type: ignore[arg-type]
 
-    def feed(self) -> Feed:
+    def feed(self) -> DatabaseFeed:
         return PostgresFeed(self.write, self.read, self.connect, self.url)

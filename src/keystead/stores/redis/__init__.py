@@ -5,14 +5,14 @@ server, and what they send in one turn of the event loop leaves together. A pool
 has to wait for a round trip of every caller by itself, and can hand a late reply to the next one.
 """
 
-from keystead.stores.store_contract import Store
 from keystead.stores.redis.cluster import ClusterStore
-from keystead.stores.redis.redis_settings import Settings
+from keystead.stores.redis.redis_settings import RedisSettings
 from keystead.stores.redis.redis_store import RedisStore
+from keystead.stores.store_contract import Store
 
-__all__ = ["ClusterStore", "RedisStore", "Settings", "redis_store"]
+__all__ = ["ClusterStore", "RedisSettings", "RedisStore", "redis_store"]
 
 
 def redis_store(url: str) -> Store:
-    settings = Settings.of(url)
+    settings = RedisSettings.of(url)
     return ClusterStore(settings) if settings.topology == "cluster" else RedisStore(settings)

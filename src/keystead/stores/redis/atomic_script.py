@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from keystead.stores.store_contract import MoreThan, Outcome, Planned
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
 from keystead.stores.redis.redis_connection import ReplyError, pack_command
+from keystead.stores.redis.redis_settings import RedisAddress
 from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
-from keystead.stores.redis.redis_settings import Address
+from keystead.stores.store_contract import MoreThan, Outcome, Planned
 
 SCRIPT = files(__package__).joinpath("atomic.lua").read_bytes()
 DIGEST = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()  # what Redis names scripts by
@@ -58,7 +58,7 @@ class Script:
             return failed
         return None
 
-    def outcome(self, reply: list[Any], address: Address) -> Outcome:
+    def outcome(self, reply: list[Any], address: RedisAddress) -> Outcome:
         """What the script returned, shaped; raises the error of the step that failed."""
         stopped, replies = reply
         if stopped and isinstance(replies[-1], ReplyError):

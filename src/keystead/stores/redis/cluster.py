@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreRefused, StoreUnavailable
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store
 from keystead.stores.commands import Call, Reply
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
-from keystead.stores.redis.redis_connection import Connection, ConnectionLost, ReplyError, call, pack_command
-from keystead.stores.redis.redis_link import Link, refusal, sign_in
-from keystead.stores.redis.reply_shapes import is_transient
-from keystead.stores.redis.redis_settings import Address, Settings
+from keystead.stores.redis.redis_connection import RedisConnection, RedisConnectionLost, ReplyError, call, pack_command
+from keystead.stores.redis.redis_link import RedisLink, refusal, sign_in
+from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
     MAX_BYTES,
     PAUSE_S,
@@ -33,7 +31,9 @@ from keystead.stores.redis.redis_store import (
     shaped,
     stated_guarantees,
 )
+from keystead.stores.redis.reply_shapes import is_transient
 from keystead.stores.redis.subscription import Listener, subscription
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store
 
 SLOTS = 16_384
 SILENCE_S = 0.1  # after this, a node that does not answer may have been replaced
@@ -51,27 +51,27 @@ def slot_of(key: bytes) -> int:
 
 
 @dataclass(slots=True)
-class Piece:
+class SlotCommand:
     """A command for one slot, or for any node (None): a whole call, or the part of one with keys of that slot."""
 
     call: Call
     slot: int | None
-    node: Address | None = None  # where to send it, if not to the owner of its slot
+    node: RedisAddress | None = None  # where to send it, if not to the owner of its slot
     asking: bool = False
     reply: Any = None
-    address: Address = field(default=Address("", 0))
+    address: RedisAddress = field(default=RedisAddress("", 0))
 
 
 class ClusterStore(Store):
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RedisSettings) -> None:
         self.url = settings.url
         self.guarantees = Guarantees(
             atomic="one slot", durability="memory", key_max_bytes=MAX_BYTES, value_max_bytes=MAX_BYTES
         )
         self._settings = settings
-        self._links: dict[Address, Link] = {}
+        self._links: dict[RedisAddress, RedisLink] = {}
         self._listeners: set[Listener] = set()
-        self._owners: list[Address] = []
+        self._owners: list[RedisAddress] = []
         self._refreshing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._open = False
@@ -92,7 +92,7 @@ class ClusterStore(Store):
             await require_writable(connection, probe)
             self.guarantees = await stated_guarantees(connection, "one slot")
             self._watching = asyncio.create_task(self._watch())
-        except ConnectionLost as lost:
+        except RedisConnectionLost as lost:
             await self.close()
             raise StoreUnavailable(str(lost)) from None
         except BaseException:
@@ -114,19 +114,19 @@ class ClusterStore(Store):
         for link in links.values():
             await link.close()
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _greet(self, connection: RedisConnection) -> None:
         await sign_in(connection, self._settings.user, self._settings.password)
 
-    def _link_to(self, address: Address) -> Link:
+    def _link_to(self, address: RedisAddress) -> RedisLink:
         link = self._links.get(address)
         if link is None:
             if not self._open:  # nobody would close it
                 raise StoreClosed(f"{self.url} was closed")
 
-            async def locate() -> Address:
+            async def locate() -> RedisAddress:
                 return address
 
-            link = self._links[address] = Link(self._settings, locate, self._greet)
+            link = self._links[address] = RedisLink(self._settings, locate, self._greet)
         return link
 
     # --- who owns what -------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class ClusterStore(Store):
         """
         problems: list[str] = []
         left = self._candidates()
-        asked: set[asyncio.Task[list[Address]]] = set()
+        asked: set[asyncio.Task[list[RedisAddress]]] = set()
         try:
             while left or asked:
                 if left:
@@ -159,21 +159,21 @@ class ClusterStore(Store):
                 task.cancel()
         raise StoreUnavailable(f"no node of {self.url} answers: {'; '.join(dict.fromkeys(problems))}")
 
-    def _candidates(self) -> list[Address]:
+    def _candidates(self) -> list[RedisAddress]:
         """Whom to ask: those who answer first, in an order of chance, as one of them may know less than the others."""
         known = list(dict.fromkeys([*self._masters(), *self._links, *self._settings.addresses]))
         random.shuffle(known)
         return sorted(known, key=lambda address: not self._is_connected(address) or self._hangs(address))
 
-    def _is_connected(self, address: Address) -> bool:
+    def _is_connected(self, address: RedisAddress) -> bool:
         link = self._links.get(address)
         return link is not None and link.connection is not None and link.connection.lost is None
 
-    def _hangs(self, address: Address) -> bool:
+    def _hangs(self, address: RedisAddress) -> bool:
         link = self._links.get(address)
         return link is not None and link.connection is not None and link.connection.is_silent(SILENCE_S)
 
-    async def _owners_seen_by(self, address: Address) -> list[Address]:
+    async def _owners_seen_by(self, address: RedisAddress) -> list[RedisAddress]:
         """The owner of each slot. Raises StoreUnavailable where this node does not say, or does not know all."""
         try:
             connection = await self._link_to(address).connected(self._loop.time() + self._settings.connect_timeout)
@@ -181,16 +181,16 @@ class ClusterStore(Store):
                 [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
         except StoreClosed:
             raise StoreUnavailable(f"{address} was given up") from None
-        except (ConnectionLost, TimeoutError) as error:
+        except (RedisConnectionLost, TimeoutError) as error:
             raise StoreUnavailable(str(error) or f"{address} did not answer") from None
         if isinstance(ranges, ReplyError):
             if "cluster support disabled" in str(ranges):
                 raise StoreRefused(f"{address} is no cluster; write redis:// instead of redis+cluster://")
             raise refusal(address, ranges)
-        owners: list[Address | None] = [None] * SLOTS
+        owners: list[RedisAddress | None] = [None] * SLOTS
         for first, end, (host, port, *_), *_ in ranges:
             # A node that does not know its name in the eyes of others says none: it is where it was asked.
-            owner = Address((host or b"").decode() or address.host, port)
+            owner = RedisAddress((host or b"").decode() or address.host, port)
             owners[first : end + 1] = [owner] * (end + 1 - first)
         whole = [owner for owner in owners if owner is not None]
         if len(whole) < SLOTS:
@@ -210,7 +210,7 @@ class ClusterStore(Store):
         for address in [address for address in self._links if address not in known]:
             await self._links.pop(address).close()
 
-    def _masters(self) -> list[Address]:
+    def _masters(self) -> list[RedisAddress]:
         return list(dict.fromkeys(self._owners))
 
     async def _refreshed(self, deadline: float) -> None:
@@ -236,30 +236,30 @@ class ClusterStore(Store):
         await self._deliver(pieces)
         return [_merged(call, part) for call, part in zip(calls, parts, strict=True)]
 
-    def _pieces(self, call: Call) -> list[Piece]:
+    def _pieces(self, call: Call) -> list[SlotCommand]:
         """What of this call goes where."""
         name = call.spec.name
         if name == "SCAN":
             error = call.blame(BadArgument("a cursor belongs to one node; use store.scan, which walks all of them"))
-            return [Piece(call, None, reply=error)]
+            return [SlotCommand(call, None, reply=error)]
         if name == "DBSIZE":
-            return [Piece(call, None, node=address) for address in self._masters()]
+            return [SlotCommand(call, None, node=address) for address in self._masters()]
         if call.spec.keys == 0:
-            return [Piece(call, None)]
+            return [SlotCommand(call, None)]
         if len(call.keys) == 1:
-            return [Piece(call, slot_of(call.args[0]))]
+            return [SlotCommand(call, slot_of(call.args[0]))]
         by_slot: dict[int, list[bytes]] = {}
         for key in call.keys:
             by_slot.setdefault(slot_of(key), []).append(key)
-        return [Piece(Call(call.spec, keys, call.options), slot) for slot, keys in by_slot.items()]
+        return [SlotCommand(Call(call.spec, keys, call.options), slot) for slot, keys in by_slot.items()]
 
-    async def _deliver(self, pieces: list[Piece]) -> None:
+    async def _deliver(self, pieces: list[SlotCommand]) -> None:
         """Give every piece its reply: a value, or an error. Moves with the slots, until the deadline."""
         deadline = self._loop.time() + self._settings.timeout
         todo = [piece for piece in pieces if piece.reply is None]
         reason = ""
         while todo:
-            by_node: dict[Address, list[Piece]] = {}
+            by_node: dict[RedisAddress, list[SlotCommand]] = {}
             for piece in todo:
                 by_node.setdefault(self._destination(piece), []).append(piece)
             deliveries = [self._send(address, group, deadline) for address, group in by_node.items()]
@@ -281,12 +281,14 @@ class ClusterStore(Store):
         """Until when to wait for a node that is not there: not long, as another may have its slots by now."""
         return min(deadline, self._loop.time() + SILENCE_S)
 
-    def _destination(self, piece: Piece) -> Address:
+    def _destination(self, piece: SlotCommand) -> RedisAddress:
         if piece.node is not None:
             return piece.node
         return self._owners[piece.slot if piece.slot is not None else 0]
 
-    async def _send(self, address: Address, group: list[Piece], deadline: float) -> tuple[list[Piece], str]:
+    async def _send(
+        self, address: RedisAddress, group: list[SlotCommand], deadline: float
+    ) -> tuple[list[SlotCommand], str]:
         """Send pieces to one node. Returns those to be sent again, and what is wrong with the node, if anything is."""
         try:
             link = self._link_to(address)
@@ -300,7 +302,7 @@ class ClusterStore(Store):
             raise
         except StoreError as error:
             return self._elsewhere(group), str(error)
-        except ConnectionLost as lost:
+        except RedisConnectionLost as lost:
             again = []
             for piece in group:
                 if lost.sent and piece.call.spec.writes:
@@ -324,7 +326,7 @@ class ClusterStore(Store):
                 piece.reply = shaped(piece.call, reply, address)
         return _in_order(group, again) if again else [], failure
 
-    async def _round_trip(self, deadline: float, connection: Connection, group: list[Piece]) -> list[Any]:
+    async def _round_trip(self, deadline: float, connection: RedisConnection, group: list[SlotCommand]) -> list[Any]:
         if not any(piece.asking for piece in group):
             return await connection.send_until(deadline, pack([piece.call for piece in group]), len(group))
         payload = b"".join((_ASKING if piece.asking else b"") + pack([piece.call]) for piece in group)
@@ -332,20 +334,20 @@ class ClusterStore(Store):
         replies = iter(await connection.send_until(deadline, payload, count))
         return [(next(replies), next(replies))[1] if piece.asking else next(replies) for piece in group]
 
-    def _elsewhere(self, pieces: list[Piece]) -> list[Piece]:
+    def _elsewhere(self, pieces: list[SlotCommand]) -> list[SlotCommand]:
         """Send these to the owner of their slot, whoever that is by then."""
         for piece in pieces:
             if piece.slot is not None:
                 piece.node, piece.asking = None, False
         return pieces
 
-    def _redirected(self, piece: Piece, text: str) -> bool:
+    def _redirected(self, piece: SlotCommand, text: str) -> bool:
         """Follow the server's word that the slot has moved, or that this key has already."""
         word, _, rest = text.partition(" ")
         if word not in ("MOVED", "ASK") or piece.slot is None:
             return False
         host, _, port = rest.partition(" ")[2].rpartition(":")
-        address = Address(host or piece.address.host, int(port))
+        address = RedisAddress(host or piece.address.host, int(port))
         if word == "MOVED":
             self._owners[piece.slot] = address
             piece.node, piece.asking = None, False
@@ -384,7 +386,7 @@ class ClusterStore(Store):
             return None
         try:
             [reply] = await connection.send(compiled.request_for(connection, arguments), 1, self._loop.time())
-        except ConnectionLost as lost:
+        except RedisConnectionLost as lost:
             if lost.sent and not compiled.reads_only:
                 raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
             return None
@@ -406,7 +408,7 @@ class ClusterStore(Store):
 
     async def _run_script(self, script: Script, slot: int | None) -> Outcome:
         deadline = self._loop.time() + self._settings.timeout
-        piece = Piece(script.steps[0].call, slot)
+        piece = SlotCommand(script.steps[0].call, slot)
         text = False
         while True:
             address = self._destination(piece)
@@ -421,7 +423,7 @@ class ClusterStore(Store):
                 continue
             except StoreError as error:
                 failure = str(error)
-            except ConnectionLost as lost:
+            except RedisConnectionLost as lost:
                 if lost.sent and not script.reads_only:
                     raise StoreUnavailable(
                         f"{lost}; what was being written may or may not have been", "unknown"
@@ -458,7 +460,7 @@ class ClusterStore(Store):
                 try:
                     connection = await self._link_to(address).connected(deadline)
                     [reply] = await call(connection, scan_command(cursor, pattern, kind, page))
-                except ConnectionLost as lost:
+                except RedisConnectionLost as lost:
                     raise StoreUnavailable(f"{lost}; scan again from the beginning") from None
                 if isinstance(reply, ReplyError):
                     raise refusal(address, reply)
@@ -490,7 +492,7 @@ class ClusterStore(Store):
         raise problem or StoreUnavailable(f"no node of {self.url} answers")
 
 
-def _in_order(group: list[Piece], again: list[Piece]) -> list[Piece]:
+def _in_order(group: list[SlotCommand], again: list[SlotCommand]) -> list[SlotCommand]:
     """What to send again so that the commands on one key still run in the order of the batch.
 
     A command that a later write to its key has overtaken is not run any more; a read that came after one is repeated.
@@ -514,12 +516,12 @@ def _in_order(group: list[Piece], again: list[Piece]) -> list[Piece]:
     return [piece for piece in group if id(piece) in waiting]
 
 
-def _error(call: Call, reply: ReplyError, address: Address) -> StoreError:
+def _error(call: Call, reply: ReplyError, address: RedisAddress) -> StoreError:
     error: StoreError = shaped(call, reply, address)
     return error
 
 
-def _merged(call: Call, pieces: list[Piece]) -> Reply:
+def _merged(call: Call, pieces: list[SlotCommand]) -> Reply:
     """The reply of a call from the replies of its pieces."""
     for piece in pieces:
         if isinstance(piece.reply, StoreUnavailable) and call.spec.writes and len(pieces) > 1:

@@ -12,13 +12,24 @@ from math import isfinite
 from typing import Any, Final
 
 from keystead.errors import CommandError
-from keystead.stores.store_contract import Absent, AtMost, FieldHolds, Holds, MoreThan, Outcome, Planned, Required, Step, plan
 from keystead.stores.commands import TABLE, Argument, Call, Reply, StoreMs, TimedCommand
 from keystead.stores.redis.atomic_script import COUNTERS, DIGEST, Script
-from keystead.stores.redis.redis_connection import Connection, ReplyError, pack_command
+from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, pack_command
+from keystead.stores.redis.redis_settings import RedisAddress
 from keystead.stores.redis.reply_shapes import SHAPES
-from keystead.stores.redis.redis_settings import Address
 from keystead.stores.redis.script_compiler import OPTIONS, straight
+from keystead.stores.store_contract import (
+    Absent,
+    AtMost,
+    FieldHolds,
+    Holds,
+    MoreThan,
+    Outcome,
+    Planned,
+    Required,
+    Step,
+    plan,
+)
 
 _LONGEST: Final = 80  # parts of a shape; longer ones are rarely the same
 _MOST: Final = 256  # shapes: a server keeps a script for each
@@ -193,7 +204,7 @@ class CompiledSteps:
         """Whether all arguments and constants differ: two keys that are the same are another shape."""
         return len(set(arguments)) == len(arguments) and self._constants.isdisjoint(arguments)
 
-    def request_for(self, connection: Connection, arguments: Sequence[bytes]) -> bytes:
+    def request_for(self, connection: RedisConnection, arguments: Sequence[bytes]) -> bytes:
         """The request to send. The first one loads the script with EVAL.
 
         With EVALSHA it would fail on a server that lacks the script, and be sent again behind requests that came later.
@@ -390,7 +401,7 @@ class CompiledScript:
     def failure(self, reply: Any) -> ReplyError | None:
         return self._own.failure(reply)
 
-    def outcome(self, reply: list[Any], address: Address) -> Outcome:
+    def outcome(self, reply: list[Any], address: RedisAddress) -> Outcome:
         return self._own.outcome(reply, address)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import hiredis
 
-from keystead.stores.redis.redis_settings import Address
+from keystead.stores.redis.redis_settings import RedisAddress
 
 HIGH_WATER_BYTES = 1 << 20
 # Of many callers that are ready in one turn, so many share a write: the server begins with these while the others are
@@ -30,7 +30,7 @@ class ReplyError(Exception):
     """An error that the server sent in the place of a reply."""
 
 
-class ConnectionLost(Exception):
+class RedisConnectionLost(Exception):
     """The reply will not come. `sent`: whether the commands may have reached the server."""
 
     def __init__(self, reason: str, sent: bool, since: float) -> None:
@@ -43,8 +43,8 @@ class ConnectionLost(Exception):
 _Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float]
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address, timeout: float) -> None:
+class RedisConnection(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: RedisAddress, timeout: float) -> None:
         self.address = address
         self.lost: str | None = None  # why, once it is
         # Something to wait for before sending more, when the server does not keep up with reading.
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(ConnectionLost(self.lost, False, now))
+            future.set_exception(RedisConnectionLost(self.lost, False, now))
             return future
         self._expected.append((future, count, now))
         out = self._out
@@ -97,14 +97,14 @@ class Connection(asyncio.Protocol):
         """
         now = self._loop.time()
         if now >= deadline:
-            raise ConnectionLost(f"there was no time left to ask {self.address}", False, now)
+            raise RedisConnectionLost(f"there was no time left to ask {self.address}", False, now)
         if deadline - now > self._timeout - SPARED_S:
             return await self.send(payload, count, now)  # the timer of the connection ends it, at no extra cost
         try:
             async with asyncio.timeout_at(deadline):
                 return await self.send(payload, count, now)
         except TimeoutError:
-            raise ConnectionLost(f"{self.address} did not answer in time", True, now) from None
+            raise RedisConnectionLost(f"{self.address} did not answer in time", True, now) from None
 
     def is_silent(self, for_s: float) -> bool:
         """Whether somebody has waited for a reply for longer than this."""
@@ -195,14 +195,14 @@ class Connection(asyncio.Protocol):
         sent = len(self._expected) - len(self._out)
         for place, (future, _, since) in enumerate(self._expected):
             if not future.done():
-                future.set_exception(ConnectionLost(reason, place < sent, since))
+                future.set_exception(RedisConnectionLost(reason, place < sent, since))
         self._expected.clear()
         self.resume_writing()
         if self._lose is not None:
             self._lose(reason)
 
 
-async def call(connection: Connection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
+async def call(connection: RedisConnection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
     """Commands of the store itself, outside of the table."""
     now = asyncio.get_running_loop().time()
     return await connection.send(b"".join(map(pack_command, commands)), len(commands), now)

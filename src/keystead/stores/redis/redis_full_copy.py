@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from keystead.stores.store_contract import WholeKey
 from keystead.stores.commands import TABLE, Call
 from keystead.stores.redis.redis_connection import ReplyError, pack_command
-from keystead.stores.redis.redis_settings import Address
+from keystead.stores.redis.redis_settings import RedisAddress
+from keystead.stores.store_contract import WholeKey
 
 KEYS_AT_ONCE: Final = 128  # of one script: the server serves nobody else meanwhile
 ENTRIES_AT_ONCE: Final = 1_000
@@ -64,7 +64,7 @@ class WholeKeys:
     def failure(self, reply: Any) -> ReplyError | None:
         return None
 
-    def outcome(self, reply: list[Any], address: Address) -> list[Any]:
+    def outcome(self, reply: list[Any], address: RedisAddress) -> list[Any]:
         return reply
 
 

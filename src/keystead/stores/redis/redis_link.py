@@ -14,20 +14,20 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 from keystead.errors import StoreClosed, StoreError, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.redis.redis_connection import Connection, ConnectionLost, ReplyError, call
-from keystead.stores.redis.redis_settings import Address, Settings
+from keystead.stores.redis.redis_connection import RedisConnection, RedisConnectionLost, ReplyError, call
+from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4
 
-Locate = Callable[[], Awaitable[Address]]
-Greet = Callable[[Connection], Awaitable[None]]
+Locate = Callable[[], Awaitable[RedisAddress]]
+Greet = Callable[[RedisConnection], Awaitable[None]]
 
 
-class Link:
+class RedisLink:
     """`locate` says where the server is now; `greet` makes sure that it is one we can use."""
 
-    def __init__(self, settings: Settings, locate: Locate, greet: Greet) -> None:
-        self.connection: Connection | None = None
+    def __init__(self, settings: RedisSettings, locate: Locate, greet: Greet) -> None:
+        self.connection: RedisConnection | None = None
         self._settings = settings
         self._locate = locate
         self._greet = greet
@@ -54,7 +54,7 @@ class Link:
         if self._connecting is not None:
             await asyncio.wait({self._connecting})
 
-    async def connected(self, deadline: float) -> Connection:
+    async def connected(self, deadline: float) -> RedisConnection:
         """A working connection that takes more to send, or StoreUnavailable before the deadline."""
         while True:
             if self._closed:
@@ -78,7 +78,7 @@ class Link:
             if not self._connecting.done():
                 raise StoreUnavailable(str(self._reason or f"no connection to {self._settings.url}"))
 
-    def drop(self, connection: Connection, reason: str) -> None:
+    def drop(self, connection: RedisConnection, reason: str) -> None:
         """This connection leads to the wrong server, or to none that works."""
         connection.close(reason)
 
@@ -98,14 +98,14 @@ class Link:
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients apart, guards nothing
             pause = min(pause * 1.5, LONGEST_PAUSE_S)
 
-    async def _attempt(self) -> Connection:
+    async def _attempt(self) -> RedisConnection:
         return await dial(self._settings, await self._locate(), self._greet)
 
 
-async def dial(settings: Settings, address: Address, greet: Greet) -> Connection:
+async def dial(settings: RedisSettings, address: RedisAddress, greet: Greet) -> RedisConnection:
     """Connect and greet, within `connect_timeout`. Raises StoreUnavailable, StoreRefused or StoreReadOnly."""
     loop = asyncio.get_running_loop()
-    connection = Connection(loop, address, settings.timeout)
+    connection = RedisConnection(loop, address, settings.timeout)
     try:
         async with asyncio.timeout(settings.connect_timeout):
             if address.path:
@@ -129,7 +129,7 @@ async def dial(settings: Settings, address: Address, greet: Greet) -> Connection
         raise StoreRefused(
             f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
         ) from None
-    except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
+    except (OSError, RedisConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
         connection.close("it failed")
         raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
     except BaseException:
@@ -138,7 +138,7 @@ async def dial(settings: Settings, address: Address, greet: Greet) -> Connection
     return connection
 
 
-async def sign_in(connection: Connection, user: str | None, password: str | None, database: int = 0) -> None:
+async def sign_in(connection: RedisConnection, user: str | None, password: str | None, database: int = 0) -> None:
     """The first words on every connection."""
     commands: list[tuple[str | bytes | int, ...]] = [("PING",)]
     if user is not None or password is not None:
@@ -151,7 +151,7 @@ async def sign_in(connection: Connection, user: str | None, password: str | None
             raise refusal(connection.address, reply)
 
 
-def refusal(address: Address, error: ReplyError) -> StoreError:
+def refusal(address: RedisAddress, error: ReplyError) -> StoreError:
     text = str(error)
     word = text.partition(" ")[0]
     if word in (

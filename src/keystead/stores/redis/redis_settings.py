@@ -14,7 +14,7 @@ DEFAULT_PORTS = {"single": 6379, "cluster": 6379, "sentinel": 26379}
 OPTIONS = "timeout, connect_timeout, ca, cert, key, verify, sentinel_user, sentinel_password"
 
 
-class Address(NamedTuple):
+class RedisAddress(NamedTuple):
     host: str
     port: int
     path: str = ""  # of a Unix socket, instead
@@ -26,10 +26,10 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RedisSettings:
     url: str  # without secrets
     topology: Literal["single", "sentinel", "cluster"]
-    addresses: list[Address]
+    addresses: list[RedisAddress]
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     database: int = 0
@@ -64,7 +64,7 @@ class Settings:
         if form == "unix":
             if not path.strip("/") or hosts:
                 raise BadUrl("write redis+unix:///path/to/redis.sock, with three slashes")
-            addresses, database = [Address("", 0, path)], options.pop("db", "0")
+            addresses, database = [RedisAddress("", 0, path)], options.pop("db", "0")
             service = ""
         else:
             addresses = [_address(host, DEFAULT_PORTS[topology]) for host in hosts.split(",")]
@@ -99,7 +99,7 @@ class Settings:
         return settings
 
 
-def _address(text: str, default_port: int) -> Address:
+def _address(text: str, default_port: int) -> RedisAddress:
     host, port = text, ""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
@@ -109,7 +109,7 @@ def _address(text: str, default_port: int) -> Address:
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         # What stands there may be a password whose host was forgotten.
         raise BadUrl("the port is no number from 1 to 65535; write redis://user:password@host:6379/0")
-    return Address(host or "127.0.0.1", int(port) if port else default_port)
+    return RedisAddress(host or "127.0.0.1", int(port) if port else default_port)
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:

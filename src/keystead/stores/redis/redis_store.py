@@ -17,6 +17,15 @@ from keystead.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from keystead.stores.commands import Call, Command, Reply, read
+from keystead.stores.redis import redis_full_copy
+from keystead.stores.redis.atomic_script import Script
+from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
+from keystead.stores.redis.redis_connection import RedisConnection, RedisConnectionLost, ReplyError, call, pack_command
+from keystead.stores.redis.redis_link import RedisLink, dial, refusal, sign_in
+from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
+from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
+from keystead.stores.redis.subscription import Listener, subscription
 from keystead.stores.store_contract import (
     Guarantees,
     Message,
@@ -27,15 +36,6 @@ from keystead.stores.store_contract import (
     WholeKey,
     without_errors,
 )
-from keystead.stores.commands import Call, Command, Reply, read
-from keystead.stores.redis import redis_full_copy
-from keystead.stores.redis.atomic_script import Script
-from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
-from keystead.stores.redis.redis_connection import Connection, ConnectionLost, ReplyError, call, pack_command
-from keystead.stores.redis.redis_link import Link, dial, refusal, sign_in
-from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
-from keystead.stores.redis.redis_settings import Address, Settings
-from keystead.stores.redis.subscription import Listener, subscription
 
 OLDEST_VERSION = 7
 LOOK_EVERY_S = 0.5  # whether the sentinels have named another master
@@ -44,11 +44,11 @@ MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
 
 class RedisStore(Store):
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RedisSettings) -> None:
         self.url = settings.url
         self.guarantees = Guarantees(durability="memory", key_max_bytes=MAX_BYTES, value_max_bytes=MAX_BYTES)
         self._settings = settings
-        self._link: Link | None = None
+        self._link: RedisLink | None = None
         self._listeners: set[Listener] = set()
         self._watching: asyncio.Task[None] | None = None
         self._compiled = CompiledCache()
@@ -59,7 +59,7 @@ class RedisStore(Store):
         if self._link is not None:
             return
         self._loop = asyncio.get_running_loop()
-        link = Link(self._settings, self._locate, self._greet)
+        link = RedisLink(self._settings, self._locate, self._greet)
         await link.open()
         try:
             connection = await link.connected(self._loop.time() + self._settings.timeout)
@@ -82,12 +82,12 @@ class RedisStore(Store):
                 await asyncio.wait({self._watching})
             await link.close()
 
-    async def _locate(self) -> Address:
+    async def _locate(self) -> RedisAddress:
         if self._settings.topology == "sentinel":
             return await master_of(self._settings)
         return self._settings.addresses[0]
 
-    async def _watch(self, link: Link) -> None:
+    async def _watch(self, link: RedisLink) -> None:
         """Leave a master that was replaced while it lived, or only slept.
 
         It takes writes for some ten seconds more, until the sentinels make it follow the new one: those would be lost.
@@ -102,7 +102,7 @@ class RedisStore(Store):
                 if master != connection.address:
                     link.drop(connection, f"{master} is the master now")
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _greet(self, connection: RedisConnection) -> None:
         settings = self._settings
         await sign_in(connection, settings.user, settings.password, settings.database)
         await require_writable(connection, b"keystead:probe:" + secrets.token_hex(8).encode())
@@ -128,7 +128,7 @@ class RedisStore(Store):
         now, payload = self._loop.time(), pack(calls)
         try:
             replies = await connection.send(payload, len(calls), now)
-        except ConnectionLost as lost:
+        except RedisConnectionLost as lost:
             deadline = now + self._settings.timeout
             return without_errors(await self._exchange_until(deadline, link, calls, payload, lost))
         for call_, reply in zip(calls, replies):  # noqa: B905 - a reply for each, and strict is slow
@@ -176,7 +176,7 @@ class RedisStore(Store):
         if connection is not None and connection.lost is None and connection.congested is None:
             try:
                 [reply] = await connection.send(compiled.request_for(connection, arguments), 1, now)
-            except ConnectionLost as lost:
+            except RedisConnectionLost as lost:
                 answer = connection, lost.with_traceback(None)
             else:
                 outcome = compiled.outcome(reply)
@@ -188,7 +188,12 @@ class RedisStore(Store):
         )
 
     async def _exchange_until(
-        self, deadline: float, link: Link, calls: list[Call], payload: bytes, lost: ConnectionLost | None = None
+        self,
+        deadline: float,
+        link: RedisLink,
+        calls: list[Call],
+        payload: bytes,
+        lost: RedisConnectionLost | None = None,
     ) -> list[Reply]:
         """Where there is no connection, or no longer: wait for one, and ask again if that is safe."""
         while True:
@@ -201,13 +206,13 @@ class RedisStore(Store):
             connection = await link.connected(deadline)
             try:
                 replies = await connection.send_until(deadline, payload, len(calls))
-            except ConnectionLost as again:
+            except RedisConnectionLost as again:
                 lost = again.with_traceback(None)  # which leads back here, and would keep the payload in memory
                 continue
             return await self._mend(deadline, link, connection, calls, replies)
 
     async def _mend(
-        self, deadline: float, link: Link, connection: Connection, calls: list[Call], replies: list[Any]
+        self, deadline: float, link: RedisLink, connection: RedisConnection, calls: list[Call], replies: list[Any]
     ) -> list[Reply]:
         """Shape the replies; where the server could not serve now, ask again for what did not run."""
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
@@ -227,8 +232,8 @@ class RedisStore(Store):
             try:
                 connection = await link.connected(deadline)
                 some = await connection.send_until(deadline, pack([calls[i] for i in again]), len(again))
-            except (ConnectionLost, StoreUnavailable) as error:
-                if isinstance(error, ConnectionLost) and error.sent and any(calls[i].spec.writes for i in again):
+            except (RedisConnectionLost, StoreUnavailable) as error:
+                if isinstance(error, RedisConnectionLost) and error.sent and any(calls[i].spec.writes for i in again):
                     outcome: Literal["unknown", "not-sent"] = "unknown"
                 else:
                     outcome = "not-sent"
@@ -299,21 +304,21 @@ def _pack(call: Call) -> bytes:
     return packed
 
 
-def shaped(call: Call, reply: Any, address: Address) -> Reply:
+def shaped(call: Call, reply: Any, address: RedisAddress) -> Reply:
     if type(reply) is ReplyError:
         return error_of(call, reply, address)
     shape = None if isinstance(reply, StoreError) else SHAPES.get(call.spec.name)
     return reply if shape is None else shape(call, reply)
 
 
-def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
+def refuse_unsafe(lost: RedisConnectionLost, calls: list[Call]) -> None:
     """Raise where asking again could do a thing twice."""
     if lost.sent and any(call.spec.writes for call in calls):
         raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
 
 
 # What came back, and from where; or that nothing will.
-_Answer: TypeAlias = tuple[Connection, Any]
+_Answer: TypeAlias = tuple[RedisConnection, Any]
 
 
 T = TypeVar("T")
@@ -335,17 +340,17 @@ class Runnable(Protocol[T]):
         """The command that an error of the whole is said to be of."""
 
     def failure(self, reply: Any) -> ReplyError | None: ...
-    def outcome(self, reply: list[Any], address: Address) -> T: ...
+    def outcome(self, reply: list[Any], address: RedisAddress) -> T: ...
 
 
-async def run_script(link: Link, script: Runnable[T], deadline: float, answer: _Answer | None = None) -> T:
+async def run_script(link: RedisLink, script: Runnable[T], deadline: float, answer: _Answer | None = None) -> T:
     """Run it where the link leads, again only if it did not run there. `answer`: of one who has sent it already."""
     loop = asyncio.get_running_loop()
     payload = b"" if answer else script.by_digest
     while True:
         connection, reply = answer or await _sent(link, payload, deadline)
         answer = None
-        if isinstance(reply, ConnectionLost):
+        if isinstance(reply, RedisConnectionLost):
             if reply.sent and not script.reads_only:
                 raise StoreUnavailable(f"{reply}; what was being written may or may not have been", "unknown")
             if loop.time() >= deadline:
@@ -369,16 +374,16 @@ async def run_script(link: Link, script: Runnable[T], deadline: float, answer: _
             raise error_of(script.blamed, reply, connection.address)
 
 
-async def _sent(link: Link, payload: bytes, deadline: float) -> _Answer:
+async def _sent(link: RedisLink, payload: bytes, deadline: float) -> _Answer:
     connection = await link.connected(deadline)
     try:
         [reply] = await connection.send_until(deadline, payload, 1)
-    except ConnectionLost as lost:
+    except RedisConnectionLost as lost:
         return connection, lost.with_traceback(None)
     return connection, reply
 
 
-async def require_writable(connection: Connection, key: bytes) -> None:
+async def require_writable(connection: RedisConnection, key: bytes) -> None:
     """Say at the start that a server or its user is read-only, by removing a key that nobody has."""
     [reply, seen] = await call(connection, ("DEL", key), ("EXISTS", key))
     if not isinstance(reply, ReplyError):
@@ -394,11 +399,11 @@ async def require_writable(connection: Connection, key: bytes) -> None:
     raise refusal(connection.address, reply)
 
 
-async def stated_guarantees(connection: Connection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
+async def stated_guarantees(connection: RedisConnection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
     """What this server says of itself; where it does not say, the weaker is assumed."""
     try:
         [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
-    except ConnectionLost as lost:
+    except RedisConnectionLost as lost:
         raise StoreUnavailable(str(lost)) from None
     text = "" if isinstance(info, ReplyError) else info.decode("utf-8", "replace")
     said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
@@ -420,12 +425,12 @@ async def stated_guarantees(connection: Connection, atomic: Literal["any keys", 
     )
 
 
-async def master_of(settings: Settings) -> Address:
+async def master_of(settings: RedisSettings) -> RedisAddress:
     """Where the sentinels say that the master is."""
     problems: list[str] = []
     for sentinel in settings.addresses:
 
-        async def greet(connection: Connection) -> None:
+        async def greet(connection: RedisConnection) -> None:
             await sign_in(connection, settings.sentinel_user, settings.sentinel_password)
 
         try:
@@ -435,13 +440,13 @@ async def master_of(settings: Settings) -> Address:
             continue
         try:
             [answer] = await call(connection, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", settings.service))
-        except ConnectionLost as lost:
+        except RedisConnectionLost as lost:
             problems.append(str(lost))
             continue
         finally:
             connection.close("it was asked")
         if isinstance(answer, list) and len(answer) == 2:
-            return Address(answer[0].decode(), int(answer[1]))
+            return RedisAddress(answer[0].decode(), int(answer[1]))
         problems.append(f"{sentinel} knows no master {settings.service!r}")
     raise StoreUnavailable(f"no sentinel names a master: {'; '.join(problems)}")
 

@@ -18,7 +18,7 @@ from keystead.errors import (
 from keystead.stores.commands import Call, Reply
 from keystead.stores.redis.redis_connection import ReplyError
 from keystead.stores.redis.redis_link import refusal
-from keystead.stores.redis.redis_settings import Address
+from keystead.stores.redis.redis_settings import RedisAddress
 
 
 def _dict(call: Call, reply: list[bytes]) -> Reply:
@@ -81,7 +81,7 @@ _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
 )
 
 
-def error_of(call: Call, error: ReplyError, address: Address) -> StoreError:
+def error_of(call: Call, error: ReplyError, address: RedisAddress) -> StoreError:
     """What the server said of this command."""
     text = str(error)
     if text.startswith("WRONGTYPE"):

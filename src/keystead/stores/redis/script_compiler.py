@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from keystead.stores.store_contract import MoreThan, Planned
 from keystead.stores.commands import Call, StoreMs, encode
 from keystead.stores.redis.atomic_script import (
     COUNTERS,
@@ -25,6 +24,7 @@ from keystead.stores.redis.atomic_script import (
     last_that_may_stop,
     limits_of,
 )
+from keystead.stores.store_contract import MoreThan, Planned
 
 STEPS_MOST = 50  # a script of Lua's has room for 200 names
 

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from keystead.errors import StoreUnavailable
-from keystead.stores.store_contract import Message
 from keystead.stores.mailbox import Mailbox
-from keystead.stores.redis.redis_connection import Connection, ReplyError, pack_command
+from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, pack_command
 from keystead.stores.redis.redis_link import dial, refusal, sign_in
-from keystead.stores.redis.redis_settings import Address, Settings
+from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
+from keystead.stores.store_contract import Message
 
 _PING = pack_command((b"PING",))
 
 
 @asynccontextmanager
 async def subscription(
-    settings: Settings, address: Address, channels: tuple[str, ...], listeners: set[Listener]
+    settings: RedisSettings, address: RedisAddress, channels: tuple[str, ...], listeners: set[Listener]
 ) -> AsyncIterator[Mailbox]:
     """Subscribe, and be told if the connection is lost: then messages may have been missed.
 
@@ -27,7 +27,7 @@ async def subscription(
     """
     mailbox = Mailbox()
 
-    async def greet(connection: Connection) -> None:
+    async def greet(connection: RedisConnection) -> None:
         await sign_in(connection, settings.user, settings.password)
 
     connection = await dial(settings, address, greet)
@@ -44,7 +44,7 @@ async def subscription(
 class Listener:
     """Takes over a connection: from now on it carries messages, and answers to pings that show it is alive."""
 
-    def __init__(self, connection: Connection, mailbox: Mailbox, channels: int, timeout: float) -> None:
+    def __init__(self, connection: RedisConnection, mailbox: Mailbox, channels: int, timeout: float) -> None:
         self._connection = connection
         self._mailbox = mailbox
         self._awaited = channels

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keystead.stores.commands import Call, Reply
+from keystead.stores.sql.key_tables import HASH, KeyTables
 from keystead.stores.sql.string_commands import added
-from keystead.stores.sql.key_tables import HASH, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _owner(tables: Tables, key: bytes) -> tuple[int, int]:
+def _owner(tables: KeyTables, key: bytes) -> tuple[int, int]:
     """The id and size of the hash, which is created where it is missing."""
     row = tables.holding(key, HASH)
     return (tables.create(key, HASH), 0) if row is None else (row.id, row.size)
 
 
-def hset(tables: Tables, call: Call) -> Reply:
+def hset(tables: KeyTables, call: Call) -> Reply:
     key, *pairs = call.args
     owner, size = _owner(tables, key)
     hint = True if size == 0 else None
@@ -30,7 +30,7 @@ def hset(tables: Tables, call: Call) -> Reply:
     return new
 
 
-def hsetnx(tables: Tables, call: Call) -> Reply:
+def hsetnx(tables: KeyTables, call: Call) -> Reply:
     key, field, value = call.args
     owner, size = _owner(tables, key)
     new = tables.add_field(owner, field, value)
@@ -39,13 +39,13 @@ def hsetnx(tables: Tables, call: Call) -> Reply:
     return int(new)
 
 
-def hget(tables: Tables, call: Call) -> Reply:
+def hget(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
     found = None if row is None else tables.field(row.id, call.args[1])
     return None if found is None else found[0]
 
 
-def hmget(tables: Tables, call: Call) -> Reply:
+def hmget(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
     if row is None:
         return [None] * (len(call.args) - 1)
@@ -53,18 +53,18 @@ def hmget(tables: Tables, call: Call) -> Reply:
     return [None if value is None else value[0] for value in found]
 
 
-def hgetall(tables: Tables, call: Call) -> Reply:
+def hgetall(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
     return {} if row is None else dict(tables.fields(row.id))
 
 
-def hdel(tables: Tables, call: Call) -> Reply:
+def hdel(tables: KeyTables, call: Call) -> Reply:
     key, *fields = call.args
     row = tables.holding(key, HASH)
     return 0 if row is None else remove_fields(tables, key, row.id, row.size, fields)
 
 
-def remove_fields(tables: Tables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
+def remove_fields(tables: KeyTables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
     """Remove fields of a hash or members of a set; the key goes with the last."""
     gone = sum(tables.drop_field(owner, field) for field in fields)
     if gone:
@@ -72,16 +72,16 @@ def remove_fields(tables: Tables, key: bytes, owner: int, size: int, fields: lis
     return gone
 
 
-def hlen(tables: Tables, call: Call) -> Reply:
+def hlen(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], HASH)
     return 0 if row is None else row.size
 
 
-def hexists(tables: Tables, call: Call) -> Reply:
+def hexists(tables: KeyTables, call: Call) -> Reply:
     return int(hget(tables, call) is not None)
 
 
-def hincrby(tables: Tables, call: Call) -> Reply:
+def hincrby(tables: KeyTables, call: Call) -> Reply:
     key, field, _ = call.args
     row = tables.holding(key, HASH)
     found = None if row is None else tables.field(row.id, field)
@@ -93,7 +93,7 @@ def hincrby(tables: Tables, call: Call) -> Reply:
     return total
 
 
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[KeyTables, Call], Reply]] = {
     "HSET": hset,
     "HSETNX": hsetnx,
     "HGET": hget,

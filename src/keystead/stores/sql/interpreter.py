@@ -6,13 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from keystead.errors import CommandError
-from keystead.stores.store_contract import Outcome, Planned
 from keystead.stores.commands import Call, Reply
-from keystead.stores.sql import hash_commands, key_commands, list_commands, set_commands, sorted_set_commands, stream_commands, string_commands
-from keystead.stores.sql.key_tables import Keys, Tables
+from keystead.stores.sql import (
+    hash_commands,
+    key_commands,
+    list_commands,
+    set_commands,
+    sorted_set_commands,
+    stream_commands,
+    string_commands,
+)
+from keystead.stores.sql.key_tables import KeyTables, StringKeys
+from keystead.stores.store_contract import Outcome, Planned
 
-Handler = Callable[[Tables, Call], Reply]
-T = TypeVar("T", bound=Keys)
+Handler = Callable[[KeyTables, Call], Reply]
+T = TypeVar("T", bound=StringKeys)
 
 HANDLERS: dict[str, Handler] = {
     **string_commands.HANDLERS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keystead.stores.commands import INT64_MAX, Call, Reply
 from keystead.stores.globs import compile_glob
-from keystead.stores.sql.key_tables import KIND_NAMES, Keys, Tables
+from keystead.stores.sql.key_tables import KIND_NAMES, KeyTables, StringKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from keystead.stores.commands import ExpireOptions, ScanOptions
 
 
-def del_(tables: Keys, call: Call) -> Reply:
+def del_(tables: StringKeys, call: Call) -> Reply:
     return sum(tables.delete(key) for key in call.args)
 
 
-def exists(tables: Keys, call: Call) -> Reply:
+def exists(tables: StringKeys, call: Call) -> Reply:
     return sum(tables.live(key) is not None for key in call.args)
 
 
-def expire(tables: Keys, call: Call) -> Reply:
+def expire(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.live(key)
     if row is None:
@@ -44,7 +44,7 @@ def expire(tables: Keys, call: Call) -> Reply:
     return 1
 
 
-def persist(tables: Keys, call: Call) -> Reply:
+def persist(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.live(key)
     if row is None or row.expires_at is None:
@@ -53,26 +53,26 @@ def persist(tables: Keys, call: Call) -> Reply:
     return 1
 
 
-def pttl(tables: Keys, call: Call) -> Reply:
+def pttl(tables: StringKeys, call: Call) -> Reply:
     row = tables.live(call.args[0])
     if row is None:
         return -2
     return -1 if row.expires_at is None else row.expires_at - tables.now_ms
 
 
-def pexpiretime(tables: Keys, call: Call) -> Reply:
+def pexpiretime(tables: StringKeys, call: Call) -> Reply:
     row = tables.live(call.args[0])
     if row is None:
         return -2
     return -1 if row.expires_at is None else row.expires_at
 
 
-def type_(tables: Keys, call: Call) -> Reply:
+def type_(tables: StringKeys, call: Call) -> Reply:
     row = tables.live(call.args[0])
     return b"none" if row is None else KIND_NAMES[row.kind].encode()
 
 
-def scan(tables: Tables, call: Call) -> Reply:
+def scan(tables: KeyTables, call: Call) -> Reply:
     options: ScanOptions = call.options
     rows = tables.page(min(options.cursor, INT64_MAX), options.page)
     glob = None if options.match is None else compile_glob(options.match)
@@ -87,21 +87,21 @@ def scan(tables: Tables, call: Call) -> Reply:
     return [b"%d" % cursor, found]
 
 
-def dbsize(tables: Tables, call: Call) -> Reply:
+def dbsize(tables: KeyTables, call: Call) -> Reply:
     return tables.count()
 
 
-def time(tables: Keys, call: Call) -> Reply:
+def time(tables: StringKeys, call: Call) -> Reply:
     return [b"%d" % (tables.now_ms // 1000), b"%d" % (tables.now_ms % 1000 * 1000)]
 
 
-def publish(tables: Tables, call: Call) -> Reply:
+def publish(tables: KeyTables, call: Call) -> Reply:
     channel, data = call.args
     return tables.publish(channel, data)
 
 
 # What a store needs that keeps strings and nothing else.
-OF_ANY_KIND: dict[str, Callable[[Keys, Call], Reply]] = {
+OF_ANY_KIND: dict[str, Callable[[StringKeys, Call], Reply]] = {
     "DEL": del_,
     "EXISTS": exists,
     "EXPIRE": expire,
@@ -113,7 +113,7 @@ OF_ANY_KIND: dict[str, Callable[[Keys, Call], Reply]] = {
     "TYPE": type_,
     "TIME": time,
 }
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[KeyTables, Call], Reply]] = {
     **OF_ANY_KIND,
     "SCAN": scan,
     "DBSIZE": dbsize,

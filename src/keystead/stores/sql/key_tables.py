@@ -4,7 +4,7 @@
 collection holds stands in a table of its kind, under the id of the key. An id is never given twice, so
 a large collection is deleted by deleting its row, and its entries go later, in small steps.
 
-`Tables` is where the stores differ: SQLite asks its file for each thing at once; a store on a server has read what a
+`KeyTables` is where the stores differ: SQLite asks its file for each thing at once; a store on a server has read what a
 batch needs before it runs, and writes what has changed after it.
 """
 
@@ -26,7 +26,7 @@ ENTRY_TABLES = {HASH: "fields", SET: "fields", ZSET: "scored", LIST: "items", ST
 DELETE_AT_ONCE = 64
 
 
-class Row(NamedTuple):
+class KeyRow(NamedTuple):
     id: int
     kind: int
     expires_at: int | None
@@ -50,7 +50,7 @@ class Execute(Protocol):
     def __call__(self, statement: str, parameters: Sequence[Any] = (), /) -> Rows: ...
 
 
-class Keys(ABC):
+class StringKeys(ABC):
     """Keys that hold strings, and what the commands on them need. `now_ms` is set for each batch."""
 
     now_ms: int
@@ -58,10 +58,10 @@ class Keys(ABC):
     # --- whole keys ----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def live(self, key: bytes) -> Row | None:
+    def live(self, key: bytes) -> KeyRow | None:
         """The row of a key that is there and has not expired."""
 
-    def holding(self, key: bytes, kind: int) -> Row | None:
+    def holding(self, key: bytes, kind: int) -> KeyRow | None:
         """The row of a live key of this kind; WrongKind if it is of another."""
         row = self.live(key)
         if row is not None and row.kind != kind:
@@ -69,7 +69,7 @@ class Keys(ABC):
         return row
 
     @abstractmethod
-    def value(self, key: bytes, row: Row) -> bytes:
+    def value(self, key: bytes, row: KeyRow) -> bytes:
         """What stands in the row itself: a string, or the last id of a stream. It may be large, so it is asked for."""
 
     @abstractmethod
@@ -85,10 +85,10 @@ class Keys(ABC):
         """Remove a key, expired or not; True where it was there and had not expired."""
 
     @abstractmethod
-    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None: ...
+    def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None: ...
 
     @abstractmethod
-    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+    def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
         """Give a string another value, and leave it its deadline."""
 
     # --- one atomic step -----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Keys(ABC):
     def undo_step(self) -> None: ...
 
 
-class Tables(Keys):
+class KeyTables(StringKeys):
     """One connection's view of the tables.
 
     Statements have `?` for each parameter and name the tables as they are called here. What `execute` asks for is

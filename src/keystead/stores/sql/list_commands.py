@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from keystead.errors import BadArgument
 from keystead.stores.commands import Call, Reply
-from keystead.stores.sql.key_tables import LIST, Row, Tables, span
+from keystead.stores.sql.key_tables import LIST, KeyRow, KeyTables, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def lpush(tables: Tables, call: Call) -> Reply:
+def lpush(tables: KeyTables, call: Call) -> Reply:
     return _push(tables, call, "min(place)", -1)
 
 
-def rpush(tables: Tables, call: Call) -> Reply:
+def rpush(tables: KeyTables, call: Call) -> Reply:
     return _push(tables, call, "max(place)", +1)
 
 
-def _push(tables: Tables, call: Call, end: str, step: int) -> int:
+def _push(tables: KeyTables, call: Call, end: str, step: int) -> int:
     key, *items = call.args
     row = tables.holding(key, LIST)
     if row is None:
@@ -35,15 +35,15 @@ def _push(tables: Tables, call: Call, end: str, step: int) -> int:
     return size + len(items)
 
 
-def lpop(tables: Tables, call: Call) -> Reply:
+def lpop(tables: KeyTables, call: Call) -> Reply:
     return _pop(tables, call, "place")
 
 
-def rpop(tables: Tables, call: Call) -> Reply:
+def rpop(tables: KeyTables, call: Call) -> Reply:
     return _pop(tables, call, "place DESC")
 
 
-def _pop(tables: Tables, call: Call, order: str) -> Reply:
+def _pop(tables: KeyTables, call: Call, order: str) -> Reply:
     key = call.args[0]
     row = tables.holding(key, LIST)
     if row is None:
@@ -56,14 +56,14 @@ def _pop(tables: Tables, call: Call, order: str) -> Reply:
     return found[0][1] if call.options is None else [item for _, item in found]
 
 
-def _remove(tables: Tables, key: bytes, row: Row, places: list[int]) -> None:
+def _remove(tables: KeyTables, key: bytes, row: KeyRow, places: list[int]) -> None:
     for place in places:
         tables.later("DELETE FROM items WHERE owner = ? AND place = ?", (row.id, place))
     if places:
         tables.resize(key, row.id, row.size - len(places))
 
 
-def _slice(tables: Tables, row: Row, first: int, count: int) -> list[tuple[int, bytes]]:
+def _slice(tables: KeyTables, row: KeyRow, first: int, count: int) -> list[tuple[int, bytes]]:
     """Places and items of an index range, read from the nearer end."""
     after = row.size - first - count
     order, offset = ("place", first) if first <= after else ("place DESC", after)
@@ -74,17 +74,17 @@ def _slice(tables: Tables, row: Row, first: int, count: int) -> list[tuple[int, 
     return found if first <= after else found[::-1]
 
 
-def lrange(tables: Tables, call: Call) -> Reply:
+def lrange(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], LIST)
     return [] if row is None else [item for _, item in _slice(tables, row, *span(call.options, row.size))]
 
 
-def llen(tables: Tables, call: Call) -> Reply:
+def llen(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], LIST)
     return 0 if row is None else row.size
 
 
-def ltrim(tables: Tables, call: Call) -> Reply:
+def ltrim(tables: KeyTables, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, LIST)
     if row is None:
@@ -101,7 +101,7 @@ def ltrim(tables: Tables, call: Call) -> Reply:
     return b"OK"
 
 
-def lrem(tables: Tables, call: Call) -> Reply:
+def lrem(tables: KeyTables, call: Call) -> Reply:
     key, _, item = call.args
     row = tables.holding(key, LIST)
     if row is None:
@@ -115,18 +115,18 @@ def lrem(tables: Tables, call: Call) -> Reply:
     return len(found)
 
 
-def _at(tables: Tables, row: Row | None, index: int) -> tuple[int, bytes] | None:
+def _at(tables: KeyTables, row: KeyRow | None, index: int) -> tuple[int, bytes] | None:
     if row is None or not -row.size <= index < row.size:
         return None
     return _slice(tables, row, index % row.size, 1)[0]
 
 
-def lindex(tables: Tables, call: Call) -> Reply:
+def lindex(tables: KeyTables, call: Call) -> Reply:
     found = _at(tables, tables.holding(call.args[0], LIST), call.options)
     return None if found is None else found[1]
 
 
-def lset(tables: Tables, call: Call) -> Reply:
+def lset(tables: KeyTables, call: Call) -> Reply:
     key, _, item = call.args
     row = tables.holding(key, LIST)
     found = _at(tables, row, call.options)
@@ -136,7 +136,7 @@ def lset(tables: Tables, call: Call) -> Reply:
     return b"OK"
 
 
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[KeyTables, Call], Reply]] = {
     "LPUSH": lpush,
     "RPUSH": rpush,
     "LPOP": lpop,

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
-from keystead.stores.commands import Bound, Call, Reply
-from keystead.stores.sql.key_tables import ZSET, Row, Tables, span
+from keystead.stores.commands import Call, Reply, ScoreBound
+from keystead.stores.sql.key_tables import ZSET, KeyRow, KeyTables, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keystead.stores.commands import ZAddOptions, ZRangeOptions
 
 
-def zadd(tables: Tables, call: Call) -> Reply:
+def zadd(tables: KeyTables, call: Call) -> Reply:
     options: ZAddOptions = call.options
     flags, key = options.flags, call.args[0]
     row = tables.holding(key, ZSET)
@@ -55,7 +55,7 @@ def _next_score(flags: frozenset[bytes], held: float | None, given: float) -> fl
     return score
 
 
-def zrem(tables: Tables, call: Call) -> Reply:
+def zrem(tables: KeyTables, call: Call) -> Reply:
     key, *members = call.args
     row = tables.holding(key, ZSET)
     if row is None:
@@ -64,35 +64,35 @@ def zrem(tables: Tables, call: Call) -> Reply:
     return _removed(tables, key, row, gone)
 
 
-def _removed(tables: Tables, key: bytes, row: Row, gone: int) -> int:
+def _removed(tables: KeyTables, key: bytes, row: KeyRow, gone: int) -> int:
     if gone:
         tables.resize(key, row.id, row.size - gone)
     return gone
 
 
-def zmscore(tables: Tables, call: Call) -> Reply:
+def zmscore(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return [None] * (len(call.args) - 1)
     return [tables.score(row.id, member) for member in call.args[1:]]
 
 
-def zscore(tables: Tables, call: Call) -> Reply:
+def zscore(tables: KeyTables, call: Call) -> Reply:
     return zmscore(tables, call)[0]
 
 
-def zcard(tables: Tables, call: Call) -> Reply:
+def zcard(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     return 0 if row is None else row.size
 
 
-def _between(tables: Tables, low: Bound, high: Bound) -> tuple[str, tuple[float, ...]]:
+def _between(tables: KeyTables, low: ScoreBound, high: ScoreBound) -> tuple[str, tuple[float, ...]]:
     """A condition on scores, in constant words only, and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
     return f"owner = ? AND score {above} ? AND score {below} ?", (tables.coded(low.score), tables.coded(high.score))
 
 
-def zcount(tables: Tables, call: Call) -> Reply:
+def zcount(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
@@ -100,15 +100,15 @@ def zcount(tables: Tables, call: Call) -> Reply:
     return tables.execute(f"SELECT count(*) FROM scored WHERE {where}", (row.id, *bounds)).fetchone()[0]  # noqa: S608
 
 
-def zrank(tables: Tables, call: Call) -> Reply:
+def zrank(tables: KeyTables, call: Call) -> Reply:
     return _rank(tables, call, "<")
 
 
-def zrevrank(tables: Tables, call: Call) -> Reply:
+def zrevrank(tables: KeyTables, call: Call) -> Reply:
     return _rank(tables, call, ">")
 
 
-def _rank(tables: Tables, call: Call, side: str) -> int | None:
+def _rank(tables: KeyTables, call: Call, side: str) -> int | None:
     key, member = call.args
     row = tables.holding(key, ZSET)
     score = None if row is None else tables.score(row.id, member)
@@ -121,7 +121,7 @@ def _rank(tables: Tables, call: Call, side: str) -> int | None:
     return before
 
 
-def zrange(tables: Tables, call: Call) -> Reply:
+def zrange(tables: KeyTables, call: Call) -> Reply:
     options: ZRangeOptions = call.options
     key = call.args[0]
     row = tables.holding(key, ZSET)
@@ -141,7 +141,7 @@ def zrange(tables: Tables, call: Call) -> Reply:
     return [[member, score] for member, score in found] if options.with_scores else [member for member, _ in found]
 
 
-def zremrangebyscore(tables: Tables, call: Call) -> Reply:
+def zremrangebyscore(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
@@ -150,7 +150,7 @@ def zremrangebyscore(tables: Tables, call: Call) -> Reply:
     return _removed(tables, call.args[0], row, gone)
 
 
-def _remove_lowest(tables: Tables, key: bytes, row: Row, offset: int, count: int) -> list[list[Reply]]:
+def _remove_lowest(tables: KeyTables, key: bytes, row: KeyRow, offset: int, count: int) -> list[list[Reply]]:
     """Remove `count` members from this place in the order, and return them in order."""
     found = tables.members(key, "owner = ?", (row.id,), limit=min(count, row.size), offset=offset)
     for member, _ in found:
@@ -159,7 +159,7 @@ def _remove_lowest(tables: Tables, key: bytes, row: Row, offset: int, count: int
     return [[member, score] for member, score in found]
 
 
-def zremrangebyrank(tables: Tables, call: Call) -> Reply:
+def zremrangebyrank(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
@@ -167,7 +167,7 @@ def zremrangebyrank(tables: Tables, call: Call) -> Reply:
     return len(_remove_lowest(tables, call.args[0], row, offset, count))
 
 
-def zpopmin(tables: Tables, call: Call) -> Reply:
+def zpopmin(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return []
@@ -175,7 +175,7 @@ def zpopmin(tables: Tables, call: Call) -> Reply:
     return popped[0] if call.options is None else popped
 
 
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[KeyTables, Call], Reply]] = {
     "ZADD": zadd,
     "ZREM": zrem,
     "ZSCORE": zscore,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keystead.errors import BadArgument
 from keystead.stores.commands import UINT64_MAX, Call, Reply
-from keystead.stores.sql.key_tables import STREAM, Tables
+from keystead.stores.sql.key_tables import STREAM, KeyTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def _new_id(options: XAddOptions, last: int, now_ms: int) -> int:
     return entry
 
 
-def xadd(tables: Tables, call: Call) -> Reply:
+def xadd(tables: KeyTables, call: Call) -> Reply:
     key = call.args[0]
     options: XAddOptions = call.options
     row = tables.holding(key, STREAM)
@@ -61,7 +61,7 @@ def xadd(tables: Tables, call: Call) -> Reply:
     return b"%d-%d" % (entry >> 64, entry & UINT64_MAX)
 
 
-def _trim(tables: Tables, key: bytes, owner: int, size: int, max_len: int) -> int:
+def _trim(tables: KeyTables, key: bytes, owner: int, size: int, max_len: int) -> int:
     surplus = size - max_len
     if surplus <= 0:
         return 0
@@ -73,12 +73,12 @@ def _trim(tables: Tables, key: bytes, owner: int, size: int, max_len: int) -> in
     return surplus
 
 
-def xtrim(tables: Tables, call: Call) -> Reply:
+def xtrim(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], STREAM)
     return 0 if row is None else _trim(tables, call.args[0], row.id, row.size, call.options)
 
 
-def xdel(tables: Tables, call: Call) -> Reply:
+def xdel(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], STREAM)
     if row is None:
         return 0
@@ -90,20 +90,20 @@ def xdel(tables: Tables, call: Call) -> Reply:
     return gone
 
 
-def xlen(tables: Tables, call: Call) -> Reply:
+def xlen(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], STREAM)
     return 0 if row is None else row.size
 
 
-def xrange(tables: Tables, call: Call) -> Reply:
+def xrange(tables: KeyTables, call: Call) -> Reply:
     return _range(tables, call, "entry")
 
 
-def xrevrange(tables: Tables, call: Call) -> Reply:
+def xrevrange(tables: KeyTables, call: Call) -> Reply:
     return _range(tables, call, "entry DESC")
 
 
-def _range(tables: Tables, call: Call, order: str) -> Reply:
+def _range(tables: KeyTables, call: Call, order: str) -> Reply:
     options: XRangeOptions = call.options
     row = tables.holding(call.args[0], STREAM)
     if row is None:
@@ -125,7 +125,7 @@ def _range(tables: Tables, call: Call, order: str) -> Reply:
     return [[b"%d-%d" % (entry >> 64, entry & UINT64_MAX), unpack_fields(body)] for entry, body in ids]
 
 
-HANDLERS: dict[str, Callable[[Tables, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[KeyTables, Call], Reply]] = {
     "XADD": xadd,
     "XTRIM": xtrim,
     "XDEL": xdel,

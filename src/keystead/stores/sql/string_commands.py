@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber, StoredNotANumber, WrongKind
 from keystead.stores.commands import INT64_MAX, INT64_MIN, PLAIN_SET, Call, Reply, integer
-from keystead.stores.sql.key_tables import STRING, Keys, wrong_kind
+from keystead.stores.sql.key_tables import STRING, StringKeys, wrong_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from keystead.stores.commands import GetExOptions, SetOptions
 
 
-def get(tables: Keys, call: Call) -> Reply:
+def get(tables: StringKeys, call: Call) -> Reply:
     return tables.string(call.args[0])
 
 
-def mget(tables: Keys, call: Call) -> Reply:
+def mget(tables: StringKeys, call: Call) -> Reply:
     return [_string_or_none(tables, key) for key in call.args]
 
 
-def _string_or_none(tables: Keys, key: bytes) -> bytes | None:
+def _string_or_none(tables: StringKeys, key: bytes) -> bytes | None:
     """As GET, which finds a string that it knows in one search; but a key of another kind is as none."""
     try:
         return tables.string(key)
@@ -30,7 +30,7 @@ def _string_or_none(tables: Keys, key: bytes) -> bytes | None:
         return None
 
 
-def set_(tables: Keys, call: Call) -> Reply:
+def set_(tables: StringKeys, call: Call) -> Reply:
     key, value = call.args[0], call.args[1]
     options: SetOptions = call.options
     if options is PLAIN_SET:
@@ -52,7 +52,7 @@ def set_(tables: Keys, call: Call) -> Reply:
     return b"OK" if allowed else None
 
 
-def getdel(tables: Keys, call: Call) -> Reply:
+def getdel(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
     if row is None:
@@ -62,7 +62,7 @@ def getdel(tables: Keys, call: Call) -> Reply:
     return value
 
 
-def getex(tables: Keys, call: Call) -> Reply:
+def getex(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
     if row is None:
@@ -86,7 +86,7 @@ def added(held: bytes | None, amount: int) -> int:
     return total
 
 
-def incrby(tables: Keys, call: Call) -> Reply:
+def incrby(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
     total = added(None if row is None else tables.value(key, row), call.options)
@@ -97,7 +97,7 @@ def incrby(tables: Keys, call: Call) -> Reply:
     return total
 
 
-HANDLERS: dict[str, Callable[[Keys, Call], Reply]] = {
+HANDLERS: dict[str, Callable[[StringKeys, Call], Reply]] = {
     "GET": get,
     "MGET": mget,
     "SET": set_,

@@ -12,8 +12,8 @@ from typing import Final
 
 from keystead.stores.commands import Call
 from keystead.stores.sql.key_commands import OF_ANY_KIND
+from keystead.stores.sql.key_tables import STRING, KeyRow, StringKeys, wrong_kind
 from keystead.stores.sql.string_commands import HANDLERS as OF_STRINGS
-from keystead.stores.sql.key_tables import STRING, Keys, Row, wrong_kind
 from keystead.stores.sqlite.sqlite_tables import SqliteTables
 
 COMMANDS: Final = frozenset({*OF_ANY_KIND, *OF_STRINGS})
@@ -30,14 +30,14 @@ class _Held:
 
     __slots__ = ("found", "is_changed", "row", "value")
 
-    def __init__(self, found: Row | None, row: Row | None, value: bytes | None) -> None:
+    def __init__(self, found: KeyRow | None, row: KeyRow | None, value: bytes | None) -> None:
         self.found = found
         self.row = row
         self.value = value  # None: not read yet
         self.is_changed = False
 
 
-class BufferedStrings(Keys):
+class BufferedStrings(StringKeys):
     """Begin with `begin_step`; then `keep_step` writes what has changed, and `undo_step` forgets it."""
 
     def __init__(self, tables: SqliteTables) -> None:
@@ -83,7 +83,7 @@ class BufferedStrings(Keys):
             held = _Held(None, None, None)
         else:
             row_id, kind, expires_at, size, value = found
-            row = Row(row_id, kind, expires_at, size)
+            row = KeyRow(row_id, kind, expires_at, size)
             if kind == STRING and known is None:
                 tables.remember(key, row_id)
             is_live = expires_at is None or expires_at > self.now_ms
@@ -93,11 +93,11 @@ class BufferedStrings(Keys):
 
     # --- as of every store's keys ----------------------------------------------------------------------------
 
-    def live(self, key: bytes) -> Row | None:
+    def live(self, key: bytes) -> KeyRow | None:
         held = self._held.get(key)
         return (self._hold(key) if held is None else held).row
 
-    def value(self, key: bytes, row: Row) -> bytes:
+    def value(self, key: bytes, row: KeyRow) -> bytes:
         held = self._held[key]
         if held.value is None:
             held.value = self._tables.value(key, row)
@@ -119,7 +119,7 @@ class BufferedStrings(Keys):
         if held is None:
             held = self._hold(key)
         is_live = expires_at is None or expires_at > self.now_ms
-        held.row, held.value, held.is_changed = Row(0, STRING, expires_at, 0) if is_live else None, value, True
+        held.row, held.value, held.is_changed = KeyRow(0, STRING, expires_at, 0) if is_live else None, value, True
 
     def delete(self, key: bytes) -> bool:
         held = self._held.get(key)
@@ -129,11 +129,11 @@ class BufferedStrings(Keys):
         held.row, held.value, held.is_changed = None, None, True
         return was_live
 
-    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None:
+    def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
         held = self._held[key]
         is_live = expires_at is None or expires_at > self.now_ms
-        held.row, held.is_changed = Row(row.id, row.kind, expires_at, row.size) if is_live else None, True
+        held.row, held.is_changed = KeyRow(row.id, row.kind, expires_at, row.size) if is_live else None, True
 
-    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+    def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
         held = self._held[key]
         held.value, held.is_changed = value, True

@@ -21,7 +21,7 @@ from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnava
 from keystead.stores.commands import Call
 from keystead.stores.sqlite.database_file import explain, is_locked
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
-from keystead.stores.worker_thread import Worker
+from keystead.stores.worker_thread import WorkerThread
 
 GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
 CALLS_A_TURN = 32  # calls in a row that need not wait, after which other tasks get a turn
@@ -46,13 +46,13 @@ class Batch:
         self.started = False
 
 
-class Lane:
+class GroupCommit:
     def __init__(
         self,
         connection: sqlite3.Connection,
         interpreter: SqliteInterpreter,
         path: str,
-        worker: Worker,
+        worker: WorkerThread,
         loop: asyncio.AbstractEventLoop,
         *,
         timeout: float,
@@ -312,7 +312,7 @@ class Lane:
             )
 
 
-class Inline:
+class InlineCommit:
     """The lane of a store in memory: there a commit takes no time, so work is done where it is asked for.
 
     Nothing here ever waits, so every few calls the answer comes a turn later: a loop that writes lets others run.
@@ -330,7 +330,7 @@ class Inline:
         self.busy = False
 
     def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
-        """As `Lane.submit`."""
+        """As `GroupCommit.submit`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         try:
             result = self._do(work)
@@ -345,7 +345,7 @@ class Inline:
         return future
 
     def between(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
-        """As `Lane.between`."""
+        """As `GroupCommit.between`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         future.set_result(job())
         return future

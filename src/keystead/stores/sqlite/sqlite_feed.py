@@ -14,17 +14,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from keystead.errors import KeysteadError, StoreUnavailable
-from keystead.stores.store_contract import Message
 from keystead.stores.mailbox import Mailbox
 from keystead.stores.sqlite.sqlite_sweep import MESSAGES_KEPT_MS
 from keystead.stores.sqlite.sqlite_tables import SqliteTables
+from keystead.stores.store_contract import Message
 
 LOOK_EVERY_S = 0.01
 LEASE_MS = 30_000
 RENEW_EVERY_MS = 10_000
 
 
-class Subscriber:
+class SqliteSubscriber:
     __slots__ = ("after", "channels", "leased_until_ms", "mailbox", "name")
 
     def __init__(self, channels: dict[bytes, str]) -> None:
@@ -35,7 +35,7 @@ class Subscriber:
         self.leased_until_ms = 0
 
 
-class Feed:
+class SqliteFeed:
     """`write` runs work in a write transaction and waits for its commit; `reader` sees what is committed."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Feed:
         self._writer = writer
         self._write = write
         self._shared = shared  # whether other processes may publish
-        self._subscribers: set[Subscriber] = set()
+        self._subscribers: set[SqliteSubscriber] = set()
         self._last = 0
         self._version = -1
         self._timer: asyncio.TimerHandle | None = None
@@ -60,7 +60,7 @@ class Feed:
 
     @asynccontextmanager
     async def subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[Mailbox]:
-        subscriber = Subscriber({channel.encode(): channel for channel in channels})
+        subscriber = SqliteSubscriber({channel.encode(): channel for channel in channels})
         try:
             await self._write(lambda: self._sign_up(subscriber))
             if not self._subscribers:
@@ -91,7 +91,7 @@ class Feed:
 
     # --- inside a write transaction ------------------------------------------------------------------------
 
-    def _sign_up(self, subscriber: Subscriber) -> None:
+    def _sign_up(self, subscriber: SqliteSubscriber) -> None:
         subscriber.leased_until_ms = self._writer.wall_ms() + LEASE_MS
         for channel in subscriber.channels:
             self._writer.execute(
@@ -100,10 +100,10 @@ class Feed:
             )
         subscriber.after = self._writer.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
 
-    def _sign_off(self, subscriber: Subscriber) -> None:
+    def _sign_off(self, subscriber: SqliteSubscriber) -> None:
         self._writer.execute("DELETE FROM subscribers WHERE id = ?", (subscriber.name,))
 
-    def _renew(self, subscribers: list[Subscriber]) -> None:
+    def _renew(self, subscribers: list[SqliteSubscriber]) -> None:
         now_ms = self._writer.wall_ms()
         for subscriber in subscribers:
             held = self._writer.execute(
@@ -156,7 +156,7 @@ class Feed:
         if len(rows) == 1000:
             self._loop.call_soon(self._look)
 
-    def _lose(self, subscriber: Subscriber, why: str) -> None:
+    def _lose(self, subscriber: SqliteSubscriber, why: str) -> None:
         self._subscribers.discard(subscriber)
         subscriber.mailbox.fail(
             StoreUnavailable(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
-from keystead.stores.store_contract import WholeKey
 from keystead.stores.commands import UINT64_MAX, entry_id, score
-from keystead.stores.sql.stream_commands import pack_fields, unpack_fields
 from keystead.stores.sql.key_tables import HASH, KIND_NAMES, KIND_NUMBERS, LIST, SET, STRING, ZSET
+from keystead.stores.sql.stream_commands import pack_fields, unpack_fields
 from keystead.stores.sqlite.bulk_insert import insert_rows
 from keystead.stores.sqlite.sqlite_tables import SqliteTables
+from keystead.stores.store_contract import WholeKey
 
 KEYS_AT_ONCE: Final = 900  # a statement of an old SQLite has room for 999 parameters
 ENTRIES_AT_ONCE: Final = 10_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from keystead.stores.store_contract import Outcome, Planned, WholeKey
 from keystead.stores.commands import PLAIN_SET, Call, Reply
 from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite import sqlite_full_copy
 from keystead.stores.sqlite.buffered_strings import COMMANDS as STRING_COMMANDS
 from keystead.stores.sqlite.buffered_strings import BufferedStrings
 from keystead.stores.sqlite.sqlite_tables import SqliteTables, TooWide
+from keystead.stores.store_contract import Outcome, Planned, WholeKey
 
 Change = tuple[bytes, int, bytes]  # value, id, key
 

@@ -15,18 +15,18 @@ from itertools import chain
 from typing import Any
 
 from keystead.errors import StoreClosed, StoreUnavailable
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store, WholeKey
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql.key_tables import KIND_NUMBERS
-from keystead.stores.sqlite import sqlite_sweep, sqlite_full_copy
-from keystead.stores.sqlite.sqlite_feed import Feed
+from keystead.stores.sqlite import sqlite_full_copy, sqlite_sweep
 from keystead.stores.sqlite.database_file import connect, explain, is_locked, prepare
-from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
-from keystead.stores.sqlite.group_commit import CALLS_A_TURN, INLINE_COMMANDS, Inline, Lane, Work
+from keystead.stores.sqlite.group_commit import CALLS_A_TURN, INLINE_COMMANDS, GroupCommit, InlineCommit, Work
 from keystead.stores.sqlite.snapshot import Snapshot
+from keystead.stores.sqlite.sqlite_feed import SqliteFeed
+from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
 from keystead.stores.sqlite.sqlite_tables import SqliteTables, TooWide
-from keystead.stores.worker_thread import Worker
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store, WholeKey
+from keystead.stores.worker_thread import WorkerThread
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
@@ -68,7 +68,7 @@ class SqliteStore(Store):
         if self._memory:
             self._writer = self._reader = prepare(MEMORY, wait_ms)
         else:
-            self._committer = Worker("keystead-commit", self._loop)
+            self._committer = WorkerThread("keystead-commit", self._loop)
             writer: sqlite3.Connection | None = None
             try:
                 self._writer = writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
@@ -83,11 +83,11 @@ class SqliteStore(Store):
                 self._committer.stop()
                 raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
         self._writing = SqliteInterpreter(SqliteTables(self._writer, wall_ms), self._clock)
-        self._lane: Lane | Inline
+        self._lane: GroupCommit | InlineCommit
         if self._memory:
-            self._lane = Inline(self._writer, self._writing, committed=self._committed)
+            self._lane = InlineCommit(self._writer, self._writing, committed=self._committed)
         else:
-            self._lane = Lane(
+            self._lane = GroupCommit(
                 self._writer,
                 self._writing,
                 self.path,
@@ -101,11 +101,13 @@ class SqliteStore(Store):
             self._writing if self._memory else SqliteInterpreter(SqliteTables(self._reader, wall_ms), self._clock)
         )
         self._snapshot = Snapshot(self._reader, self._loop)
-        self._wide: tuple[Worker, sqlite3.Connection, SqliteInterpreter] | None = None
-        self._checkpointer: tuple[Worker, sqlite3.Connection] | None = None
+        self._wide: tuple[WorkerThread, sqlite3.Connection, SqliteInterpreter] | None = None
+        self._checkpointer: tuple[WorkerThread, sqlite3.Connection] | None = None
         self._checkpointing = False
         self._checkpointed_rows = self._written_bytes = 0
-        self._feed = Feed(self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory)
+        self._feed = SqliteFeed(
+            self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory
+        )
         self._sweep_limit = 64
         self._open = True
         self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
@@ -266,7 +268,7 @@ class SqliteStore(Store):
             if self._wide is None:
                 connection = self._second_connection(wait_ms=int(self._timeout * 1000))
                 reading = SqliteInterpreter(SqliteTables(connection, wall_ms), self._clock)
-                self._wide = Worker("keystead-read", self._loop), connection, reading
+                self._wide = WorkerThread("keystead-read", self._loop), connection, reading
             worker, connection, reading = self._wide
             async with asyncio.timeout(self._timeout):
                 return await worker.call(in_one_snapshot)
@@ -364,7 +366,7 @@ class SqliteStore(Store):
         try:
             if self._checkpointer is None:
                 connection = connect(self.path)
-                self._checkpointer = Worker("keystead-checkpoint", self._loop), connection
+                self._checkpointer = WorkerThread("keystead-checkpoint", self._loop), connection
         except (sqlite3.Error, RuntimeError):  # no file or thread to be had: the next commit but some tries again
             return
         self._checkpointing = True

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 from keystead.stores.commands import Call
-from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, Row, Tables
+from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, KeyRow, KeyTables
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -56,7 +56,7 @@ class TooWide(Exception):
     """The command would touch more entries than may be read here; it has done nothing."""
 
 
-class SqliteTables(Tables):
+class SqliteTables(KeyTables):
     """`width` limits what a read may touch."""
 
     def __init__(self, connection: sqlite3.Connection, wall_ms: Callable[[], int]) -> None:
@@ -82,15 +82,15 @@ class SqliteTables(Tables):
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
-    def live(self, key: bytes) -> Row | None:
+    def live(self, key: bytes) -> KeyRow | None:
         found = self.execute("SELECT id, kind, expires_at, size FROM keys WHERE key = ?", (key,)).fetchone()
         if found is None or (found[2] is not None and found[2] <= self.now_ms):
             return None
         if self.width is not None and found[3] > self.width:
             raise TooWide
-        return Row._make(found)
+        return KeyRow._make(found)
 
-    def value(self, key: bytes, row: Row) -> bytes:
+    def value(self, key: bytes, row: KeyRow) -> bytes:
         [value] = self.execute("SELECT value FROM keys WHERE id = ?", (row.id,)).fetchone()
         return value or b""
 
@@ -163,10 +163,10 @@ class SqliteTables(Tables):
         """Leave the entries of a key whose row is gone to the sweep."""
         self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
-    def set_deadline(self, key: bytes, row: Row, expires_at: int | None) -> None:
+    def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
         self.execute("UPDATE keys SET expires_at = ? WHERE id = ?", (expires_at, row.id))
 
-    def set_value(self, key: bytes, row: Row, value: bytes) -> None:
+    def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
         self.execute("UPDATE keys SET value = ? WHERE id = ?", (value, row.id))
 
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:

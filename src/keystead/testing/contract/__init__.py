@@ -12,13 +12,13 @@ from keystead.stores.commands import KINDS
 from keystead.testing.contract.atomic_contract import Atomic, AtomicOnOneKey
 from keystead.testing.contract.caller_contract import Callers
 from keystead.testing.contract.collection_contract import Hashes, Lists, Sets, SortedSets, Streams
+from keystead.testing.contract.contract_base import Promises, needs
 from keystead.testing.contract.lifetime_contract import Lifetimes
 from keystead.testing.contract.message_contract import Messages
-from keystead.testing.contract.contract_base import Promises, needs
 from keystead.testing.contract.race_contract import Cancellation, Races
-from keystead.testing.contract.scan_contract import Scans
-from keystead.testing.contract.string_contract import Errors, Keys, Strings
 from keystead.testing.contract.sample_texts import Texts
+from keystead.testing.contract.scan_contract import Scans
+from keystead.testing.contract.string_contract import Errors, KeyContract, Strings
 
 __all__ = ["StoreContract", "needs"]
 
@@ -83,7 +83,7 @@ class StoreContract(
     Honesty,
     Callers,
     Strings,
-    Keys,
+    KeyContract,
     Errors,
     Hashes,
     Sets,
@@ -99,4 +99,4 @@ class StoreContract(
     Scans,
     Messages,
 ):
-    """Every promise of `keystead.stores.store_contract.Store`. Subclass it, and give it a `url`, or a `store` and an `other`."""
+    """Every promise of `keystead.stores.Store`. Subclass it, and give it a `url`, or a `store` and an `other`."""

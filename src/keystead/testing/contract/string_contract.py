@@ -148,7 +148,7 @@ class Strings(Promises):
         )
 
 
-class Keys(Promises):
+class KeyContract(Promises):
     async def test_del_counts_each_key_that_was_there_once(self, store: Store) -> None:
         a, b = self.key("a"), self.key("b")
         await expect(

@@ -12,9 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from keystead import Store
 from keystead.errors import BadUrl, CommandError, NotANumber, StoreClosed, UnknownCommand
 from keystead.stores import Guarantees, Message, Outcome
-from keystead.stores.store_contract import Planned
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, ScanOptions, integer
 from keystead.stores.globs import compile_glob
+from keystead.stores.store_contract import Planned
 
 DATA: dict[str, dict[bytes, tuple[bytes, int | None]]] = {}  # name of a store -> key -> value and deadline in ms
 

@@ -12,7 +12,7 @@ from keystead.kits.login.service.outcomes import LoginRefused, TokenPair
 from keystead.parts.audit import Audit
 from keystead.parts.digest import digest
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
-from keystead.parts.refresh import RefreshEvent, RefreshTokens, Refused
+from keystead.parts.refresh import RefreshEvent, RefreshTokens, RotationRefused
 from keystead.parts.sessions import Live
 
 _security = logging.getLogger("keystead.security")
@@ -105,7 +105,7 @@ class ProgramTokens:
         """The next pair. The same token may be sent again for 30 s, and gets the same successor; later than that it
         ends the chain. Raises LoginRefused."""
         found = await self._refresh.rotate(refresh_token)
-        if isinstance(found, Refused):
+        if isinstance(found, RotationRefused):
             raise refresh_refused()
         return self._pair(Named(found.record.uid, found.record.sid, found.id), found.token)
 

@@ -55,8 +55,8 @@ from keystead.parts.cache import Cache, LoadFailed, TryLater
 from keystead.parts.jwt import Access, AccessTokens, SigningKeys
 from keystead.parts.limit import AlignedWindow, FixedWindow, LimitReached, Limits, Rate, WhenDown
 from keystead.parts.oauth import BadAnswer, Provider, ProviderRefused, ProviderUnavailable, Tokens
-from keystead.parts.refresh import Begun, RefreshEvent, RefreshTokens, Refused, Retried, Rotated
-from keystead.parts.renewal import Fresh, Held, Over, Renewal
+from keystead.parts.refresh import NewChain, RefreshEvent, RefreshTokens, Retried, Rotated, RotationRefused
+from keystead.parts.renewal import Fresh, HeldTokens, Over, Renewal
 from keystead.parts.schedule import Job, Run
 from keystead.schema import Bound
 from keystead.schema.lifetime import duration_ms
@@ -534,7 +534,7 @@ class Members:
         away comes again with the same token, whenever that is.
         """
         record = await self.refresh.examine(refresh_token)
-        if isinstance(record, Refused):
+        if isinstance(record, RotationRefused):
             raise _bad_refresh_token()
         named = Named(record.userId, record.sessionToken)
         counts = await self._counts(named)
@@ -547,7 +547,7 @@ class Members:
         membership, as_of_ms = known.membership, deadline_ms(known.cachedAt)
         profile = await self._profile(membership, as_of_ms)
         found = await self.refresh.rotate(refresh_token)
-        if isinstance(found, Refused):
+        if isinstance(found, RotationRefused):
             raise _session_expired() if found.reason == "session" else _bad_refresh_token()
         return self._pair(named, membership.plan, profile, found, app_session, is_stale=self._is_stale(as_of_ms))
 
@@ -577,7 +577,7 @@ class Members:
         named: Named,
         plan: Plan,
         profile: _Profile,
-        refresh: Begun[RefreshTokenData] | Rotated[RefreshTokenData] | Retried[RefreshTokenData],
+        refresh: NewChain[RefreshTokenData] | Rotated[RefreshTokenData] | Retried[RefreshTokenData],
         app_session: str | None,
         *,
         is_stale: bool,
@@ -865,8 +865,8 @@ def _signing_keys(keys: MembershipKeys, settings: MembershipSettings) -> Signing
     return SigningKeys.from_ring(keys.ring)
 
 
-def _held(row: UserTokenData) -> Held:
-    return Held(row.accessToken, row.refreshToken or None, deadline_ms(row.expiresAt))
+def _held(row: UserTokenData) -> HeldTokens:
+    return HeldTokens(row.accessToken, row.refreshToken or None, deadline_ms(row.expiresAt))
 
 
 def _claims_of(access: Access) -> _Claimed | None:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from keystead.parts.tables import Belongings, Change, Name, TableSet, Words, create, extend, table
+from keystead.parts.tables import Belongings, Name, TableChange, TableSet, Words, create, extend, table
 
 _metadata = MetaData()
 ID_MAX_BYTES: Final = 200  # of the ids that others give: of an event, of a bonus
@@ -207,8 +207,10 @@ def _to_version_2(connection: Connection) -> None:
 MEMBERSHIP_TABLES = TableSet(
     "membership",
     (
-        Change(1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*_VERSION_1)),
-        Change(2, "adds the plan of a member, promotions, redemptions and consents", _to_version_2),
+        TableChange(
+            1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*_VERSION_1)
+        ),
+        TableChange(2, "adds the plan of a member, promotions, redemptions and consents", _to_version_2),
     ),
     member_of={"membership": rows_of_user},
 )

@@ -13,9 +13,9 @@ from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
 from keystead.kits.teamwork.service.dashboard import Dashboard
 from keystead.kits.teamwork.service.notices import Notice, Notices, Unpublished
+from keystead.parts.background_loop import Rounds
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox
-from keystead.parts.background_loop import Rounds
 from keystead.schema import Operation
 from keystead.schema.times import moment
 

@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from keystead.parts.tables import Belongings, Change, Name, TableSet, Words, create, extend, table
+from keystead.parts.tables import Belongings, Name, TableChange, TableSet, Words, create, extend, table
 
 _metadata = MetaData()
 ID_MAX_BYTES: Final = 200  # of ids that others give: of an event, of a work item
@@ -173,12 +173,12 @@ def known_as(connection: Connection, subject: str) -> list[str]:
 TEAMWORK_TABLES = TableSet(
     "teamwork",
     (
-        Change(
+        TableChange(
             1,
             "makes the tables of notices, preferences, people and of what was sent to Slack",
             create(READERS, NOTICES, PREFERENCES, PEOPLE, SLACK_LOG),
         ),
-        Change(2, "adds teams, invitations, and what a notice says in each language", extend(*ALL)),
+        TableChange(2, "adds teams, invitations, and what a notice says in each language", extend(*ALL)),
     ),
     member_of={"teamwork": rows_of_user},
     known_as=known_as,
