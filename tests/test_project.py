@@ -203,11 +203,12 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         "keystead/py.typed",
         "keystead/server/pages/reference.html",
         "keystead/server/pages/start.html",
-        "keystead/server/pages/static/start.css",
+        "keystead/server/pages/static/keystead.css",
         "keystead/schema/docs/pages/document.html",
         "keystead/schema/docs/pages/style.css",
         "keystead/kits/widgets/components/visit.js",
         "keystead/kits/widgets/pages/gallery.html",
+        "keystead/kits/widgets/assets/widgets.css",
     } <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 

@@ -263,7 +263,7 @@ async def test_the_times_of_sessions_are_in_the_time_zone_of_the_user(
               time.dateTime = then.toISOString();
               const again = document.createElement("script");
               again.type = "module";
-              again.src = "/static/login.js?again";
+              again.src = "/assets/login/login.js?again";
               return new Promise((done) => {
                 again.onload = () => done(time.textContent);
                 document.head.append(again);

@@ -656,7 +656,7 @@ async def test_scripts_and_pages_say_sizes_and_times_in_the_same_words(browser: 
     minute, hour, day = 60_000, 3_600_000, 86_400_000
     lefts = [0, 1, minute - 1, minute, hour, hour + minute, day - 1, day, day + hour, 2 * day - 1, 14 * day]
     said = """async ([sizes, lefts, at]) => {
-      const words = await import("/static/sharing-words.js");
+      const words = await import("/assets/sharing/sharing-words.js");
       return [sizes.map(words.sizeInWords), lefts.map(words.leftInWords), words.momentInWords(at)];
     }"""
     async with somebody(browser, server, timezone_id="UTC") as person:

@@ -151,7 +151,7 @@ def test_the_openapi_document_has_the_shape_of_errors_and_no_other(notes: Keyste
         "/reference",
         "/openapi.json",
         "/api/notes/site",
-        "/static/start.css",
+        "/static/keystead.css",
         "/none",
     ],
 )

@@ -116,7 +116,7 @@ async def test_programs_are_not_looked_up_before_they_are_asked(monkeypatch: pyt
     async with serving([LOGIN]) as server:
         ada = await server.sign_in()
         monkeypatch.setattr(server.app.state.kits["login"].sessions, "read", None)
-        for path in ("/healthz", "/static/start.css"):
+        for path in ("/healthz", "/static/keystead.css"):
             assert (await ada.get(path)).status_code == 200
 
 
@@ -176,6 +176,7 @@ def test_pages_and_scripts_have_one_word_for_it() -> None:
     pages = [
         *ROOT.glob("server/pages/*.html"),
         *ROOT.glob("server/pages/static/*.js"),
+        *ROOT.glob("kits/*/assets/*.js"),
         *ROOT.glob("kits/*/pages/*.html"),
         *ROOT.glob("kits/*/messages.py"),
     ]

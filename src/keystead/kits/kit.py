@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, SecretStr
@@ -116,6 +118,14 @@ class Kit:
     leads: bool = False
     commands: str | None = None
     sign_in: SignIn | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the module that declares its keyspace.
+
+        `pages` in it has its templates (`site.render("NAME/page.html")`), `assets` the files served at `/assets/NAME/`.
+        """
+        return Path(str(sys.modules[self.keyspace.__module__].__file__)).parent
 
     @property
     def keyspaces(self) -> list[type[Keyspace]]:

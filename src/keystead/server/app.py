@@ -40,7 +40,7 @@ from keystead.server.middleware import (
     Visitor,
 )
 from keystead.server.page_policy import PAGE_HEADERS
-from keystead.server.page_templates import render
+from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.scheduled_jobs import jobs_of, scheduled
@@ -134,6 +134,7 @@ def create_app(
     app.state.settings = settings
     app.state.site = site
     app.state.running = running
+    add_pages(running)
     app.state.off = off
     app.state.stores = {}
     app.state.tables = None
@@ -161,6 +162,9 @@ def create_app(
         add_key_documents(app)
         add_reference_page(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
+    for kit in running:
+        if (kit.folder / "assets").is_dir():
+            app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
     # The files of Swagger UI come with a package that follows its releases; what it has besides is not used.
     app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")

@@ -24,7 +24,7 @@ def test_all_that_it_says_is_there_in_each_language_with_the_same_values() -> No
 def test_it_says_what_there_is_and_nothing_more_is_there() -> None:
     page = (SOURCE / "kits/membership/pages/try.html").read_text()
     assert set(re.findall(r'\bsay\("(\w+)"', page)) == {*MESSAGES, *FRAME}
-    script = (SOURCE / "server/pages/static/membership-try.js").read_text()
+    script = (SOURCE / "kits/membership/assets/membership-try.js").read_text()
     said = {name for call in re.findall(r"\bsay\(([^()]*)", script) for name in re.findall(r'"(\w+)"', call)}
     assert said | {name for name in SCRIPT if name.endswith("_patron")} == set(SCRIPT)
 

@@ -23,7 +23,7 @@ BASE = "http://127.0.0.1:8714"
 RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 ADA, GRACE = 900_000_001, 900_000_002
 DEMO = "/api/teamwork/demo"
-STATIC = Path(__file__).parents[3] / "src/keystead/server/pages/static"
+STATIC = Path(__file__).parents[3] / "src/keystead/kits/teamwork/assets"
 
 
 async def nobody(user: int) -> UserSession | None:
@@ -53,8 +53,8 @@ async def test_the_page_runs_no_script_but_its_own_and_loads_nothing_from_elsewh
         policy = page.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; ")
         assert "unsafe" not in policy
-        assert re.findall(r"<script(?! type=\"module\" src=\"/static/)|\son\w+=|\sstyle=", page.text) == []
-        for path in re.findall(r"(?:src|href)=\"(/static/[^\"]+)\"", page.text):
+        assert re.findall(r"<script(?! type=\"module\" src=\"/assets/)|\son\w+=|\sstyle=", page.text) == []
+        for path in re.findall(r"(?:src|href)=\"(/(?:static|assets)/[^\"]+)\"", page.text):
             assert (await client.get(path)).status_code == 200, path
     for script in STATIC.glob("teamwork*"):
         assert "://" not in script.read_text(), script

@@ -186,7 +186,7 @@ async def test_nothing_else_of_the_server_is_shared(visitor: Visitor) -> None:
         "/widgets",
         "/api/visits",
         "/components",
-        "/static/kits.css",
+        "/assets/widgets/widgets.css",
     ):
         answer = await visitor.http.get(path, headers={"origin": PAGE})
         assert allowed(answer) is None, path
