@@ -34,4 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "teamwork": "keystead.kits.teamwork.commands:COMMANDS",
 }
 
-__all__ = ["COMMANDS", "KITS", "ROUTED", "TABLES"]
+# What reads the files of the setting `parameters`: the name of the file, settings, and where each of them is written.
+PARAMETERS: Final = "keystead.kits.sessiondata.parameters:read_parameters"
+
+__all__ = ["COMMANDS", "KITS", "PARAMETERS", "ROUTED", "TABLES"]

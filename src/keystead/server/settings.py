@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 from urllib.parse import unquote, urlsplit
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretBytes, Sec
 from pydantic_settings import EnvSettingsSource, NoDecode, SettingsError
 
 from keystead.errors import BadDeclaration, KeysteadError, shown
+from keystead.kits import PARAMETERS
 from keystead.parts.sizes import size_bytes
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
@@ -423,24 +425,12 @@ def _parameters(before: Mapping[str, Any]) -> SettingSource:
     named = before.get("parameters")
     if not named or not isinstance(named, str | Path):
         return SettingSource({})
-    # Imported here, because it belongs to a kit that few use so.
-    from keystead.kits.sessiondata.parameters import KVS, SESSION, key_value_store, session_parameters
-
-    folder, stores = Path(named), before.get("stores")
-    relational = stores.get("durable") if isinstance(stores, Mapping) else None
+    module, _, function = PARAMETERS.partition(":")
     try:
-        session = session_parameters(folder)
-        values: dict[str, Any] = {"sessiondata": {"retention": f"{session.retention_minutes}m"}}
-        places = {"sessiondata.retention": f"RetentionPeriod in {SESSION}", "store": f"UseKeyValueStore in {SESSION}"}
-        if "store" not in before:
-            found = key_value_store(folder) if session.uses_key_value_store else None
-            if found is not None:
-                places["store"] = f"ConnectionStringForSession in {KVS}"
-            if found or relational:
-                values["store"] = found or relational
+        file, values, places = getattr(import_module(module), function)(Path(named), before)
     except ValueError as error:
         raise WrongSettings([f"parameters: {error}"]) from None
-    return SettingSource(values, file=SESSION, named=places)
+    return SettingSource(values, file=file, named=places)
 
 
 def _secrets(path: Path) -> SettingSource:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-__all__ = ["KVS", "SESSION", "SessionParameters", "key_value_store", "session_parameters"]
+__all__ = ["KVS", "SESSION", "SessionParameters", "key_value_store", "read_parameters", "session_parameters"]
 
 SESSION: Final = "Session.json"
 KVS: Final = "Kvs.json"
@@ -51,6 +51,24 @@ class SessionParameters:
 
     retention_minutes: int
     uses_key_value_store: bool
+
+
+def read_parameters(folder: Path, before: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """The settings in the files of this folder, and where each is written. `before`: what other settings say.
+
+    Raises ValueError with a sentence that names the file.
+    """
+    session, stores = session_parameters(folder), before.get("stores")
+    values: dict[str, Any] = {"sessiondata": {"retention": f"{session.retention_minutes}m"}}
+    places = {"sessiondata.retention": f"RetentionPeriod in {SESSION}", "store": f"UseKeyValueStore in {SESSION}"}
+    if "store" not in before:
+        found = key_value_store(folder) if session.uses_key_value_store else None
+        if found is not None:
+            places["store"] = f"ConnectionStringForSession in {KVS}"
+        store = found or (stores.get("durable") if isinstance(stores, Mapping) else None)
+        if store:
+            values["store"] = store
+    return SESSION, values, places
 
 
 def session_parameters(folder: Path) -> SessionParameters:
