@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from keystead.errors import BadUrl
 
+# How long a call may take, and how long connecting may, where the URL does not say.
+TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 2.0
+
 _UNITS = (("ms", 0.001), ("s", 1.0), ("m", 60.0))
 
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 from keystead.errors import BadUrl, MissingExtra
 from keystead.extras import from_extra
+from keystead.stores import durations
 from keystead.stores.durations import seconds
 from keystead.stores.store_contract import Store
 
@@ -77,7 +78,7 @@ def _sqlite(url: str) -> Store:
     path = unquote(location[1:])
     if not path or path.endswith("/"):
         raise BadUrl("sqlite:/// needs the path of a file, such as sqlite:///keystead.db")
-    return SqliteStore(path, timeout=_options(query, {"timeout": 5.0})["timeout"])
+    return SqliteStore(path, timeout=_options(query, {"timeout": durations.TIMEOUT_S})["timeout"])
 
 
 def _memory(url: str) -> Store:
@@ -86,7 +87,7 @@ def _memory(url: str) -> Store:
     name, _, query = url.removeprefix("memory://").partition("?")
     if name.strip("/"):
         raise BadUrl("memory:// takes no name; each connection has a store of its own")
-    return SqliteStore(MEMORY, timeout=_options(query, {"timeout": 5.0})["timeout"])
+    return SqliteStore(MEMORY, timeout=_options(query, {"timeout": durations.TIMEOUT_S})["timeout"])
 
 
 def _redis(url: str) -> Store:

@@ -17,6 +17,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from keystead.errors import BadUrl, StoreDamaged, StoreUnavailable
 from keystead.parts.tables.changes import APPLICATION_ID
 from keystead.parts.tables.failures import no_connection
+from keystead.stores import durations
 from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.durations import seconds
@@ -85,7 +86,7 @@ def url_beside(store_url: str) -> str | None:
 def _sqlite(store: SqliteStore, url: str) -> TableLocation:
     memory = store.path == MEMORY
     options = dict(parse_qsl(url.partition("?")[2]))
-    timeout = seconds("timeout", options["timeout"]) if "timeout" in options else 5.0
+    timeout = seconds("timeout", options["timeout"]) if "timeout" in options else durations.TIMEOUT_S
     engine = create_engine(
         "sqlite+pysqlite://",
         creator=lambda: _sqlite_connection(store.path, timeout),

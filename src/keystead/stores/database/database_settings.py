@@ -8,6 +8,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from keystead.errors import BadUrl
+from keystead.stores import durations
 from keystead.stores.durations import seconds
 
 OPTIONS = "timeout, connect_timeout, pool, socket, tls, ca, cert, key, verify"
@@ -24,8 +25,8 @@ class DatabaseSettings:
     password: str | None = field(default=None, repr=False)
     socket: str | None = None  # a Unix socket, instead of host and port
     tls: Mapping[str, Any] = field(default_factory=dict, repr=False)  # in the words of the driver
-    timeout: float = 5.0
-    connect_timeout: float = 2.0
+    timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
+    connect_timeout: float = field(default_factory=lambda: durations.CONNECT_TIMEOUT_S)
     pool: int = 4
 
     @classmethod
@@ -49,9 +50,7 @@ class DatabaseSettings:
         if not database or "/" in database or not database.isprintable():
             raise BadUrl(f"the URL names a database, which has to be there: write {form}")
         options = _options(parts.query)
-        durations = {
-            name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options
-        }
+        limits = {name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options}
         pool = options.pop("pool", "4")
         if not (pool.isascii() and pool.isdigit() and 0 < int(pool) <= MOST_CONNECTIONS):
             raise BadUrl(f"pool={pool} is no number of connections; write one from 1 to {MOST_CONNECTIONS}")
@@ -65,7 +64,7 @@ class DatabaseSettings:
             socket=options.pop("socket", None),
             tls=tls(options),
             pool=int(pool),
-            **durations,
+            **limits,
         )
         if options:
             raise BadUrl(f"the option {next(iter(options))!r} is not known here; there are: {OPTIONS}")

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from keystead.errors import BadUrl
+from keystead.stores import durations
 from keystead.stores.durations import seconds
 
 FORM = "memcached://host:11211,host2:11211/prefix"
@@ -31,8 +32,8 @@ class MemcachedSettings:
     prefix: bytes = b"keystead:"  # what every key of this store begins with, since a server has no databases
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    timeout: float = 5.0
-    connect_timeout: float = 2.0
+    timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
+    connect_timeout: float = field(default_factory=lambda: durations.CONNECT_TIMEOUT_S)
 
     @classmethod
     def of(cls, url: str) -> Self:

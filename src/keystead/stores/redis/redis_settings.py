@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from keystead.errors import BadUrl
+from keystead.stores import durations
 from keystead.stores.durations import seconds
 
 DEFAULT_PORTS = {"single": 6379, "cluster": 6379, "sentinel": 26379}
@@ -37,8 +38,8 @@ class RedisSettings:
     sentinel_user: str | None = None
     sentinel_password: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
-    timeout: float = 5.0
-    connect_timeout: float = 2.0
+    timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
+    connect_timeout: float = field(default_factory=lambda: durations.CONNECT_TIMEOUT_S)
 
     @classmethod
     def of(cls, url: str) -> Self:
@@ -57,9 +58,7 @@ class RedisSettings:
             "sentinel" if form == "sentinel" else "cluster" if form == "cluster" else "single"
         )
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        durations = {
-            name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options
-        }
+        limits = {name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options}
         path = unquote(parts.path)
         if form == "unix":
             if not path.strip("/") or hosts:
@@ -92,7 +91,7 @@ class RedisSettings:
             sentinel_user=options.pop("sentinel_user", None),
             sentinel_password=options.pop("sentinel_password", None),
             tls=tls,
-            **durations,
+            **limits,
         )
         if options:
             raise BadUrl(f"the option {next(iter(options))!r} is not known here; there are: {OPTIONS}")

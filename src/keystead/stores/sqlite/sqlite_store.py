@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from keystead.errors import StoreClosed, StoreUnavailable
+from keystead.stores import durations
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql.key_tables import KIND_NUMBERS
@@ -46,11 +47,11 @@ def wall_ms() -> int:
 class SqliteStore(Store):
     """`timeout`: how long a write may wait for the disk and for other processes. `clock`: for tests."""
 
-    def __init__(self, path: str, *, timeout: float = 5.0, clock: Callable[[], int] = wall_ms) -> None:
+    def __init__(self, path: str, *, timeout: float | None = None, clock: Callable[[], int] = wall_ms) -> None:
         self.path = path
         self.url = "memory://" if path == MEMORY else f"sqlite:///{path}"
         self.guarantees = Guarantees(durability="memory" if path == MEMORY else "disk", value_max_bytes=900_000_000)
-        self._timeout = timeout
+        self._timeout = durations.TIMEOUT_S if timeout is None else timeout
         self._clock = clock
         self._open = False
         self._reads = 0
