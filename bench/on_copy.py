@@ -26,7 +26,7 @@ from bench.measure import Progress, Row, Target
 from bench.on_backup import compare_all, fill
 from keystead import connect
 from keystead.stores import Store
-from keystead.stores.backup.writing import AT_ONCE, BATCHES
+from keystead.stores.transfer.writer import AT_ONCE, BATCHES
 from keystead.testing import servers
 
 KEYS, KEYS_QUICK = 1_000_000, 8_000

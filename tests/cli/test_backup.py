@@ -13,7 +13,7 @@ import typer
 
 from keystead import connect
 from keystead.cli import restore_command
-from keystead.cli.backup_command import patient
+from keystead.cli.transfers import patient
 from keystead.stores.backup import BackupFile, Restored, backup, restore
 from keystead.stores.backup.file import BLOCK_BYTES
 from keystead.testing import servers

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from keystead import connect
-from keystead.cli.backup_command import Match, is_missing, named_url, patient, refuse_missing
 from keystead.cli.confirmation import confirmed
 from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import counted, json_text
+from keystead.cli.formatting import counted
 from keystead.cli.interrupts import Paused, stoppable
-from keystead.cli.keyspace_arguments import Json, run
+from keystead.cli.keyspace_arguments import Json, is_missing, run
 from keystead.cli.priority import step_back
 from keystead.cli.private_files import private_files
-from keystead.cli.progress import Show, progress
+from keystead.cli.transfers import (
+    Display,
+    Match,
+    Yes,
+    named_url,
+    patient,
+    print_counts,
+    print_json,
+    print_problem,
+    refuse_missing,
+)
 from keystead.errors import Contended, StoreError, StoreUnavailable
 from keystead.stores import Store
-from keystead.stores.copy import Copied, CopyProgress, Passed, Surveyed, count_keys, follow, progress_path, survey
-from keystead.stores.copy import copy as copy_all
+from keystead.stores.copy import Copied, Options, Passed, Surveyed, count_keys, progress_path, survey
+from keystead.stores.copy import copy as copy_once
+from keystead.stores.copy import follow as copy_and_follow
 
 _FROM_HELP = "The store to copy from: its URL, or a role of keystead.toml, such as default."
 _TO_HELP = "The store to copy into, alike."
@@ -43,7 +48,6 @@ _NO_VERIFY_HELP = "Do not compare both stores in the end."
 _DRY_RUN_HELP = "Say what would be copied and what is in the way, and write nothing."
 _PROGRESS_HELP = """The file that notes what was copied, for the next run with the same FROM and TO.
 [dim]\\[default: a name made of both stores, in this folder][/dim]"""
-_YES_HELP = "Do not ask."
 
 From = Annotated[str, typer.Argument(metavar="FROM", help=_FROM_HELP, show_default=False)]
 To = Annotated[str, typer.Argument(metavar="TO", help=_TO_HELP, show_default=False)]
@@ -56,7 +60,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_R
 ProgressFile = Annotated[
     Path | None, typer.Option("--progress", metavar="PATH", help=_PROGRESS_HELP, show_default=False)
 ]
-Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help=_YES_HELP)]
 
 _GO_ON = "what was copied stays; run the same command again to go on"
 
@@ -112,110 +115,87 @@ def copy(
                 "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
                 ASKED_WRONGLY,
             )
+        step_back()
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
-        asked = _Copy(
-            source_url, target_url, match, follow, overwrite, start_over, allow_empty, not no_verify, path, yes, as_json
+        if dry_run:
+            return await _look(source_url, target_url, path, match, as_json)
+        options = Options(
+            progress=path,
+            match=match,
+            overwrite=overwrite,
+            start_over=start_over,
+            allow_empty=allow_empty,
+            verified=not no_verify,
         )
-        return await (asked.look() if dry_run else asked.run())
+        return await _Copy(path, follow, options, as_json).run(source_url, target_url, yes)
 
     run(work)
+
+
+async def _look(source_url: str, target_url: str, path: Path, match: str, as_json: bool) -> int:
+    """A dry run."""
+    # As empty as the database that would be made.
+    opened_url = "memory://" if is_missing(target_url) else target_url
+    with stoppable(lambda: "stopped; nothing was written"), Display() as display:
+        async with connect(patient(source_url)) as source, connect(patient(opened_url)) as target:
+            found = await survey(source, target, progress=path, match=match, on_progress=display.bar)
+    to = connect(target_url).url
+    if as_json:
+        print_json({"from": source.url, "to": to, **found.as_json()})
+    else:
+        _print_survey(found, source.url, to)
+    return FAILED if found.in_the_way or found.left_out.count else 0
 
 
 @dataclass(slots=True)
 class _Copy:
     """What was asked for, and how far it is."""
 
-    source_url: str
-    target_url: str
-    match: str
-    follows: bool
-    overwrite: bool
-    start_over: bool
-    allow_empty: bool
-    verified: bool
     path: Path
-    yes: bool
+    follows: bool
+    options: Options
     as_json: bool
     begun: bool = False
     in_step: bool = False
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
-    # --- a dry run -----------------------------------------------------------------------------------------
-
-    async def look(self) -> int:
-        step_back()
-        # As empty as the database that would be made.
-        target_url = "memory://" if is_missing(self.target_url) else self.target_url
-        with stoppable(lambda: "stopped; nothing was written"):
-            async with connect(patient(self.source_url)) as source, connect(patient(target_url)) as target:
-                with progress("looking") as show:
-                    found = await survey(
-                        source,
-                        target,
-                        progress=self.path,
-                        match=self.match,
-                        on_progress=lambda now: show(now.done, now.total),
-                    )
-        to = connect(self.target_url).url
-        if self.as_json:
-            typer.echo(json_text({"from": source.url, "to": to, **found.as_json()}, indent=2))
-        else:
-            _print_survey(found, source.url, to)
-        return FAILED if found.in_the_way or found.left_out.count else 0
-
-    # --- a copy --------------------------------------------------------------------------------------------
-
-    async def run(self) -> int:
-        step_back()
-        with stoppable(self._stopped, self._stops_gently) as paused, private_files():
-            async with connect(patient(self.source_url)) as source, connect(patient(self.target_url)) as target:
-                if not await self._confirmed(source, target, paused):
+    async def run(self, source_url: str, target_url: str, yes: bool) -> int:
+        with stoppable(self._advise, self._stop_gently) as paused, private_files(), Display() as display:
+            async with connect(patient(source_url)) as source, connect(patient(target_url)) as target:
+                if not (yes or await self._confirm(source, target, paused)):
                     leave("nothing was copied")
                 self.begun = True
+                self.options["on_progress"] = display.bar
                 try:
-                    copied = await (self._followed(source, target) if self.follows else self._once(source, target))
+                    copied = await self._copy(source, target, display)
                 except (StoreError, Contended) as error:
                     leave(f"{error}; {_GO_ON}")
         if self.as_json:
-            typer.echo(json_text({"from": source.url, "to": target.url, **copied.as_json()}, indent=2))
+            print_json({"from": source.url, "to": target.url, **copied.as_json()})
         else:
-            self._print(copied, source, target)
+            self._print(copied, source.url, target.url)
         return 0 if copied.is_whole else FAILED
 
-    def _stopped(self) -> str:
+    def _advise(self) -> str:
         return f"stopped; {_GO_ON}" if self.begun else "stopped; nothing was written"
 
-    def _stops_gently(self) -> bool:
+    def _stop_gently(self) -> bool:
         """The first Ctrl-C while both stores are in step asks for the last pass."""
         if not self.in_step or self.stop.is_set():
             return False
         self.stop.set()
         return True
 
-    async def _confirmed(self, source: Store, target: Store, paused: Paused) -> bool:
-        if self.yes:
-            return True
-        count, held = await count_keys(source, self.match), await count_keys(target)
-        what = f"the keys that match {self.match}" if count is None else counted(count, "key")
+    async def _confirm(self, source: Store, target: Store, paused: Paused) -> bool:
+        match = self.options["match"]
+        count, held = await count_keys(source, match), await count_keys(target)
+        what = f"the keys that match {match}" if count is None else counted(count, "key")
         there = f", which holds {counted(held, 'key')} already" if held else ""
         return confirmed(f"Copy {what} of {source.url} into {target.url}{there}?", False, paused, "nothing was copied")
 
-    async def _once(self, source: Store, target: Store) -> Copied:
-        with closing(_Display()) as display:
-            return await copy_all(
-                source,
-                target,
-                progress=self.path,
-                match=self.match,
-                overwrite=self.overwrite,
-                start_over=self.start_over,
-                allow_empty=self.allow_empty,
-                verified=self.verified,
-                on_progress=display.bar("copying"),
-                on_verify=display.bar("comparing"),
-            )
-
-    async def _followed(self, source: Store, target: Store) -> Copied:
+    async def _copy(self, source: Store, target: Store, display: Display) -> Copied:
+        if not self.follows:
+            return await copy_once(source, target, **self.options)
         passes = 0
 
         def on_pass(passed: Passed, took_s: float) -> None:
@@ -223,145 +203,81 @@ class _Copy:
             passes += 1
             self.in_step = passes > 1
             if self.in_step:
-                display.line(
-                    f"in step: {passed.changes:,} of {counted(passed.keys, 'key')} changed in the last pass "
-                    f"({took_s:,.1f} s)"
-                )
+                changed = f"{passed.changes:,} of {counted(passed.keys, 'key')} changed in the last pass"
+                display.line(f"in step: {changed} ({took_s:,.1f} s)")
 
         def on_trouble(error: StoreUnavailable) -> None:
             display.line(f"out of step: {error}; trying again")
 
-        with closing(_Display()) as display:
-            return await follow(
-                source,
-                target,
-                self.stop,
-                progress=self.path,
-                match=self.match,
-                overwrite=self.overwrite,
-                start_over=self.start_over,
-                allow_empty=self.allow_empty,
-                verified=self.verified,
-                on_progress=display.bar("copying"),
-                on_pass=on_pass,
-                on_trouble=on_trouble,
-                on_verify=display.bar("comparing"),
-            )
+        return await copy_and_follow(source, target, self.stop, on_pass=on_pass, on_trouble=on_trouble, **self.options)
 
-    def _print(self, copied: Copied, source: Store, target: Store) -> None:
-        typer.echo(f"copied {counted(copied.keys, 'key')} of {source.url} into {target.url}")
+    def _print(self, copied: Copied, source: str, target: str) -> None:
+        typer.echo(f"copied {counted(copied.keys, 'key')} of {source} into {target}")
         verified = copied.verified
-        for count, said in (
-            (copied.equal, "were there already, the same"),
-            (copied.ours - copied.written if copied.resumed and not self.follows else 0, "copied by earlier runs"),
-            (copied.deleted, "deleted in the first store since they were copied, and now in the second, too"),
-            (copied.expired, "expired, and not copied"),
-            (copied.changed_there, "changed in the second store since they were copied, and stay as they are there"),
-            (copied.deleted_there, "deleted in the second store since they were copied, and stay deleted"),
-            (verified.changed_since if verified else 0, "changed in the first store after they were copied"),
+        earlier = copied.ours - copied.written if copied.resumed and not self.follows else 0
+        print_counts(
             (
-                verified.deleted_since if verified else 0,
-                "deleted in the first store after they were copied, not yet in the second; run the same command again",
-            ),
-            (verified.changed_there if verified else 0, "changed in the second store after they were copied"),
-        ):
-            if count > 0:
-                typer.echo(f"  {count:,} {said}")
+                (copied.equal, "were there already, the same"),
+                (earlier, "copied by earlier runs"),
+                (copied.deleted, "deleted in the first store since they were copied, and now in the second, too"),
+                (copied.expired, "expired, and not copied"),
+                (
+                    copied.changed_there,
+                    "changed in the second store since they were copied, and stay as they are there",
+                ),
+                (copied.deleted_there, "deleted in the second store since they were copied, and stay deleted"),
+            )
+        )
+        if verified is not None:
+            not_yet = (
+                "deleted in the first store after they were copied, not yet in the second; run the same command again"
+            )
+            print_counts(
+                (
+                    (verified.changed_since, "changed in the first store after they were copied"),
+                    (verified.deleted_since, not_yet),
+                    (verified.changed_there, "changed in the second store after they were copied"),
+                )
+            )
         rate = "" if self.follows else f", {copied.written / max(copied.copy_s, 0.001):,.0f} keys a second"
         typer.echo(f"  written: {copied.written:,} in {copied.copy_s:,.1f} s{rate}")
         if verified is not None and not verified.compared.differences:
             typer.echo(f"  compared: {verified.compared.equal:,} equal, no differences ({copied.verify_s:,.1f} s)")
         if self.path.exists():
             typer.echo(f"  noted in {self.path}: keep it, so that the next run knows what was deleted since")
-        self._print_problems(copied, target)
-
-    def _print_problems(self, copied: Copied, target: Store) -> None:
         if copied.in_the_way:
-            _complain(
-                f"{counted(copied.in_the_way, 'key')} in the way: there is another one in {target.url}, which was left "
+            print_problem(
+                f"{counted(copied.in_the_way, 'key')} in the way: there is another one in {target}, which was left "
                 "as it is; move it, or run the same command with --overwrite",
                 copied.examples["in_the_way"],
             )
         if copied.left_out.count:
-            _complain(
-                f"left out {counted(copied.left_out.count, 'key')} that {target.url} cannot hold:",
-                copied.left_out.examples,
+            print_problem(
+                f"left out {counted(copied.left_out.count, 'key')} that {target} cannot hold:", copied.left_out.examples
             )
-        if copied.verified is not None and copied.verified.compared.differences:
-            compared = copied.verified.compared
-            _complain(
-                f"{counted(compared.differences, 'difference')} between the two stores:",
-                [f"{what.replace('_', ' ')}: {key}" for what, keys in compared.examples.items() for key in keys],
-            )
+        if verified is not None and verified.compared.differences:
+            differences = counted(verified.compared.differences, "difference")
+            print_problem(f"{differences} between the two stores:", verified.compared.named())
         if not copied.is_whole:
             typer.echo("run the same command again to go on", err=True)
 
 
-def _complain(sentence: str, examples: list[str]) -> None:
-    typer.echo(sentence, err=True)
-    for example in examples:
-        typer.echo(f"  {example}", err=True)
-
-
 def _print_survey(found: Surveyed, source: str, target: str) -> None:
     typer.echo(f"would copy {counted(found.new, 'key')} of {source} into {target}")
-    for count, said in (
-        (found.equal, "are there already, the same"),
-        (found.changed, "changed in the first store since they were copied, and would be written again"),
-        (found.gone, "deleted in the first store since they were copied, and would be deleted in the second"),
-        (found.changed_there, "changed in the second store since they were copied, and would stay as they are"),
-        (found.deleted_there, "deleted in the second store since they were copied, and would stay deleted"),
-    ):
-        if count:
-            typer.echo(f"  {count:,} {said}")
+    print_counts(
+        (
+            (found.equal, "are there already, the same"),
+            (found.changed, "changed in the first store since they were copied, and would be written again"),
+            (found.gone, "deleted in the first store since they were copied, and would be deleted in the second"),
+            (found.changed_there, "changed in the second store since they were copied, and would stay as they are"),
+            (found.deleted_there, "deleted in the second store since they were copied, and would stay deleted"),
+        )
+    )
     if found.in_the_way:
-        _complain(
+        print_problem(
             f"{counted(found.in_the_way, 'key')} in the way: there is another one in {target}, which would be left as "
             "it is; --overwrite puts the one of the first store in its place",
             found.examples,
         )
     if found.left_out.count:
-        _complain(f"{counted(found.left_out.count, 'key')} that {target} cannot hold:", found.left_out.examples)
-
-
-class _Display:
-    """What a person at a terminal sees: a bar, or one line that changes; one of them at a time.
-
-    Without a terminal a line is printed where the state changes, and not at each pass.
-    """
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._shown = ExitStack()
-        self._what = ""
-        self._live: Live | None = None
-
-    def bar(self, text: str) -> Callable[[CopyProgress], None]:
-        """A function that shows how far this is, from its first call on."""
-        show: Show | None = None
-
-        def on_progress(now: CopyProgress) -> None:
-            nonlocal show
-            if self._what != text or show is None:
-                self.close()
-                self._what, show = text, self._shown.enter_context(progress(text))
-            show(now.done, now.total)
-
-        return on_progress
-
-    def line(self, sentence: str) -> None:
-        what = sentence.partition(":")[0]
-        if not self._console.is_terminal:
-            if what != self._what:
-                self._what = what
-                typer.echo(sentence, err=True)
-            return
-        if self._live is None:
-            self.close()
-            self._live = self._shown.enter_context(Live(console=self._console, transient=True, auto_refresh=False))
-        self._what = what
-        self._live.update(Text(sentence), refresh=True)
-
-    def close(self) -> None:
-        self._shown.close()
-        self._what, self._live = "", None
+        print_problem(f"{counted(found.left_out.count, 'key')} that {target} cannot hold:", found.left_out.examples)

@@ -202,12 +202,18 @@ async def opened(
         yield {role: by_url[url] for role, url in urls.items()}
 
 
+def is_missing(url: str) -> bool:
+    """Whether this names a database file that does not exist, and that opening it would create."""
+    path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
+    return url.startswith("sqlite:///") and not Path(path).exists()
+
+
 def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
     """Who looks at what is there has mistyped a file that is not, or a role that no family has."""
     urls = _urls_of(stores, classes)
     for url in urls.values():
-        path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
-        if url.startswith("sqlite:///") and not Path(path).exists():
+        if is_missing(url):
+            path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
             leave(f"there is no database {path}; name another with --store URL", ASKED_WRONGLY)
     refuse_unknown_roles(stores, classes)
 

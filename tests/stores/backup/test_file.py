@@ -1,6 +1,7 @@
 """A backup file that was cut or altered is refused before anything is written, and a hostile one does no harm."""
 
 import asyncio
+import errno
 import json
 import os
 import resource
@@ -27,17 +28,18 @@ from keystead.stores.backup import (
     NoBackup,
     backup,
     compare,
+    encoding,
     part_of,
-    records,
     restore,
 )
 from keystead.stores.backup import file as file_module
-from keystead.stores.backup.records import KINDS, Record, decode, encode
-from keystead.stores.backup.seen import Seen
+from keystead.stores.backup.encoding import decode, encode
+from keystead.stores.transfer.records import KINDS, Record
+from keystead.stores.transfer.seen_keys import SeenKeys
 from tests.stores.backup.contents import contents, now_ms, some_of_everything
 
-FRAME = struct.Struct("<cII16s")
-HEADER = {"format": 1, "made_at": "2026-11-16T00:00:00+00:00", "keystead": "0.1.0", "store": "memory://", "match": "*"}
+FRAME = struct.Struct("<cI16s")
+HEADER = {"made_at": "2026-11-16T00:00:00+00:00", "keystead": "0.1.0", "store": "memory://", "match": "*"}
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def split(data: bytes) -> list[bytes]:
     at = len(file_module.MAGIC)
     parts = [data[:at]]
     while at < len(data):
-        end = at + FRAME.size + FRAME.unpack_from(data, at)[2]
+        end = at + FRAME.size + FRAME.unpack_from(data, at)[1]
         parts.append(data[at:end])
         at = end
     return parts
@@ -120,20 +122,19 @@ def split(data: bytes) -> list[bytes]:
 # --- files of an attacker, whose checksums are right --------------------------------------------------------
 
 
-def forged(*blocks: tuple[bytes, bytes], length: int | None = None) -> bytes:
-    """A file with right checksums; `length` is what the last block says of itself."""
-    data, digest = file_module.MAGIC, blake2b(digest_size=32)
-    for place, (what, content) in enumerate(blocks):
-        said = len(content) if length is None or place < len(blocks) - 1 else length
+def forged(*blocks: tuple[bytes, bytes], cut: int = 0) -> bytes:
+    """A file with right checksums; `cut` bytes are missing of what is compressed in the last block."""
+    data = checksum = file_module.MAGIC
+    for what, content in blocks:
         stored = zlib.compress(content)
-        checksum = blake2b(struct.pack("<QcII", place, what, said, len(stored)) + stored, digest_size=16).digest()
-        digest.update(checksum)
-        data += FRAME.pack(what, said, len(stored), checksum) + stored
+        stored = stored[: len(stored) - cut] if content is blocks[-1][1] else stored
+        checksum = blake2b(checksum + what + stored, digest_size=16).digest()
+        data += FRAME.pack(what, len(stored), checksum) + stored
     return data
 
 
-def footer(keys: int = 0, digest: str = "") -> bytes:
-    return json.dumps({"keys": keys, "kinds": dict.fromkeys(KINDS, 0), "digest": digest}).encode()
+def footer(keys: int = 0) -> bytes:
+    return json.dumps({"keys": keys, "kinds": dict.fromkeys(KINDS, 0)}).encode()
 
 
 HEADER_BLOCK = (b"H", json.dumps(HEADER).encode())
@@ -145,23 +146,22 @@ RECORD = encode(Record(b"key", "string", None, [b"value"]))
     [
         (b"", "is no backup of Keystead"),
         (b"SQLite format 3\0" + b"\0" * 100, "is no backup of Keystead"),
-        (b"keystead backup 2\n" + b"\0" * 100, "another format, made by a later Keystead"),
-        (forged((b"H", json.dumps({**HEADER, "format": 2}).encode())), "another format, made by a later Keystead"),
+        (b"keystead backup 1\n" + b"\0" * 100, "another format; use the version of Keystead that made it"),
+        (b"keystead backup 3\n" + b"\0" * 100, "another format; use the version of Keystead that made it"),
         (forged((b"H", b"[" * 50_000)), "its header is none"),
         (forged((b"H", json.dumps({**HEADER, "more": 1}).encode())), "its header is none"),
         (forged((b"H", json.dumps({**HEADER, "store": 1}).encode())), "its header is none"),
         (forged((b"K", RECORD)), "its header is none"),
         (forged(HEADER_BLOCK, HEADER_BLOCK, (b"F", footer())), "its blocks are not in order"),
-        (forged(HEADER_BLOCK, (b"Z", b""), (b"F", footer())), "its blocks are not in order"),
-        (forged(HEADER_BLOCK, (b"L", RECORD), (b"K", RECORD), (b"F", footer())), "its blocks are not in order"),
-        (forged(HEADER_BLOCK, (b"L", RECORD), (b"F", footer())), "its blocks are not in order"),
+        (forged(HEADER_BLOCK, (b"Z", b""), (b"F", footer())), "was altered"),
+        (forged(HEADER_BLOCK, (b"L", RECORD + RECORD), (b"F", footer())), "a record in it is none"),
         (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", footer(1))), "is not what its end says"),
         (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"{}")), "is not what its end says"),
         (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"\xff")), "is not what its end says"),
         (forged(HEADER_BLOCK, (b"K", b"x")), "a record in it is none"),
         (forged(HEADER_BLOCK, (b"K", bytes(1 << 24))), "larger than any may be"),
-        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24)), length=1000), "block 2 is none"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), length=1 << 20), "block 2 is none"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), cut=1), "a block of it is none"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), cut=20), "a block of it is none"),
         (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "larger than any may be"),
     ],
 )
@@ -223,16 +223,12 @@ def test_random_bytes_are_records_or_refused(data: bytes) -> None:
 
 
 def test_a_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
-    """64 MB of zeros in 64 kB, as one block and as one record over many: read by a process that has no room for it."""
+    """Zeros that compress well, as a block and as a long key: read by a process that has no room for them."""
     path = tmp_path / "bomb"
-    huge = (b"K", bytes(64 << 20))
-    many_parts = [
-        (b"L", record_of(2, -1, [1], b"", count=20_000_000) + bytes(1 << 20)),
-        *[(b"L", bytes(1 << 20))] * 79,
-        (b"M", b""),
-    ]
-    for blocks, length in (([huge], 1 << 20), (many_parts, None)):
-        path.write_bytes(forged(HEADER_BLOCK, *blocks, length=length))
+    huge = (b"K", bytes(512 << 20))
+    many_parts = (b"L", record_of(2, -1, [1], b"", count=20_000_000) + bytes(80 << 20))
+    for block in (huge, many_parts):
+        path.write_bytes(forged(HEADER_BLOCK, block))
         done = subprocess.run(
             [sys.executable, "-c", _READ, str(path)], capture_output=True, text=True, timeout=300, check=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)),
@@ -361,7 +357,7 @@ async def test_what_an_interrupted_backup_left_is_written_over_and_private(store
 async def test_a_key_that_is_too_large_is_left_out_and_named(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "LARGEST_BYTES", 1000)
+    monkeypatch.setattr(encoding, "LARGEST_BYTES", 1000)
     await store.run([("SET", "small", "x"), ("SADD", "many small", *range(20))])
     saved = await backup(store, tmp_path / "backup")
     assert (saved.keys, saved.left_out.count) == (1, 1)
@@ -371,11 +367,11 @@ async def test_a_key_that_is_too_large_is_left_out_and_named(
 async def test_a_full_disk_for_what_was_met_is_one_sentence() -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with Seen(cache_kib=64) as seen:
+    with SeenKeys(cache_kib=64) as seen:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
         try:
             with pytest.raises(BackupError, match="temporary files"):
-                seen.new(b"%0100d" % number for number in range(50_000))
+                seen.add(b"%0100d" % number for number in range(50_000))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
             signal.signal(signal.SIGXFSZ, handler)
@@ -426,3 +422,23 @@ async def test_a_full_disk_is_said_and_leaves_no_file_that_looks_whole(store: St
     saved = await backup(store, tmp_path / "backup", resume=True)
     assert saved.keys == 5000
     assert 0 < saved.kept < 5000
+
+
+async def test_a_disk_that_is_full_for_the_last_keys_only_makes_no_backup_without_them(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.run([("SET", "key", "x")])
+    write = file_module._Blocks.write
+    refused: list[bytes] = []
+
+    def full_once(self: file_module._Blocks, what: bytes, content: bytes) -> None:
+        if what == b"K" and not refused:
+            refused.append(content)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, what, content)
+
+    monkeypatch.setattr(file_module._Blocks, "write", full_once)
+    with pytest.raises(BackupError, match="No space left"):
+        await backup(store, tmp_path / "backup")
+    assert modes_in(tmp_path).keys() == {"backup.part"}
+    assert (await backup(store, tmp_path / "backup", resume=True)).keys == 1

@@ -21,19 +21,19 @@ from keystead.stores.backup import (
     IfThere,
     KeysThere,
     NoBackup,
+    Progress,
     Restored,
     RestoreLost,
-    RestoreProgress,
     backup,
     check,
     compare,
     part_of,
-    reading,
     restore,
 )
 from keystead.stores.backup import file as file_module
 from keystead.stores.commands import read
 from keystead.stores.sqlite.sqlite_store import SqliteStore
+from keystead.stores.transfer import reader
 from keystead.testing.servers import Cluster, Server
 from tests.stores.backup.conftest import UrlOf
 from tests.stores.backup.contents import DAY_MS, contents, emptied, now_ms, some_of_everything
@@ -367,7 +367,7 @@ async def test_keys_that_were_saved_are_not_read_again(store: Store, path: Path)
         pass
 
     def enough(now: Any) -> None:
-        seen.append(now.saved)
+        seen.append(now.done)
         if len(seen) == 3:
             raise Enough
 
@@ -444,7 +444,7 @@ async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_
     """As a server without persistence that is restarted between two steps, which no call notices."""
     expected = await many(path, monkeypatch)
 
-    def forget(now: RestoreProgress) -> None:
+    def forget(now: Progress) -> None:
         if now.phase == "restoring" and now.done > 200:
             valkey_server.ask("FLUSHALL")
 
@@ -466,7 +466,7 @@ async def test_what_one_node_of_a_cluster_forgot_is_counted_in_the_end(
     expected = await many(path, monkeypatch)
     forgotten: list[Server] = []
 
-    def forget(now: RestoreProgress) -> None:
+    def forget(now: Progress) -> None:
         if now.phase == "restoring" and now.done > 300 and not forgotten:
             forgotten.append(of_another_node(valkey_cluster))
             forgotten[0].ask("FLUSHALL")
@@ -484,7 +484,7 @@ async def test_what_one_node_of_a_cluster_forgot_comes_back_with_resume(
 ) -> None:
     expected = await many(path, monkeypatch)
 
-    def interrupt(now: RestoreProgress) -> None:
+    def interrupt(now: Progress) -> None:
         if now.phase == "restoring" and now.done > 300:
             raise StoreUnavailable("it went away")
 
@@ -570,7 +570,7 @@ async def test_a_file_that_is_replaced_while_it_is_restored_is_said(
         await backup(store, tmp_path / name)
     other = data_of(tmp_path / "other")
 
-    def replace_it(now: RestoreProgress) -> None:
+    def replace_it(now: Progress) -> None:
         if now.phase == "restoring":
             write(path, other)
 
@@ -599,7 +599,7 @@ class Late:
 async def test_resume_gets_past_a_key_that_takes_longer_than_the_store_is_waited_for(
     store: Store, target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_LONG_STEP", 6_000)
+    monkeypatch.setattr(reader, "_LONG_STEP", 6_000)
     await store.run([("SADD", "large", *range(6_000)), ("SET", "key", "x")])
     await backup(store, path)
     late = Late(target)

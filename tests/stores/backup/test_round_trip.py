@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from keystead import Store, connect
 from keystead.stores import Command
-from keystead.stores.backup import BackupFile, Saved, backup, compare, reading, restore
+from keystead.stores.backup import BackupFile, Saved, backup, compare, restore
+from keystead.stores.transfer import reader
 from keystead.testing.contract.sample_texts import HOSTILE
 from keystead.testing.servers import Server
 from tests.stores.backup.conftest import UrlOf
@@ -274,7 +275,7 @@ async def test_points_that_move_between_members_are_never_saved_twice_or_lost(
 async def test_entries_that_are_deleted_together_are_saved_together_or_not_at_all(
     quiet: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "PIECE", 300)
+    monkeypatch.setattr(reader, "PIECE", 300)
     async with connect("memory://") as store:
         await store.run([("XADD", "key", f"{number}-1", "n", number) for number in range(1, 1_000)])
         interfering = Interfering(store, [*[("TIME",)] * quiet, ("XDEL", "key", "5-1", "995-1")])

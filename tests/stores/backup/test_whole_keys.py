@@ -6,9 +6,9 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreError
-from keystead.stores.backup.reading import Reading
-from keystead.stores.backup.records import Record
 from keystead.stores.sqlite.sqlite_store import SqliteStore
+from keystead.stores.transfer.reader import Reader
+from keystead.stores.transfer.records import Record
 from keystead.testing import servers
 from keystead.testing.servers import Server
 from tests.stores.backup.conftest import UrlOf
@@ -26,7 +26,7 @@ async def store(request: pytest.FixtureRequest, url_of: UrlOf) -> AsyncIterator[
 async def by_commands(store: Store, keys: list[bytes]) -> list[Record]:
     """What is read without the shortcut."""
     found: list[Record] = []
-    assert await Reading(store)._read(keys, found) == []
+    assert await Reader(store)._read_by_commands(keys, found) == []
     return found
 
 
@@ -55,13 +55,13 @@ async def test_what_is_too_large_is_left_to_commands_and_all_else_is_read(store:
     found, left = shortcut
     assert {b"large", b"long"} <= set(left)
     assert sorted([*left, *(one[0] for one in found)]) == sorted(keys)
-    assert comparable(await Reading(store).records(keys)) == comparable(await by_commands(store, keys))
+    assert comparable(await Reader(store).read(keys)) == comparable(await by_commands(store, keys))
 
 
 async def test_whole_keys_are_added_where_there_are_none_and_work_as_any_other(store: Store) -> None:
     await store.run(some_of_everything(await now_ms(store) + DAY_MS))
     before = await contents(store)
-    records = await Reading(store).records(list(before))
+    records = await Reader(store).read(list(before))
     await emptied(store)
     await store.run([("SET", "hash", "theirs"), ("SADD", "string", "theirs")])
     done = await store.add_whole_keys(records)

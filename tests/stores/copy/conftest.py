@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from keystead import Store
-from keystead.stores.copy import whole
+from keystead.stores.copy import full_copy
 from tests.real_servers import (
     mariadb_server,
     memcached_server,
@@ -61,5 +61,5 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(whole, "_PAUSE_S", (0.0, 0.0))
+    monkeypatch.setattr(full_copy, "_PAUSE_S", (0.0, 0.0))
     return folder

@@ -11,9 +11,9 @@ import pytest
 from keystead import Keyspace, Store, Value, connect, never
 from keystead.schema.doctor import examine
 from keystead.stores.copy import CopyLost, NoProgress, SourceEmptied, copy, follow, survey
-from keystead.stores.copy.copying import LOST_KEYS, Copying, Passed
-from keystead.stores.copy.notes import Notes
-from keystead.stores.copy.verifying import verify
+from keystead.stores.copy.journal import Journal
+from keystead.stores.copy.passes import LOST_KEYS, Copier, Passed
+from keystead.stores.copy.verification import verify
 from keystead.testing import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
 from tests.stores.copy.conftest import UrlOf, files, own
@@ -134,11 +134,11 @@ async def test_a_kill_while_deletions_propagate_leaves_none_undone(
     await source.run([("SET", f"sess:{n}", n) for n in range(600)])
     await copy(source, target, progress=ONE)
     await source.run([("DEL", f"sess:{n}") for n in range(500)])
-    forget = Notes.forget
+    forget = Journal.forget
     for moment in ("before", "after"):
         left = 1
 
-        def killed(self: Notes, ids: Any, moment: str = moment) -> None:
+        def killed(self: Journal, ids: Any, moment: str = moment) -> None:
             nonlocal left
             if moment == "after":
                 forget(self, ids)
@@ -148,7 +148,7 @@ async def test_a_kill_while_deletions_propagate_leaves_none_undone(
             left -= 1
 
         with monkeypatch.context() as patch:
-            patch.setattr(Notes, "forget", killed)
+            patch.setattr(Journal, "forget", killed)
             with pytest.raises(RuntimeError, match="killed"):
                 await copy(source, target, progress=ONE, allow_empty=True)
     assert (await copy(source, target, progress=ONE, allow_empty=True)).is_whole
@@ -160,13 +160,13 @@ async def test_a_second_copy_keeps_few_notes_in_memory_and_notes_nothing_twice(
 ) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(10_000)])
     await copy(source, target, progress=ONE, verified=False)
-    flush, noted = Notes.flush, list[int]()
+    flush, noted = Journal.flush, list[int]()
 
-    def counted(self: Notes) -> None:
+    def counted(self: Journal) -> None:
         noted.append(sum(len(rows) for _, rows in self._pending))
         flush(self)
 
-    monkeypatch.setattr(Notes, "flush", counted)
+    monkeypatch.setattr(Journal, "flush", counted)
     await copy(source, target, progress=ONE, verified=False)
     assert sum(noted) == 0
     await target.run([("SET", f"sess:{n}", "theirs") for n in range(10_000)])
@@ -179,10 +179,10 @@ async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the
     source: Store, target: Store
 ) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(10)])
-    with Notes(ONE, source.url, target.url) as notes:
-        copying = Copying(source, target, notes)
-        await copying.begin()
-        await copying.run()
+    with Journal(ONE, source.url, target.url) as notes:
+        copier = Copier(source, target, notes)
+        await copier.begin()
+        await copier.run_pass()
         await source.run([("DEL", "sess:1"), ("DEL", "sess:2")])  # after they were copied
         verified = await verify(source, target, notes)
     assert (verified.compared.equal, verified.compared.differences, verified.deleted_since) == (8, 0, 2)
@@ -322,11 +322,11 @@ async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_l
     """A logout at the target stays one, also of a key that was being written when the first run was killed."""
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
 
-    def killed(self: Notes, *_: Any) -> None:
+    def killed(self: Journal, *_: Any) -> None:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Notes, "end", killed)
+        patch.setattr(Journal, "end", killed)
         with pytest.raises(RuntimeError, match="killed"):
             await copy(source, target, progress=ONE)
     assert (await copy(source, target, progress=ONE)).is_whole
@@ -344,9 +344,9 @@ async def test_a_kill_makes_no_key_a_copys_own_that_was_there_before(
     await source.run([("SET", "same", "1"), ("SET", "differs", "1"), ("SET", "stays", "1")])
     await target.run([("SET", "same", "1"), ("SET", "differs", "theirs"), ("SET", "stays", "theirs")])
     theirs = await own(target)
-    noted, left = getattr(Notes, moment), nth
+    noted, left = getattr(Journal, moment), nth
 
-    def killed(self: Notes, *args: Any) -> Any:
+    def killed(self: Journal, *args: Any) -> Any:
         nonlocal left
         done = noted(self, *args) if left or moment == "begin" else None
         if not left:
@@ -355,8 +355,8 @@ async def test_a_kill_makes_no_key_a_copys_own_that_was_there_before(
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(Notes, moment, killed)
-        patch.setattr(Copying, "_replace", replaces_nothing)
+        patch.setattr(Journal, moment, killed)
+        patch.setattr(Copier, "_replace", replaces_nothing)
         with pytest.raises(RuntimeError, match="killed"):
             await copy(source, target, progress=ONE, overwrite=True)
     assert await own(target) == theirs

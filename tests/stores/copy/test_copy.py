@@ -9,15 +9,15 @@ import pytest
 
 from keystead import Store, connect
 from keystead.stores import Command
-from keystead.stores.backup.reading import Reading
-from keystead.stores.backup.records import Record, set_of
-from keystead.stores.backup.writing import Writing
 from keystead.stores.commands import Call, read
-from keystead.stores.copy import Copied, CopyLost, CopyProgress, NoProgress, copy, survey
-from keystead.stores.copy.copying import Copying
-from keystead.stores.copy.notes import Notes
-from keystead.stores.copy.verifying import verify
+from keystead.stores.copy import Copied, CopyLost, NoProgress, Progress, copy, survey
+from keystead.stores.copy.journal import Journal
+from keystead.stores.copy.passes import Copier
+from keystead.stores.copy.verification import verify
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
+from keystead.stores.transfer.reader import Reader
+from keystead.stores.transfer.records import Record, set_command
+from keystead.stores.transfer.writer import Writer
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
 from tests.stores.copy.conftest import files, own
 from tests.stores.copy.interference import EVERY_KIND, meanwhile
@@ -50,7 +50,7 @@ def begin_anew() -> None:
 def another(folder: Path) -> Path:
     """The progress file of a copy between two other stores."""
     path = folder / "another.progress"
-    Notes(path, "redis://one:6379/0", "redis://other:6379/0").close()
+    Journal(path, "redis://one:6379/0", "redis://other:6379/0").close()
     return path
 
 
@@ -62,8 +62,8 @@ class Killed(Exception):
     """In the place of a kill: nothing after it is done."""
 
 
-def after(keys: int) -> Callable[[CopyProgress], None]:
-    def on_progress(now: CopyProgress) -> None:
+def after(keys: int) -> Callable[[Progress], None]:
+    def on_progress(now: Progress) -> None:
         if now.done >= keys:
             raise Killed
 
@@ -184,14 +184,14 @@ async def test_a_key_that_expires_right_before_it_is_looked_at_was_not_deleted_b
         await source.run([("SET", "key", "1", "PXAT", clock_ms + DAY_MS), ("SET", "extra", "1")])
         await copy(source, target, progress=ONE)
         await source.run([("PEXPIREAT", "key", clock_ms + 5 * DAY_MS)])
-        records = Reading.records
+        records = Reader.read
 
-        async def late(self: Reading, keys: Sequence[bytes]) -> list[Record]:
+        async def late(self: Reader, keys: Sequence[bytes]) -> list[Record]:
             nonlocal ahead_ms
             ahead_ms = 2 * DAY_MS if self._store is target else 0
             return await records(self, keys)
 
-        monkeypatch.setattr(Reading, "records", late)
+        monkeypatch.setattr(Reader, "read", late)
         copied = await copy(source, target, progress=ONE, verified=False)
         assert (copied.written, copied.deleted_there) == (1, 0)
         assert await target.run([("PEXPIRETIME", "key")]) == [clock_ms + 5 * DAY_MS]
@@ -204,15 +204,15 @@ async def test_a_kill_around_the_very_step_leaves_nothing_in_doubt(
 ) -> None:
     made, changed, _ = EVERY_KIND[kind]
     await source.run([made])
-    add = Writing.add
+    add = Writer.add
 
-    async def killed(self: Writing, records: list[Record]) -> list[Record]:
+    async def killed(self: Writer, records: list[Record]) -> list[Record]:
         if moment == "after":
             await add(self, records)
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writing, "add", killed)
+        patch.setattr(Writer, "add", killed)
         with pytest.raises(Killed):
             await copy(source, target, progress=ONE)
     await source.run([changed])  # so that what was written is not what is there now
@@ -225,14 +225,14 @@ async def test_what_was_written_when_it_was_killed_is_not_written_again(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sessions(source, 100)
-    add = Writing.add
+    add = Writer.add
 
-    async def killed(self: Writing, records: list[Record]) -> list[Record]:
+    async def killed(self: Writer, records: list[Record]) -> list[Record]:
         await add(self, records)
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writing, "add", killed)
+        patch.setattr(Writer, "add", killed)
         with pytest.raises(Killed):
             await copy(source, target, progress=ONE)
     arrived = len(await own(target))
@@ -315,10 +315,10 @@ async def seen(store: Store) -> Any:
 
 async def test_differences_are_found_and_what_changed_at_the_source_is_none(source: Store, target: Store) -> None:
     await sessions(source, 20)
-    with Notes(ONE, source.url, target.url) as notes:
-        copying = Copying(source, target, notes)
-        await copying.begin()
-        await copying.run()
+    with Journal(ONE, source.url, target.url) as notes:
+        copier = Copier(source, target, notes)
+        await copier.begin()
+        await copier.run_pass()
         await target.run([("DEL", "sess:1"), ("SET", "sess:2", "wrong"), ("PEXPIREAT", "sess:3", 2_000_000_000_000)])
         await target.run([("DEL", "sess:4"), ("HSET", "sess:4", "a", "1")])
         await source.run([("SET", "sess:5", "changed"), ("DEL", "sess:6")])
@@ -381,7 +381,7 @@ async def test_a_key_that_a_scan_missed_is_neither_forgotten_nor_deleted(
 
 
 async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: Store, target: Store, here: Path) -> None:
-    with Notes(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process is copying with"):
+    with Journal(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process is copying with"):
         await copy(source, target, progress=ONE)
     with pytest.raises(NoProgress, match="is the progress of another copy"):
         await copy(source, target, progress=another(here))
@@ -399,7 +399,7 @@ async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: St
 async def test_a_run_that_is_refused_removes_only_a_progress_file_of_its_own(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1")])
     await copy(source, target, progress=Path("first.progress"))
-    Notes(ONE, source.url, target.url).close()
+    Journal(ONE, source.url, target.url).close()
     for path in (ONE, Path("new.progress")):
         with pytest.raises(NoProgress, match="was copied into"):
             await copy(source, target, progress=path)
@@ -411,7 +411,7 @@ async def test_a_string_is_written_by_the_very_call_that_its_command_is_read_as(
         for only_if in (b"", b"NX"):
             deadline: Command = () if at_ms is None else ("PXAT", at_ms)
             expected = read(("SET", b"key", b"value", *deadline, *([only_if] if only_if else [])))
-            made = set_of(Record(b"key", "string", at_ms, [b"value"]), only_if)
+            made = set_command(Record(b"key", "string", at_ms, [b"value"]), only_if)
             assert isinstance(made, Call)
             assert (made.spec, list(made.args), made.options) == (expected.spec, expected.args, expected.options)
 

@@ -45,11 +45,11 @@ from keystead.schema.keyspace import Keyspace
 from keystead.schema.listing import ListedEntry
 from keystead.schema.pace import Pace, replies_of
 from keystead.stores import TABLE, Call, Command, Store
-from keystead.stores.backup.restoring import JOURNAL_PREFIX
-from keystead.stores.copy.marker import PREFIX as MARKER_PREFIX
+from keystead.stores.backup.restoring import CHECKPOINT_PREFIX
+from keystead.stores.copy.marker import MARKER_PREFIX
 
 # What `keystead copy` and `keystead restore` note in a store while they need it.
-NOTES_PREFIXES: Final = (MARKER_PREFIX, JOURNAL_PREFIX.encode())
+NOTES_PREFIXES: Final = (MARKER_PREFIX, CHECKPOINT_PREFIX.encode())
 TOOLS_NOTES: Final = "keystead copy and restore"
 _TOGETHER: Final = 16  # suspicions that are followed at the same time
 _ATTEMPTS: Final = 3

@@ -6,8 +6,11 @@ with BackupFile(Path("keys.backup")) as file:
     compared = await compare(other_store, file)
 """
 
-from keystead.stores.backup.comparing import Compared, compare
-from keystead.stores.backup.errors import (
+from keystead.stores.backup.file import BackupFile, Header, part_of
+from keystead.stores.backup.restoring import Checked, IfThere, Restored, check, compare, restore
+from keystead.stores.backup.saving import Saved, backup
+from keystead.stores.transfer.comparison import Compared
+from keystead.stores.transfer.errors import (
     BackupDamaged,
     BackupError,
     BackupInTheWay,
@@ -16,9 +19,7 @@ from keystead.stores.backup.errors import (
     NoBackup,
     RestoreLost,
 )
-from keystead.stores.backup.file import BackupFile, Counts, Header, part_of
-from keystead.stores.backup.restoring import Checked, IfThere, Restored, RestoreProgress, check, restore
-from keystead.stores.backup.saving import Saved, SaveProgress, backup
+from keystead.stores.transfer.progress import Progress
 
 __all__ = [
     "BackupDamaged",
@@ -27,16 +28,14 @@ __all__ = [
     "BackupInTheWay",
     "Checked",
     "Compared",
-    "Counts",
     "Header",
     "IfThere",
     "KeyTooLarge",
     "KeysThere",
     "NoBackup",
+    "Progress",
     "RestoreLost",
-    "RestoreProgress",
     "Restored",
-    "SaveProgress",
     "Saved",
     "backup",
     "check",

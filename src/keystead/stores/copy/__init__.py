@@ -4,20 +4,23 @@ copied = await copy(source, target)
 copied = await follow(source, target, stop)
 """
 
-from keystead.stores.copy.copying import CopyProgress, Passed, count_keys
-from keystead.stores.copy.errors import CopyError, CopyLost, NoProgress, SameStore, SourceEmptied
-from keystead.stores.copy.notes import progress_path
-from keystead.stores.copy.surveying import Surveyed, survey
-from keystead.stores.copy.verifying import Verified
-from keystead.stores.copy.whole import Copied, copy, follow
+from keystead.stores.copy.dry_run import Surveyed, survey
+from keystead.stores.copy.full_copy import Copied, Options, copy, follow
+from keystead.stores.copy.journal import progress_path
+from keystead.stores.copy.passes import Passed
+from keystead.stores.copy.verification import Verified
+from keystead.stores.transfer.errors import CopyError, CopyLost, NoProgress, SameStore, SourceEmptied
+from keystead.stores.transfer.progress import Progress
+from keystead.stores.transfer.reader import count_keys
 
 __all__ = [
     "Copied",
     "CopyError",
     "CopyLost",
-    "CopyProgress",
     "NoProgress",
+    "Options",
     "Passed",
+    "Progress",
     "SameStore",
     "SourceEmptied",
     "Surveyed",

@@ -1,4 +1,4 @@
-"""A key in sixteen bytes: two keys that a reader can tell apart have different ones."""
+"""A key in sixteen bytes: two keys that a reader can tell apart have different fingerprints."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-from keystead.stores.backup.reading import NEVER, whole
-from keystead.stores.backup.records import KINDS, Record, reply_of
 from keystead.stores.store_contract import Step, holds, still
+from keystead.stores.transfer.reader import NEVER, read_command
+from keystead.stores.transfer.records import NUMBERS, Record, reply_of
 
 _HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
-_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 
 
 def fingerprint(record: Record) -> bytes:
-    """A digest of kind, deadline and value. The order in which a store tells members and fields does not count."""
+    """A digest of kind, deadline and value. The order of members and fields does not count."""
     _, kind, at_ms, parts = record
     deadline = NEVER if at_ms is None else at_ms
     if kind == "string":
         return blake2b(_HEAD.pack(0, deadline, 1) + parts[0], digest_size=16).digest()
-    parts = _in_order(kind, parts)
-    digest = blake2b(_HEAD.pack(_NUMBERS[kind], deadline, len(parts)), digest_size=16)
+    parts = _sort(kind, parts)
+    digest = blake2b(_HEAD.pack(NUMBERS[kind], deadline, len(parts)), digest_size=16)
     digest.update(struct.pack(f"<{len(parts)}I", *map(len, parts)))
     digest.update(b"".join(parts))
     return digest.digest()
 
 
-def _in_order(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
+def _sort(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
     match kind:
         case "set":
             return sorted(parts)
@@ -43,8 +42,8 @@ def _in_order(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
     return [part for pair in pairs for part in pair]
 
 
-def as_read(record: Record) -> list[Step]:
-    """Guards that go on only if the key is exactly as it was when this was read: its value and its deadline."""
+def unchanged(record: Record) -> list[Step]:
+    """Guards that go on only if the key is exactly as it was read: its value and its deadline."""
     key, kind, at_ms, parts = record
-    value = holds(key, parts[0]) if kind == "string" else still(whole(kind, key), reply_of(record))
+    value = holds(key, parts[0]) if kind == "string" else still(read_command(kind, key), reply_of(record))
     return [still(("PEXPIRETIME", key), NEVER if at_ms is None else at_ms), value]

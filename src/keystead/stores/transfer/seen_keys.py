@@ -1,4 +1,4 @@
-"""Which keys were met already, in bounded memory: a store may name a key twice while it is scanned."""
+"""Which keys a scan has named already, in bounded memory: a store may name a key twice."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final, Self
 
-from keystead.stores.backup.errors import BackupError
+from keystead.stores.transfer.errors import BackupError
 
 _CACHE_KIB: Final = 16_384
 
 
-class Seen:
-    """A set of keys on disk: in a temporary file that has no name, and goes with the process."""
+class SeenKeys:
+    """A set of keys on disk, in a temporary file without a name that is deleted with the process."""
 
     def __init__(self, cache_kib: int = _CACHE_KIB) -> None:
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -22,18 +22,18 @@ class Seen:
             "PRAGMA synchronous = OFF",
             f"PRAGMA cache_size = -{cache_kib}",
             "CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID",
-            "BEGIN",  # and no commit: nobody else reads it
+            "BEGIN",  # and no commit: there is no other reader
         ):
             self._connection.execute(line)
 
-    def new(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Those of the keys that were never met; from now on they were. Raises BackupError where the disk is full."""
+    def add(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Returns those that are new. Raises BackupError where the disk is full."""
         insert = self._connection.execute
         try:
             return [key for key in keys if insert("INSERT OR IGNORE INTO seen VALUES (?)", (key,)).rowcount]
         except sqlite3.OperationalError as error:
             raise BackupError(
-                f"cannot remember which keys were met: {error}; make room in the folder for temporary files, or name "
+                f"cannot remember which keys were saved: {error}; make room in the folder for temporary files, or name "
                 "another with SQLITE_TMPDIR"
             ) from None
 

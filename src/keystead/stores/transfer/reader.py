@@ -1,4 +1,4 @@
-"""From a store to records: the value of a key and its deadline, read in one step, so that they belong together."""
+"""From a store to records. The value of a key and its deadline are read in one step, so they belong together."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import aclosing, contextmanager
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
-from keystead.stores.backup.records import LeftOut, Record, parts_of, size_bytes
 from keystead.stores.commands import TABLE, Call, Command, Reply
 from keystead.stores.store_contract import Step, Store
+from keystead.stores.transfer.records import LeftOut, Record, parts_of, size_bytes
+from keystead.stores.transfer.seen_keys import SeenKeys
 
 PAGE: Final = 512  # keys that are asked for at once
 _PAGES_AT_ONCE: Final = 4
@@ -24,7 +25,7 @@ _TRIES: Final = 3
 _FLIPS: Final = 10
 
 _SIZES: Final = {"hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "list": "LLEN", "stream": "XLEN"}
-_WHOLE: Final[dict[str, tuple[str | int, ...]]] = {
+_FULL: Final[dict[str, tuple[str | int, ...]]] = {
     "hash": ("HGETALL",),
     "set": ("SMEMBERS",),
     "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
@@ -37,7 +38,6 @@ _LONG_STEP: Final = 100_000  # parts of a key; more of them in one step may take
 _GONE: Final = -2
 NEVER: Final = -1  # what PEXPIRETIME replies of a key that has no deadline
 
-
 T = TypeVar("T")
 
 
@@ -49,72 +49,81 @@ class _End(NamedTuple):
 
 
 class _Changed(Exception):
-    """A key is not as it was when its first piece was read."""
+    """A key changed since its first piece was read."""
 
 
-class Reading:
+class Reader:
     """Reads keys of one store. Several pages may be read at once.
 
-    How many bytes a key holds cannot be asked for, so it goes by those that were read last: `page` says how many keys
-    to ask for next, and `left_out` gets a sentence about each key of a kind that has no commands here.
+    The size of a key cannot be asked for, so it is estimated from those that were read last: `page` is how many keys
+    to ask for next. `left_out` gets a sentence about each key of a kind that has no commands here.
     """
 
     def __init__(self, store: Store) -> None:
-        """Raises DoesNotFit where the store has no step in which a value and its deadline can be read."""
+        """Raises DoesNotFit where the store cannot read a value and its deadline in one step."""
         self._store = store
         if store.guarantees.atomic == "nothing":
             raise DoesNotFit(
                 f"{store.url} has no atomic step: a value and its expiry could belong to different moments"
             )
         self._keys_at_once = _KEYS_AT_ONCE if store.guarantees.atomic == "any keys" else 1
-        self._strings_at_once = 1
-        self._key_bytes = _PAGE_BYTES // 4  # what a key is expected to take; at first more than most do
+        self._key_bytes = _PAGE_BYTES // 4  # the estimate; at first more than most keys take
         self.left_out = LeftOut()
 
     @property
     def page(self) -> int:
-        """How many keys take little memory, as far as can be told."""
-        return max(1, min(PAGE, _PAGE_BYTES // max(1, self._key_bytes)))
+        """How many keys take little memory, by the estimate."""
+        return max(1, min(PAGE, _PAGE_BYTES // self._key_bytes))
 
-    async def ahead(self, pages: AsyncIterator[list[bytes]]) -> AsyncGenerator[list[Record], None]:
-        """The records of these keys, some after the other, while the next ones are being read."""
+    async def read_all(
+        self, match: str, seen: SeenKeys | None = None, *, without: bytes | None = None
+    ) -> AsyncGenerator[list[Record], None]:
+        """Every key that matches, some at a time, while the next ones are being read. Use it with `aclosing`.
+
+        A store may name a key twice while it is scanned; with `seen` it is read once. `without` is a prefix of keys
+        that are not read.
+        """
 
         async def reads() -> AsyncIterator[Coroutine[Any, Any, list[Record]]]:
-            async for keys in pages:
+            async for page in self._store.scan(match, page=PAGE):
+                keys = page if without is None else [key for key in page if not key.startswith(without)]
+                keys = keys if seen is None else seen.add(keys)
                 while keys:
                     some, keys = keys[: self.page], keys[self.page :]
-                    yield self.records(some)
+                    yield self.read(some)
 
         async with aclosing(overlapped(reads(), _PAGES_AT_ONCE)) as found:
             async for records in found:
                 yield records
 
-    async def records(self, keys: Sequence[bytes]) -> list[Record]:
-        """These keys, in no order; those that are gone, or of a kind that has no commands here, are not among them.
+    async def read_by_key(self, keys: Sequence[bytes]) -> dict[bytes, Record]:
+        return {record.key: record for record in await self.read(keys)} if keys else {}
 
-        Raises Contended where a key became another kind each time that it was read.
+    async def read(self, keys: Sequence[bytes]) -> list[Record]:
+        """These keys, in no order, without those that are gone or of a kind that has no commands here.
+
+        Raises Contended where a key changed its kind each time it was read.
         """
         found: list[Record] = []
         if (shortcut := await self._store.whole_keys(keys)) is not None:
-            whole_keys, keys = shortcut
-            found = [Record._make(one) for one in whole_keys]
+            full_keys, keys = shortcut
+            found = [Record._make(one) for one in full_keys]
         for _ in range(_FLIPS):
             if not keys:
                 break
-            keys = await self._read(keys, found)
+            keys = await self._read_by_commands(keys, found)
         if not keys:
             self._learn(found)
             return found
-        raise Contended(f"{shown(keys[0])} became another kind of key each of the {_FLIPS} times that it was read")
+        raise Contended(f"{shown(keys[0])} changed its kind each of the {_FLIPS} times it was read")
 
     def _learn(self, found: list[Record]) -> None:
-        """Large values are expected at once, and small ones again after some pages."""
+        """The estimate grows at once, and shrinks in steps."""
         if found:
-            each = size_bytes(found) // len(found)
-            self._key_bytes = max(each, self._key_bytes // 2)
+            self._key_bytes = max(size_bytes(found) // len(found), self._key_bytes // 2)
 
-    async def _read(self, keys: Sequence[bytes], found: list[Record]) -> list[bytes]:
-        """Read what is there; returns the keys that became another kind meanwhile."""
+    async def _read_by_commands(self, keys: Sequence[bytes], found: list[Record]) -> list[bytes]:
+        """Read what is there; returns the keys that changed their kind meanwhile."""
         kinds = await self._store.run([_call("TYPE", key) for key in keys])
         strings: list[bytes] = []
         others: list[tuple[bytes, str]] = []
@@ -127,28 +136,24 @@ class Reading:
             elif named != b"none":
                 self.left_out.add(f"{shown(key)} is of the kind {shown(named)}, which has no commands here")
         changed: list[bytes] = []
-        await asyncio.gather(self._strings(strings, found, changed), self._collections(others, found, changed))
+        await asyncio.gather(
+            self._read_strings(strings, found, changed), self._read_collections(others, found, changed)
+        )
         return changed
 
-    async def _strings(self, keys: list[bytes], found: list[Record], changed: list[bytes]) -> None:
-        at = 0
-        while at < len(keys):
-            # Where a step has room for one key only, so many steps are under way at once.
-            steps = 1 if self._keys_at_once > 1 else _KEYS_AT_ONCE
-            some = keys[at : at + steps * self._strings_at_once]
-            at += len(some)
-            size = len(found)
-            await self._groups([[(key, "string") for key in group] for group in self._split(some)], found, changed)
-            held = sum(len(record.parts[0]) for record in found[size:] if record.kind == "string")
-            # As many as fit, going by those that were read last. Large ones are met one by one.
-            fitting = _BYTES_AT_ONCE * len(some) // max(held, 1)
-            self._strings_at_once = max(1, min(self._keys_at_once, fitting, 2 * self._strings_at_once))
+    async def _read_strings(self, keys: list[bytes], found: list[Record], changed: list[bytes]) -> None:
+        """One step after the other, each with as many as fit by the estimate, so that few large ones are held."""
+        while keys:
+            fitting = max(1, min(self._keys_at_once, _BYTES_AT_ONCE // self._key_bytes))
+            # Where a step has room for one key only, many steps are under way at once.
+            count = fitting if self._keys_at_once > 1 else _KEYS_AT_ONCE
+            some, keys = keys[:count], keys[count:]
+            before = len(found)
+            groups = [[(key, "string") for key in some[at : at + fitting]] for at in range(0, len(some), fitting)]
+            await self._read_groups(groups, found, changed)
+            self._learn(found[before:])
 
-    def _split(self, keys: list[bytes]) -> Iterator[list[bytes]]:
-        for at in range(0, len(keys), self._strings_at_once):
-            yield keys[at : at + self._strings_at_once]
-
-    async def _collections(self, keys: list[tuple[bytes, str]], found: list[Record], changed: list[bytes]) -> None:
+    async def _read_collections(self, keys: list[tuple[bytes, str]], found: list[Record], changed: list[bytes]) -> None:
         sizes = await _replies(self._store, [(_SIZES[kind], key) for key, kind in keys])
         groups: list[list[tuple[bytes, str]]] = []
         room = 0
@@ -164,34 +169,31 @@ class Reading:
                     room = _ENTRIES_AT_ONCE + 1
                 groups[-1].append(one)
                 room -= size + 1
-        await self._groups(groups, found, changed)
+        await self._read_groups(groups, found, changed)
         for key, kind, size in large:  # one after the other: each may take much memory
             try:
-                record = await self._large(key, kind, size)
+                if (record := await self._read_large(key, kind, size)) is not None:
+                    found.append(record)
             except WrongKind:
                 changed.append(key)
-                continue
-            if record is not None:
-                found.append(record)
 
-    async def _groups(self, groups: list[list[tuple[bytes, str]]], found: list[Record], changed: list[bytes]) -> None:
-        if len(groups) == 1:
-            await self._group(groups[0], found, changed)
-        elif groups:
-            await asyncio.gather(*(self._group(group, found, changed) for group in groups))
+    async def _read_groups(
+        self, groups: list[list[tuple[bytes, str]]], found: list[Record], changed: list[bytes]
+    ) -> None:
+        await asyncio.gather(*(self._read_group(group, found, changed) for group in groups))
 
-    async def _group(self, group: list[tuple[bytes, str]], found: list[Record], changed: list[bytes]) -> None:
-        """Some keys in one step. Where one of them is of another kind by now, each is read in a step of its own."""
+    async def _read_group(self, group: list[tuple[bytes, str]], found: list[Record], changed: list[bytes]) -> None:
+        """Some keys in one step. Where one of them has changed its kind, each is read in a step of its own."""
         steps: list[Step] = []
         for key, kind in group:
-            steps += (_call("PEXPIRETIME", key), _call("GET", key) if kind == "string" else whole(kind, key))
+            steps += (_call("PEXPIRETIME", key), read_command(kind, key))
         try:
             replies = (await self._store.atomically(steps)).replies
         except WrongKind:
             if len(group) == 1:
                 changed.append(group[0][0])
             else:
-                await self._groups([[one] for one in group], found, changed)
+                await self._read_groups([[one] for one in group], found, changed)
             return
         for (key, kind), at_ms, reply in zip(group, replies[::2], replies[1::2], strict=True):
             if at_ms != _GONE:
@@ -199,31 +201,30 @@ class Reading:
 
     # --- large collections ---------------------------------------------------------------------------------
 
-    async def _large(self, key: bytes, kind: str, size: int) -> Record | None:
+    async def _read_large(self, key: bytes, kind: str, size: int) -> Record | None:
         """In pieces where the kind has an order to go by. None: it is gone. Raises WrongKind.
 
-        What is read in pieces is looked at twice, and taken where nothing changed between the two looks; what never
-        keeps still is read in one step, as a hash and a set always are.
+        Pieces are read twice, and taken if nothing changed in between. A key that changes each time is read in one
+        step, as a hash and a set always are.
         """
         if kind in _PIECES and size > PIECE:
             for _ in range(_TRIES):
-                record = await self._in_pieces(key, kind)
-                if record is not None:
+                if (record := await self._read_pieces(key, kind)) is not None:
                     return record
         found: list[Record] = []
         changed: list[bytes] = []
         with taking_long(key, size):
-            await self._group([(key, kind)], found, changed)
+            await self._read_group([(key, kind)], found, changed)
         if changed:
-            raise WrongKind("it is of another kind by now")
+            raise WrongKind("it has changed its kind")
         return found[0] if found else None
 
-    async def _in_pieces(self, key: bytes, kind: str) -> Record | None:
+    async def _read_pieces(self, key: bytes, kind: str) -> Record | None:
         """None: it changed meanwhile. Raises WrongKind."""
         parts: list[bytes] = []
         first: list[int] = []
         try:
-            end = await self._end(key, kind)
+            end = await self._find_end(key, kind)
             async for piece in self._pieces(key, kind, end):
                 parts += piece
                 first.append(hash(tuple(piece)))
@@ -234,7 +235,7 @@ class Reading:
             return None
         return Record(key, kind, None if end.at_ms == NEVER else end.at_ms, parts)
 
-    async def _end(self, key: bytes, kind: str) -> _End:
+    async def _find_end(self, key: bytes, kind: str) -> _End:
         """Where the pieces of this key end, at this moment. Raises _Changed where it is gone."""
         last = ("XREVRANGE", key, "+", "-", "COUNT", 1) if kind == "stream" else (_SIZES[kind], key)
         at_ms, found = await self._step(("PEXPIRETIME", key), last)
@@ -243,9 +244,9 @@ class Reading:
         return _End(at_ms, found[0][0] if kind == "stream" else found)
 
     async def _pieces(self, key: bytes, kind: str, end: _End) -> AsyncIterator[list[bytes]]:
-        """The parts of this key, piece by piece. Raises _Changed where its deadline or its size is another one.
+        """The parts of this key, piece by piece. Raises _Changed where its deadline or its size has changed.
 
-        A stream may go on after its end: what is added there does not change what stands before.
+        A stream may grow after its end: that does not change what is before.
         """
         done = 0
         begins: str | bytes = "-"
@@ -273,7 +274,7 @@ class Reading:
 
 
 async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
-    """The result of each step, in their order, while others are under way: so many at once.
+    """The result of each step, in their order, with at most `most` under way at once.
 
     Use it with `aclosing`: whatever ends it early, steps that are under way are then cancelled and waited for.
     """
@@ -292,14 +293,27 @@ async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) ->
 
 
 def refuse_unlisted(store: Store) -> None:
-    """Raises DoesNotFit where the store cannot list its keys: whoever wants all of them need not begin."""
+    """Raises DoesNotFit where the store cannot list its keys."""
     if not store.guarantees.scans:
         raise DoesNotFit(f"{store.url} cannot list its keys, so they cannot be read one after the other")
 
 
+async def count_keys(store: Store, match: str = "*") -> int | None:
+    """How many keys of a store match; None where the store cannot tell: it counts only all of its keys."""
+    if match != "*" or not store.guarantees.scans:
+        return None
+    [count] = await store.run([("DBSIZE",)])
+    return int(count)
+
+
+async def clock_ms(store: Store) -> int:
+    [(seconds, micros)] = await store.run([("TIME",)])
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
 @contextmanager
 def taking_long(key: bytes, parts: int) -> Iterator[None]:
-    """Around a step of so many parts: where the store was not waited for long enough, say for which key."""
+    """Around a step of so many parts: where it times out, the error names the key and the setting that helps."""
     try:
         yield
     except StoreUnavailable as error:
@@ -313,18 +327,20 @@ def taking_long(key: bytes, parts: int) -> Iterator[None]:
 
 
 def _call(name: str, key: bytes) -> Command:
-    """A command that has no argument but a key, read already: there are as many of these as there are keys."""
+    """A command that has no argument but a key, already parsed: there are as many as there are keys."""
     return cast("Command", Call(TABLE[name], [key], None))
 
 
-def whole(kind: str, key: bytes) -> Command:
-    """What reads all of a collection."""
-    name, *rest = _WHOLE[kind]
+def read_command(kind: str, key: bytes) -> Command:
+    """What reads a full value."""
+    if kind == "string":
+        return _call("GET", key)
+    name, *rest = _FULL[kind]
     return (cast("str", name), key, *rest)
 
 
 async def _replies(store: Store, commands: list[Command]) -> list[Reply]:
-    """As `store.run`, but with a WrongKind in the place of each command that met another kind of key."""
+    """As `store.run`, but with a WrongKind in the place of each command that met another kind."""
     try:
         return await store.run(commands)
     except WrongKind as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeVar, cast
 
-from keystead.stores.backup.reading import PIECE, taking_long
-from keystead.stores.backup.records import Record, commands_of, set_of, unwritable
 from keystead.stores.store_contract import Outcome, Step, Store, absent
+from keystead.stores.transfer.reader import PIECE, taking_long
+from keystead.stores.transfer.records import Record, commands_of, set_command, why_unwritable
 
 AT_ONCE: Final = 512  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
@@ -17,58 +17,52 @@ BATCHES: Final = 4  # under way at once; on SQLite those that wait share a commi
 T = TypeVar("T")
 
 
-class Writing:
-    """Writes keys into one store. No reader sees a part of one, or one that has not its deadline yet."""
+class Writer:
+    """Writes keys into one store. No reader sees a part of a key, or a key without its deadline."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, records: list[Record]) -> list[Record]:
-        """Write those whose keys are not there; returns the others, whose keys are left as they are."""
+        """Write those that are not in the store; returns the others, which are left as they are."""
         large = [record for record in records if len(record.parts) > PIECE]
         small = [record for record in records if len(record.parts) <= PIECE] if large else records
         done = await self._store.add_whole_keys(small)
         if done is None:
             return await self._write(records, b"NX", absent)
-        met = [record for record, written in zip(small, done, strict=True) if not written]
-        return met + await self._write(large, b"NX", absent) if large else met
+        present = [record for record, written in zip(small, done, strict=True) if not written]
+        return present + await self._write(large, b"NX", absent) if large else present
 
     async def put(self, records: list[Record]) -> None:
-        """Write all of these, in the place of what is there."""
-        await self._write(records, b"", _delete)
+        """Write all of these, in the place of what is in the store."""
+        await self._write(records, b"", lambda key: ("DEL", key))
 
-    async def _write(self, records: list[Record], only_if: bytes, first: _First) -> list[Record]:
+    async def _write(self, records: list[Record], only_if: bytes, first: Callable[[bytes], Step]) -> list[Record]:
+        """Returns those that were not written. `first` is the step before the commands of a collection."""
         strings = [record for record in records if record.kind == "string"]
         others = [record for record in records if record.kind != "string"]
-        met = await all_of((self._strings(strings, only_if), self._others(others, first)))
-        return [*met[0], *met[1]]
+        wrote = await gather_all([self._set(strings, only_if), self._write_others(others, first)])
+        return [*wrote[0], *wrote[1]]
 
-    async def _strings(self, records: list[Record], only_if: bytes) -> list[Record]:
+    async def _set(self, records: list[Record], only_if: bytes) -> list[Record]:
         """Each in one command, which is a step of its own."""
         if not records:
             return []
-        replies = await self._store.run([set_of(record, only_if) for record in records])
+        replies = await self._store.run([set_command(record, only_if) for record in records])
         return [record for record, reply in zip(records, replies, strict=True) if reply is None]
 
-    async def _others(self, records: list[Record], first: _First) -> list[Record]:
-        outcomes = await all_of(self.step(record, [first(record.key)]) for record in records)
+    async def _write_others(self, records: list[Record], first: Callable[[bytes], Step]) -> list[Record]:
+        outcomes = await gather_all(self.write_after([first(record.key)], record) for record in records)
         return [record for record, outcome in zip(records, outcomes, strict=True) if not outcome]
 
-    async def step(self, record: Record, before: list[Step]) -> Outcome:
-        """These steps, and then what writes the record, as one."""
+    async def write_after(self, before: list[Step], record: Record) -> Outcome:
+        """These steps, such as guards, and then the commands that write the record, as one atomic step."""
         with taking_long(record.key, len(record.parts)):
             return await self._store.atomically([*before, *commands_of(record)])
 
 
-_First: TypeAlias = Callable[[bytes], Step]
-
-
-def _delete(key: bytes) -> Step:
-    return ("DEL", key)
-
-
-async def all_of(steps: Iterable[Awaitable[T]]) -> list[T]:
-    """The result of each. Where one fails, the others are waited for first: none goes on behind the caller's back."""
+async def gather_all(steps: Iterable[Awaitable[T]]) -> list[T]:
+    """As `asyncio.gather`, but where one fails, the others are waited for before its error is raised."""
     done = await asyncio.gather(*steps, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):
@@ -76,8 +70,8 @@ async def all_of(steps: Iterable[Awaitable[T]]) -> list[T]:
     return cast("list[T]", done)
 
 
-def batches(records: list[Record]) -> Iterator[list[Record]]:
-    """So many that each is written soon, and holds little memory."""
+def split(records: list[Record]) -> Iterator[list[Record]]:
+    """Into batches that are written quickly and take little memory."""
     batch: list[Record] = []
     size = 0
     for record in records:
@@ -93,11 +87,7 @@ def batches(records: list[Record]) -> Iterator[list[Record]]:
 # --- what fits ---------------------------------------------------------------------------------------------
 
 
-def is_over(record: Record, now_ms: int) -> bool:
-    return record.expires_at_ms is not None and record.expires_at_ms <= now_ms
-
-
-def unfit(record: Record, store: Store) -> str:
+def why_unfit(record: Record, store: Store) -> str:
     """Why the store cannot hold this key as it is, or nothing."""
     promised = store.guarantees
     key, kind, at_ms, parts = record
@@ -112,9 +102,4 @@ def unfit(record: Record, store: Store) -> str:
         return f"ends at a millisecond that {store.url} would round"
     if promised.atomic == "nothing":
         return f"needs a value and a deadline in one step, which {store.url} does not have"
-    return unwritable(record)
-
-
-async def clock_ms(store: Store) -> int:
-    [(seconds, micros)] = await store.run([("TIME",)])
-    return int(seconds) * 1000 + int(micros) // 1000
+    return why_unwritable(record)

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from keystead.errors import StoreUnavailable
-from keystead.stores.backup.records import LeftOut
-from keystead.stores.copy.copying import Copying, CopyProgress, Passed, refuse_pair
-from keystead.stores.copy.notes import Notes, State, progress_path
-from keystead.stores.copy.verifying import Verified, verify
+from keystead.stores.copy.journal import Journal, State, progress_path
+from keystead.stores.copy.passes import Copier, Passed, refuse_pair
+from keystead.stores.copy.verification import Verified, verify
 from keystead.stores.store_contract import Store
+from keystead.stores.transfer.progress import OnProgress, ignore
+from keystead.stores.transfer.records import LeftOut
 
 _PAUSE_S: Final = (0.5, 10.0)  # between two passes: as long as the last one took, within these
+_LEFT_ALONE: Final = {"in_the_way": State.IN_THE_WAY, "changed_there": State.CHANGED, "deleted_there": State.DELETED}
 
-OnProgress = Callable[[CopyProgress], None]
-OnPass = Callable[[Passed, float], None]
+
+class Options(TypedDict, total=False):
+    """What `copy` and `follow` can be asked for; `copy` explains each."""
+
+    progress: Path | None
+    match: str
+    overwrite: bool
+    start_over: bool
+    allow_empty: bool
+    verified: bool
+    on_progress: OnProgress
 
 
 @dataclass(slots=True)
@@ -73,40 +84,24 @@ class Copied:
         self.expired += passed.expired
         self.left_out = passed.left_out
 
-    def take(self, notes: Notes) -> None:
-        counts = notes.counts()
+    def count(self, journal: Journal) -> None:
+        counts = journal.counts()
         self.ours, self.equal = counts[State.OURS], counts[State.EQUAL]
-        for name, state in (
-            ("in_the_way", State.IN_THE_WAY),
-            ("changed_there", State.CHANGED),
-            ("deleted_there", State.DELETED),
-        ):
+        for name, state in _LEFT_ALONE.items():
             setattr(self, name, counts[state])
             if counts[state]:
-                self.examples[name] = notes.examples(state)
+                self.examples[name] = journal.examples(state)
 
 
-async def copy(
-    source: Store,
-    target: Store,
-    *,
-    progress: Path | None = None,
-    match: str = "*",
-    overwrite: bool = False,
-    start_over: bool = False,
-    allow_empty: bool = False,
-    verified: bool = True,
-    on_progress: OnProgress | None = None,
-    on_verify: OnProgress | None = None,
-) -> Copied:
+async def copy(source: Store, target: Store, **options: Unpack[Options]) -> Copied:
     """Copy every key that matches, of every kind, with its value and its absolute deadline, into another store.
 
-    A key is read and written in one atomic step each. The whole is not one moment. What was copied is noted in the file
-    `progress` (by default `progress_path` of both stores), which stays. The same call goes on with it, whether the
-    copy was finished or ended early, by an error, by being cancelled or by a kill: what is as it was copied is not
+    A key is read and written in one atomic step each. The whole is not one moment. What was copied is recorded in the
+    file `progress` (by default `progress_path` of both stores), which stays. The same call goes on with it, whether the
+    copy was finished or interrupted by an error, by being cancelled or by a kill: what is as it was copied is not
     written again, what changed at the source since is, and what an earlier run copied and is gone there is deleted at
     the target. Without the file that is not known, so it raises NoProgress, unless `start_over`: then keys that are
-    gone at the source stay at the target.
+    gone at the source stay at the target. `verified`: in the end, all keys are compared.
 
     Never harms the target: a key that is there and that no copy wrote is left alone and counted, unless `overwrite`;
     it is never deleted. A key that a copy wrote and that was changed there since stays as it is there, unless
@@ -116,10 +111,9 @@ async def copy(
 
     Raises DoesNotFit where the source cannot list its keys, SameStore, NoProgress, CopyLost, and what the stores raise.
     """
-    async with _Run(source, target, progress, match, overwrite, start_over, allow_empty) as run:
-        began = time.monotonic()
-        run.copied.add(await run.copying.run(on_progress), time.monotonic() - began)
-        return await run.ended(verified, on_verify, changes_count=True)
+    async with _open_run(source, target, options) as run:
+        await run.run_pass()
+        return await run.end(changes_count=True)
 
 
 async def follow(
@@ -127,16 +121,9 @@ async def follow(
     target: Store,
     stop: asyncio.Event,
     *,
-    progress: Path | None = None,
-    match: str = "*",
-    overwrite: bool = False,
-    start_over: bool = False,
-    allow_empty: bool = False,
-    verified: bool = True,
-    on_progress: OnProgress | None = None,
-    on_pass: OnPass | None = None,
-    on_trouble: Callable[[StoreUnavailable], None] | None = None,
-    on_verify: OnProgress | None = None,
+    on_pass: Callable[[Passed, float], None] = lambda passed, took_s: None,
+    on_trouble: Callable[[StoreUnavailable], None] = lambda error: None,
+    **options: Unpack[Options],
 ) -> Copied:
     """Copy as `copy` does, and go on with one pass after the other until `stop` is set; then one last pass.
 
@@ -145,78 +132,82 @@ async def follow(
     that the source had acknowledged by then is copied, if its key was not changed at the target meanwhile.
     A store that is unavailable after the first pass is waited for, and `on_trouble` is told; not in the last pass.
     """
-    async with _Run(source, target, progress, match, overwrite, start_over, allow_empty) as run:
+    async with _open_run(source, target, options) as run:
         while True:
             is_last = stop.is_set()
             began = time.monotonic()
             try:
-                passed = await run.copying.run(on_progress if not run.copied.passes else None)
+                passed = await run.run_pass()
             except StoreUnavailable as error:
                 if is_last or not run.copied.passes:
                     raise
-                if on_trouble is not None:
-                    on_trouble(error)
+                on_trouble(error)
             else:
-                run.copied.add(passed, time.monotonic() - began)
-                if on_pass is not None:
-                    on_pass(passed, time.monotonic() - began)
+                on_pass(passed, time.monotonic() - began)
                 if is_last:
-                    return await run.ended(verified, on_verify, changes_count=False)
+                    return await run.end(changes_count=False)
             took_s = time.monotonic() - began
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), min(max(took_s, _PAUSE_S[0]), _PAUSE_S[1]))
 
 
-class _Run:
-    """The notes and the marker of one copy, from the first step to the last."""
+@asynccontextmanager
+async def _open_run(source: Store, target: Store, options: Options) -> AsyncIterator[_Run]:
+    refuse_pair(source, target)
+    path = options.get("progress") or progress_path(source.url, target.url)
+    start_over = options.get("start_over", False)
+    journal = Journal(path, source.url, target.url, options.get("match", "*"), start_over=start_over)
+    try:
+        run = _Run(source, target, journal, options)
+        try:
+            await run.copier.begin(start_over=start_over)
+        except BaseException:
+            if journal.is_new:
+                journal.remove()
+            raise
+        yield run
+    finally:
+        journal.close()
 
-    def __init__(
-        self,
-        source: Store,
-        target: Store,
-        progress: Path | None,
-        match: str,
-        overwrite: bool,
-        start_over: bool,
-        allow_empty: bool,
-    ) -> None:
-        refuse_pair(source, target)
+
+class _Run:
+    """One copy, from the first step to the last."""
+
+    def __init__(self, source: Store, target: Store, journal: Journal, options: Options) -> None:
         self._source, self._target = source, target
-        path = progress or progress_path(source.url, target.url)
-        self._notes = Notes(path, source.url, target.url, match, start_over=start_over)
-        self._start_over = start_over
-        self.copied = Copied(resumed=not self._notes.is_empty)
-        self.copying = Copying(source, target, self._notes, match=match, overwrite=overwrite, allow_empty=allow_empty)
-        # A store in memory is gone with its process, and the next one has the same URL.
-        self._is_lasting = progress is not None or not any(
-            store.url.startswith("memory:") for store in (source, target)
+        self._journal = journal
+        self._options = options
+        self._on_progress = options.get("on_progress", ignore)
+        self.copied = Copied(resumed=not journal.is_empty)
+        self.copier = Copier(
+            source,
+            target,
+            journal,
+            match=options.get("match", "*"),
+            overwrite=options.get("overwrite", False),
+            allow_empty=options.get("allow_empty", False),
         )
 
-    async def __aenter__(self) -> _Run:
-        try:
-            await self.copying.begin(start_over=self._start_over)
-        except BaseException:
-            if self._notes.is_new:
-                self._notes.remove()
-            else:
-                self._notes.close()
-            raise
-        return self
+    async def run_pass(self) -> Passed:
+        began = time.monotonic()
+        passed = await self.copier.run_pass(ignore if self.copied.passes else self._on_progress)
+        self.copied.add(passed, time.monotonic() - began)
+        return passed
 
-    async def ended(self, verified: bool, on_verify: OnProgress | None, *, changes_count: bool) -> Copied:
-        """`changes_count`: what is another one at the target in the end is a difference; else it was changed there."""
+    async def end(self, *, changes_count: bool) -> Copied:
+        """`changes_count`: what differs at the target in the end is a difference; else it was changed there."""
         copied = self.copied
-        copied.take(self._notes)
-        if verified:
+        copied.count(self._journal)
+        if self._options.get("verified", True):
             began = time.monotonic()
-            found = await verify(self._source, self._target, self._notes, on_progress=on_verify)
+            copied.verified = await verify(self._source, self._target, self._journal, on_progress=self._on_progress)
+            copied.verify_s = time.monotonic() - began
             if not changes_count:
-                found.forgive()
-            copied.verified, copied.verify_s = found, time.monotonic() - began
-        if self._notes.is_empty or (copied.is_whole and not self._is_lasting):
-            await self.copying.end()
-            self._notes.remove()
+                copied.verified.forgive()
+        # A store in memory is gone with its process, and the next one has the same URL.
+        in_memory = any(store.url.startswith("memory:") for store in (self._source, self._target))
+        is_lasting = self._options.get("progress") is not None or not in_memory
+        if self._journal.is_empty or (copied.is_whole and not is_lasting):
+            await self.copier.end()
+            self._journal.remove()
         return copied
-
-    async def __aexit__(self, *_: object) -> None:
-        self._notes.close()

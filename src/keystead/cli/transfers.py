@@ -1,0 +1,121 @@
+"""What `keystead backup`, `restore` and `copy` share: options, URLs, progress, and how results are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import Annotated, Any, Final, Self
+from urllib.parse import parse_qsl
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import json_text
+from keystead.cli.keyspace_arguments import is_missing
+from keystead.cli.progress import Show, progress
+from keystead.server import Settings
+from keystead.stores.transfer.progress import Progress
+
+_STORE_HELP = (
+    "The store: its URL, or a role of keystead.toml, such as durable. "
+    "[dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"
+)
+_MATCH_HELP = "Only keys that match this pattern, such as 'sess:*'. [dim]\\[default: all][/dim]"
+
+StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
+Match = Annotated[str, typer.Option("--match", metavar="PATTERN", help=_MATCH_HELP, show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help="Do not ask.")]
+
+_TIMEOUT: Final = "60s"  # a set of some ten million members in one step; a lost connection is noticed at once
+
+
+def store_url(store: str | None) -> str:
+    """The URL that was given, that of a role, or that of the settings."""
+    return Settings().store if store is None else named_url(store)
+
+
+def named_url(given: str) -> str:
+    """A URL as it is, and the URL of a role."""
+    if "://" in given:
+        return given
+    roles = Settings().store_urls
+    if given not in roles:
+        leave(f"{given!r} is no URL of a store and no role; there are: {', '.join(roles)}", ASKED_WRONGLY)
+    return roles[given]
+
+
+def patient(url: str) -> str:
+    """The URL with a timeout that suits one large key in one step, unless it has one of its own."""
+    query = url.partition("?")[2]
+    if "timeout" in dict(parse_qsl(query, keep_blank_values=True)):
+        return url
+    return f"{url}{'&' if query else '' if url.endswith('?') else '?'}timeout={_TIMEOUT}"
+
+
+def refuse_missing(url: str, advice: str = "name another with --store URL") -> None:
+    """A database that is to be read, and does not exist, was mistyped."""
+    if is_missing(url):
+        leave(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", ASKED_WRONGLY)
+
+
+def print_json(said: Mapping[str, Any]) -> None:
+    typer.echo(json_text(said, indent=2))
+
+
+def print_counts(counts: Iterable[tuple[int, str]]) -> None:
+    """A line for each count that is not 0."""
+    for count, what in counts:
+        if count > 0:
+            typer.echo(f"  {count:,} {what}")
+
+
+def print_problem(sentence: str, examples: Iterable[str]) -> None:
+    typer.echo(sentence, err=True)
+    for example in examples:
+        typer.echo(f"  {example}", err=True)
+
+
+class Display:
+    """What a person at a terminal sees: a bar for each phase, or one line that changes; one of them at a time.
+
+    Without a terminal, a line is printed only where the state changes.
+    """
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._shown = ExitStack()
+        self._what = ""
+        self._show: Show | None = None
+        self._live: Live | None = None
+
+    def bar(self, now: Progress) -> None:
+        if self._what != now.phase or self._show is None:
+            self.close()
+            self._what, self._show = now.phase, self._shown.enter_context(progress(now.phase))
+        self._show(now.done, now.total)
+
+    def line(self, sentence: str) -> None:
+        state = sentence.partition(":")[0]
+        if not self._console.is_terminal:
+            if state != self._what:
+                typer.echo(sentence, err=True)
+        else:
+            if self._live is None:
+                self.close()
+                self._live = self._shown.enter_context(Live(console=self._console, transient=True, auto_refresh=False))
+            self._live.update(Text(sentence), refresh=True)
+        self._what = state
+
+    def close(self) -> None:
+        self._shown.close()
+        self._what, self._show, self._live = "", None, None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

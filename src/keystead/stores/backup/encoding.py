@@ -1,0 +1,107 @@
+"""Between records and the bytes of a backup file. Docs: `docs/backup.md`, "The format"."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+from keystead.errors import CommandError, shown
+from keystead.stores.commands import entry_id, score
+from keystead.stores.transfer.errors import BackupDamaged, KeyTooLarge
+from keystead.stores.transfer.records import KINDS, NUMBERS, PART_BYTES, Record
+
+# A key is restored in one step, which is held in memory, here and in the store. So one limit for all of it.
+LARGEST_BYTES: Final = 1 << 30
+
+_HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
+_STRING: Final = struct.Struct("<BqIII")  # the same of a string, with the lengths of key and value
+_LENGTH: Final = 4
+_FOREVER: Final = -1
+
+
+def encode(record: Record) -> bytes:
+    """Raises KeyTooLarge."""
+    key, kind, expires_at_ms, parts = record
+    at_ms = _FOREVER if expires_at_ms is None else expires_at_ms
+    if kind == "string":
+        value = parts[0]
+        data = b"".join((_STRING.pack(0, at_ms, 1, len(key), len(value)), key, value))
+    else:
+        lengths = struct.pack(f"<{len(parts) + 1}I", len(key), *map(len, parts))
+        data = b"".join((_HEAD.pack(NUMBERS[kind], at_ms, len(parts)), lengths, key, *parts))
+    if len(data) + PART_BYTES * len(parts) > LARGEST_BYTES:
+        raise KeyTooLarge(
+            f"{shown(key)} holds {len(data):,} bytes in {len(parts):,} parts: more than the {LARGEST_BYTES >> 30} GiB "
+            "of memory that one key of a backup may need"
+        )
+    return data
+
+
+def decode(data: bytes, *, is_one: bool = False) -> list[Record]:
+    """The records in these bytes. Raises BackupDamaged where they are not records, or not the one that `is_one`."""
+    records: list[Record] = []
+    append, new = records.append, Record._make
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            if is_one and records:
+                raise ValueError
+            number, at_ms, count = _HEAD.unpack_from(data, at)
+            expires_at_ms = None if at_ms == _FOREVER else at_ms
+            if at_ms < _FOREVER:
+                raise ValueError
+            if number == 0:  # strings are most keys, so they have a short path
+                _, _, _, key_length, length = _STRING.unpack_from(data, at)
+                begins = at + _STRING.size + key_length
+                at = begins + length
+                if count != 1 or at > end:
+                    raise ValueError
+                append(new((data[begins - key_length : begins], "string", expires_at_ms, (data[begins:at],))))
+                continue
+            record, at = _decode_collection(data, at + _HEAD.size, KINDS[number], expires_at_ms, count)
+            append(record)
+    except (struct.error, IndexError, ValueError, CommandError):
+        raise BackupDamaged("a record in it is none") from None
+    return records
+
+
+def _decode_collection(data: bytes, at: int, kind: str, expires_at_ms: int | None, count: int) -> tuple[Record, int]:
+    """The record whose lengths begin here, and where it ends."""
+    begins = at + _LENGTH * (count + 1)
+    if begins > len(data) or len(data) + PART_BYTES * count > LARGEST_BYTES + _LENGTH:
+        raise ValueError
+    lengths = array("I", data[at:begins])  # four bytes on all systems that Python runs on
+    if sys.byteorder == "big":
+        lengths.byteswap()
+    places = list(accumulate(lengths, initial=begins))
+    end = places[-1]
+    if end > len(data):
+        raise ValueError
+    key, *parts = [data[first:last] for first, last in pairwise(places)]
+    _check(kind, parts)
+    return Record(key, kind, expires_at_ms, parts), end
+
+
+def _check(kind: str, parts: Sequence[bytes]) -> None:
+    """Raises ValueError, IndexError or CommandError where these cannot be the parts of this kind."""
+    if kind == "stream":
+        _check_stream(parts)
+        return
+    if not parts or (len(parts) % 2 and kind in ("hash", "zset")):
+        raise ValueError
+    if kind == "zset":
+        for text in parts[::2]:
+            score(text)
+
+
+def _check_stream(parts: Sequence[bytes]) -> None:
+    at, last = 0, 0
+    while at < len(parts):
+        name, count = entry_id(parts[at], 0), int(parts[at + 1])
+        if name <= last or count < 2 or count % 2 or at + 2 + count > len(parts):
+            raise ValueError
+        at, last = at + 2 + count, name

@@ -1,0 +1,94 @@
+"""Whether the target holds what the source does, after a copy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from keystead.stores.copy.fingerprints import fingerprint
+from keystead.stores.copy.journal import Entry, Journal, State
+from keystead.stores.store_contract import Store
+from keystead.stores.transfer.comparison import Compared, difference
+from keystead.stores.transfer.progress import OnProgress, Progress, ignore
+from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, overlapped
+from keystead.stores.transfer.writer import BATCHES, gather_all
+
+_TRIES: Final = 3  # a key that differs is read again before it is counted as a difference
+
+
+@dataclass(slots=True)
+class Verified:
+    """All keys that were copied, or found to be the same, compared between both stores.
+
+    `changed_since` ones changed at the source after they were copied. `deleted_since` ones were deleted there after
+    that and are still at the target: the next run deletes them. `changed_there` ones were changed at the target, in a
+    move: its application has the last word.
+    """
+
+    compared: Compared = field(default_factory=Compared)
+    changed_since: int = 0
+    deleted_since: int = 0
+    changed_there: int = 0
+
+    def forgive(self) -> None:
+        """In a move, what differs at the target was changed there by the application that has moved."""
+        compared = self.compared
+        self.changed_there = compared.differences
+        self.compared = Compared(
+            keys=compared.keys - compared.differences, equal=compared.equal, expired=compared.expired
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        said = asdict(self)
+        del said["compared"]
+        return {**self.compared.as_json(), **said}
+
+
+async def verify(source: Store, target: Store, journal: Journal, *, on_progress: OnProgress = ignore) -> Verified:
+    """Read every key that was copied from both stores, and compare kind, value and deadline. Writes nothing.
+
+    Both stores are in use. Where the source is still as it was copied and the target is not, it is a difference.
+    """
+    verified = Verified()
+    at_source, at_target = Reader(source), Reader(target)
+    counts = journal.counts()
+    total = counts[State.OURS] + counts[State.EQUAL]
+
+    async def steps() -> AsyncIterator[Coroutine[Any, Any, None]]:
+        for page in journal.pages(PAGE):
+            some = [entry for entry in page if entry.state in (State.OURS, State.EQUAL)]
+            while some:
+                size = min(at_source.page, at_target.page)
+                yield compare(some[:size])
+                some = some[size:]
+
+    async def compare(entries: list[Entry]) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            keys = [entry.key for entry in entries]
+            here, there = await gather_all([at_source.read_by_key(keys), at_target.read_by_key(keys)])
+            now_ms = await clock_ms(target)  # after the read, so that what has expired by then counts as that
+            again: list[Entry] = []
+            for entry in entries:
+                record, held = here.get(entry.key), there.get(entry.key)
+                if record is held is None or (record is not None and difference(record, held) == "equal"):
+                    verified.compared.keys += 1
+                    verified.compared.equal += 1
+                elif record is None and entry.state is State.OURS:
+                    verified.deleted_since += 1
+                elif record is None or fingerprint(record) != entry.written:
+                    verified.changed_since += 1
+                elif tries_left:
+                    again.append(entry)
+                else:
+                    verified.compared.add(record, held, now_ms)
+            entries = again
+            if not entries:
+                return
+
+    async with aclosing(overlapped(steps(), BATCHES)) as done:
+        async for _ in done:
+            count = verified.compared.keys + verified.changed_since + verified.deleted_since
+            on_progress(Progress("comparing", count, total))
+    return verified
