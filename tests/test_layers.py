@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
 STORES = {"errors", "extras"}
 SCHEMA = STORES | {"stores", ""}
 PARTS = SCHEMA | {"schema"}
-KITS = PARTS | {"parts"}
+HTTP = PARTS | {"parts"}
+KITS = HTTP | {"http"}
 SERVER = KITS | {"kits"}
 TOP = SERVER | {"server"}
 MAY_IMPORT = {
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "stores": STORES,
     "schema": SCHEMA,
     "parts": PARTS,
+    "http": HTTP,
     "kits": KITS,
     "server": SERVER,
     "cli": TOP,
@@ -78,9 +80,29 @@ def test_modules_import_only_from_the_layers_below_them() -> None:
     assert upward == {}
 
 
+# --- services know no HTTP -----------------------------------------------------------------------------------
+
+HTTP_MODULES = ("keystead.http", "fastapi", "starlette")
+
+
+def test_services_and_parts_know_no_http() -> None:
+    below = {path: module_name(path).split(".") for path in sorted(PACKAGE.rglob("*.py"))}
+    services = [path for path, name in below.items() if name[1:2] == ["parts"] or "service" in name]
+    assert len(services) > 50
+    found = {
+        module_name(path): [
+            node.module
+            for node in ast.walk(ast.parse(path.read_text(), path.name))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(HTTP_MODULES)
+        ]
+        for path in services
+    }
+    assert {name: modules for name, modules in found.items() if modules} == {}, "translate HTTP in the routes"
+
+
 # --- nothing above the schema talks to a store ---------------------------------------------------------------
 
-ABOVE_SCHEMA = ("parts", "kits", "server", "cli", "integrations", "console")
+ABOVE_SCHEMA = ("parts", "http", "kits", "server", "cli", "integrations", "console")
 # `Measured` is a store itself: it passes on what it is asked.
 STORES_THEMSELVES = {"keystead.server.metered_store"}
 VERBS_OF_STORES = {"run", "atomically", "prepared"}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import keystead
+from keystead.http.csrf_field import MESSAGES_MAX
 from keystead.integrations.asgi import SessionMiddleware
-from keystead.integrations.asgi.csrf import MESSAGES_MAX
 from tests.integrations.serving import Browser, Served
 from tests.serving import wait_until
 

@@ -8,9 +8,9 @@ import pytest
 from fastapi import Depends, FastAPI, WebSocket
 
 from keystead import connect
-from keystead.kits.bearer import bearer
+from keystead.http.dependencies import bearer
 from keystead.parts.admission import Admission, Admitted
-from keystead.server.error_responses import add_error_answers
+from keystead.server.error_responses import add_error_responses
 from tests.parts.admission.conftest import App, User
 from tests.parts.jwt.test_revoked import Down
 
@@ -28,7 +28,7 @@ def routes(own: App, *, server: bool) -> FastAPI:
     app = FastAPI()
     app.state.admission = own.admission
     if server:
-        add_error_answers(app)
+        add_error_responses(app)
 
     def find(request: Any) -> Admission[User]:
         found: Admission[User] = request.app.state.admission

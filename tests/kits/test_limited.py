@@ -7,9 +7,9 @@ import pytest
 from fastapi import Depends, FastAPI, Request
 
 from keystead import Counter, Keyspace, after, connect
-from keystead.kits.limited import limited
+from keystead.http.dependencies import limited
 from keystead.parts.limit import FixedWindow, Verdict
-from keystead.server.error_responses import add_error_answers
+from keystead.server.error_responses import add_error_responses
 
 
 class Keys(Keyspace):
@@ -22,7 +22,7 @@ async def app() -> AsyncIterator[FastAPI]:
     async with connect("memory://") as store:
         keys = Keys(store)
         app = FastAPI()
-        add_error_answers(app)
+        add_error_responses(app)
         app.state.limit = FixedWindow(keys.calls, "3/minute")
 
         @app.get("/reports", dependencies=[Depends(limited(FixedWindow(keys.hits, "2/minute")))])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystead.errors import BadValue
-from keystead.parts.cookies import Cookie
+from keystead.http.cookies import Cookie
 from keystead.parts.sessions.session_token import USER_MAX_BYTES, new_token
 
 values = st.from_regex(r"\A[A-Za-z0-9._~-]{0,200}\Z")

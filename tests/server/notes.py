@@ -11,8 +11,8 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from keystead import Keyspace, Sealed, Value, after
+from keystead.http.refusals import Refusal
 from keystead.kits.kit import Example, Kit, Site, service_of
-from keystead.kits.refusal import Refusal
 
 
 class Note(BaseModel):

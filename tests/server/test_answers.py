@@ -11,8 +11,9 @@ import pytest
 from fastapi import FastAPI, Request
 from pydantic import AfterValidator, BaseModel
 
-from keystead.kits.refusal import CODE_ALIAS, Refusal
-from keystead.server.error_responses import add_error_answers, prefers_html
+from keystead.http.accept import prefers_html
+from keystead.http.refusals import CODE_ALIAS, Refusal
+from keystead.server.error_responses import add_error_responses
 from tests.server.conftest import notes_serving
 from tests.serving import Keystead
 
@@ -310,7 +311,7 @@ class _Sent(BaseModel):
 
 async def test_a_field_that_is_wrong_is_named_without_internals_of_a_library() -> None:
     app = FastAPI()
-    add_error_answers(app)
+    add_error_responses(app)
 
     @app.post("/sent")
     async def sent(body: _Sent) -> None:
@@ -327,7 +328,7 @@ async def test_a_field_that_is_wrong_is_named_without_internals_of_a_library() -
 
 async def test_a_refusal_of_a_kit_says_itself_when_to_come_again_and_what_its_code_is_called() -> None:
     app = FastAPI()
-    add_error_answers(app)
+    add_error_responses(app)
 
     @app.get("/refused/{code}")
     async def refused(code: str, request: Request) -> None:

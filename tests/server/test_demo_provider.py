@@ -23,7 +23,7 @@ from keystead.parts.oauth import Client, Identity, ProviderRefused, Tokens, chal
 from keystead.server import demo_provider as demo
 from keystead.server.demo_provider import DemoInProduction, DemoKeys
 from keystead.server.demo_provider.service import DemoProvider
-from keystead.server.error_responses import add_error_answers
+from keystead.server.error_responses import add_error_responses
 from keystead.server.middleware import SecurityHeaders
 from keystead.stores import Store
 from keystead.stores.store_contract import keys_of
@@ -48,7 +48,7 @@ def application(store: Store, public_url: str) -> FastAPI:
     app = FastAPI(openapi_url=None)
     app.state.store = store
     app.add_middleware(SecurityHeaders)
-    add_error_answers(app)
+    add_error_responses(app)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.include_router(demo.demo_router(store_of, public_url, now_ms, development=True))
     app.add_api_route("/callback", callback)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from keystead.http.refusals import CODES
 from keystead.server import Settings
-from keystead.server.error_responses import CODES
 from keystead.server.metrics import METRICS
 from keystead.server.settings import SECRETS_FILE
 from tests.server.test_serve import run_keystead

@@ -10,8 +10,6 @@ from urllib.parse import quote
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from keystead.kits.refusal import Refusal
-
 _KNOWN: Final = "keystead.user"
 
 
@@ -120,26 +118,9 @@ def _is_page(path: str, sign_in: SignIn) -> bool:
     return path.isascii() and path != sign_in.page and path.partition("/")[2].partition("/")[0] != "api"
 
 
-def note_user(scope: Scope, user: SignedInUser | None) -> None:
+def set_user(scope: Scope, user: SignedInUser | None) -> None:
     """From here on the request is from somebody else: they have just signed in, or out."""
     scope[_KNOWN] = user
-
-
-def bearer_token(connection: HTTPConnection) -> str | None:
-    """The token of the header `Authorization: Bearer`; None: there is none. What a proxy sends (`Basic`) is none.
-
-    Of two, nobody can say which is meant: then it is empty, which is nobody's.
-    """
-    parted = [given.strip().partition(" ") for given in connection.headers.getlist("authorization")]
-    tokens = [token.strip() for scheme, _, token in parted if scheme.lower() == "bearer"]
-    return "" if len(tokens) > 1 else next(iter(tokens), None)
-
-
-def invalid_token() -> Refusal:
-    """What is answered to a bearer token that does not count: 401, and neither why nor whose it was."""
-    said = 'Bearer realm="api", error="invalid_token"'
-    headers = {"www-authenticate": said, "cache-control": "no-store"}
-    return Refusal(401, "INVALID_TOKEN", "The token is not valid, or no longer.", headers=headers)
 
 
 def _signing_in(scope: Scope) -> Any:

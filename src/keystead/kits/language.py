@@ -5,33 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
+from keystead.http.accept import preferred_language
+
 Language: TypeAlias = Literal["en", "ja", "ko"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
-_BY_NAME: Final[dict[str, Language]] = {name: name for name in LANGUAGES}
-_RANGES_MOST: Final = 20  # of an Accept-Language; browsers send a handful
 
-
-def language_of(accept: str) -> Language:
+def language_of(accept_language: str) -> Language:
     """The language of ours that a browser asks for first, by its `Accept-Language`; English where it asks for none."""
-    wanted: list[tuple[float, Language]] = []
-    for part in accept.split(",")[:_RANGES_MOST]:
-        name, _, parameters = part.partition(";")
-        language = _BY_NAME.get(name.strip().partition("-")[0].lower())
-        if language is not None:
-            wanted.append((_weight(parameters), language))
-    weight, language = max(wanted, key=lambda one: one[0], default=(0.0, LANGUAGES[0]))
-    return language if weight > 0 else LANGUAGES[0]
-
-
-def _weight(parameters: str) -> float:
-    name, _, value = parameters.strip().partition("=")
-    if name.strip().lower() != "q":
-        return 1.0
-    try:
-        return min(max(float(value), 0.0), 1.0)
-    except ValueError:
-        return 0.0
+    return preferred_language(accept_language, LANGUAGES)
 
 
 Messages: TypeAlias = Mapping[str, tuple[str, str, str]]

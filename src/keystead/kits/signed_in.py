@@ -9,16 +9,16 @@ Whoever the cookie names may change something only where a page of this site mak
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from keystead.kits.identity import SignedInUser, bearer_token, identify, invalid_token, sign_in_of
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE, refuse_foreign
-
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+from keystead.http.bearer import bearer_token, invalid_token, www_authenticate
+from keystead.http.csrf import SAFE_METHODS
+from keystead.http.refusals import Refusal
+from keystead.kits.identity import SignedInUser, identify, sign_in_of
+from keystead.kits.visit import refuse_forged
 
 
 async def signed_in(connection: HTTPConnection) -> SignedInUser | None:
@@ -29,7 +29,7 @@ async def signed_in(connection: HTTPConnection) -> SignedInUser | None:
     """
     user = await identify(connection)
     if user is not None and user.credential == "cookie" and not _is_safe(connection):
-        refuse_foreign(connection, connection.app.state.site)
+        refuse_forged(connection, connection.app.state.site)
     return user
 
 
@@ -53,10 +53,9 @@ def not_signed_in(connection: HTTPConnection, code: str = "NOT_SIGNED_IN") -> Re
     how = "Send the header Authorization: Bearer, and the token."
     if sign_in is not None:
         how = f"Sign in at {sign_in.page}, or send the header Authorization: Bearer, and a token of this server."
-    headers = NO_STORE | {"www-authenticate": 'Bearer realm="api"'}
-    return Refusal(401, code, how, headers=headers, sign_in_helps=sign_in is not None)
+    return Refusal(401, code, how, headers=www_authenticate("api"), sign_in_helps=sign_in is not None)
 
 
 def _is_safe(connection: HTTPConnection) -> bool:
     """A WebSocket is none: any site can open one, and the browser sends the cookie with it."""
-    return connection.scope["type"] == "http" and connection.scope["method"] in _SAFE
+    return connection.scope["type"] == "http" and connection.scope["method"] in SAFE_METHODS

@@ -8,22 +8,13 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 
+from keystead.http.pages import PAGE_HEADERS, content_policy
 from keystead.kits.identity import page_header
-from keystead.server.page_policy import PAGE_HEADERS
 from keystead.server.page_templates import TEMPLATES
 
 # Swagger UI is a program: it runs its own script, asks this server alone, and draws icons from data URLs.
-_POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    )
+_POLICY: Final = content_policy(
+    forms="'self'", script="'self'", style="'self' 'unsafe-inline'", img="'self' data:", connect="'self'"
 )
 _VALIDATION: Final = ("HTTPValidationError", "ValidationError")
 

@@ -20,11 +20,12 @@ from starlette.staticfiles import StaticFiles
 
 import keystead
 from keystead.errors import StoreUnavailable
+from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site, StandIn
 from keystead.server.api_page import add_api_page
 from keystead.server.demo_provider import demo_patreon, demo_patreon_router, demo_provider, demo_router
-from keystead.server.error_responses import ERROR_RESPONSES, add_error_answers
+from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.key_documents import add_key_documents
 from keystead.server.kit_loading import load_kits, opened_kits, opened_stores, opened_tables, split_off
@@ -39,7 +40,6 @@ from keystead.server.middleware import (
     TimeLimit,
     Visitor,
 )
-from keystead.server.page_policy import PAGE_HEADERS
 from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
@@ -141,7 +141,7 @@ def create_app(
     app.state.kits = {}
     app.state.opened = False
 
-    add_error_answers(app)
+    add_error_responses(app)
     app.include_router(health_router())
     if metrics is not None:
         _add_metrics(app, metrics.page)

@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from keystead.errors import KeysteadError
+from keystead.http.refusals import NO_STORE, RETRY_AFTER_S
 from keystead.schema.clock import store_clock_ms
-from keystead.server.error_responses import RETRY_AFTER_SECONDS
 from keystead.server.logs import SERVER
 from keystead.stores.store_contract import Store
 
@@ -98,7 +98,7 @@ async def _readyz(request: Request) -> JSONResponse:
 
 
 def _answer(body: BaseModel, *, ready: bool) -> JSONResponse:
-    headers = {"cache-control": "no-store", **({} if ready else {"retry-after": str(RETRY_AFTER_SECONDS)})}
+    headers = NO_STORE | ({} if ready else {"retry-after": str(RETRY_AFTER_S)})
     return JSONResponse(body.model_dump(exclude_none=True), status_code=200 if ready else 503, headers=headers)
 
 

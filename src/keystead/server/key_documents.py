@@ -14,11 +14,11 @@ from typing import Final
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
+from keystead.http.pages import PAGE_HEADERS, content_policy
 from keystead.kits.identity import page_header
 from keystead.schema import Keyspace
 from keystead.schema.docs import html, html_index
 from keystead.server.own_keyspaces import OWN
-from keystead.server.page_policy import PAGE_HEADERS
 from keystead.server.page_templates import render
 
 PATH: Final = "/keys"
@@ -34,12 +34,12 @@ def add_key_documents(app: FastAPI) -> None:
     # Not async: a large document takes a while to make, and FastAPI runs these beside the event loop.
     def index(request: Request) -> HTMLResponse:
         documents = {f"{PATH}/{name}": one for name, one in keyspaces.items()}
-        return _answer(html_index(documents, _LINKS, _who_is_signed_in(request)))
+        return _page_response(html_index(documents, _LINKS, _who_is_signed_in(request)))
 
     def document(name: str, request: Request) -> HTMLResponse:
         if name not in keyspaces:
             raise HTTPException(404)
-        return _answer(html(keyspaces[name], _LINKS, _who_is_signed_in(request)))
+        return _page_response(html(keyspaces[name], _LINKS, _who_is_signed_in(request)))
 
     for path in (PATH, f"{PATH}/"):
         app.add_api_route(path, index, methods=["GET"], include_in_schema=False)
@@ -62,16 +62,9 @@ def _own() -> dict[str, type[Keyspace]]:
     }
 
 
-def _answer(page: str) -> HTMLResponse:
+def _page_response(page: str) -> HTMLResponse:
     """The page, which carries its style with it: that very style is allowed by its hash, and nothing else is loaded."""
     style = _STYLE.search(page)
     digest = b64encode(sha256(style[1].encode() if style else b"").digest()).decode()
-    policy = (
-        "default-src 'none'",
-        f"style-src 'sha256-{digest}'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    )
-    return HTMLResponse(page, headers={**PAGE_HEADERS, "content-security-policy": "; ".join(policy)})
+    policy = content_policy(forms="'self'", style=f"'sha256-{digest}'", img="data:")
+    return HTMLResponse(page, headers={**PAGE_HEADERS, "content-security-policy": policy})

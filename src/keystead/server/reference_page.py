@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
+from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.identity import page_header
-from keystead.server.page_policy import PAGE_HEADERS
 from keystead.server.page_templates import render
 from keystead.stores.commands import TABLE, Spec
 from keystead.stores.store_contract import Store

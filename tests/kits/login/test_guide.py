@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fastapi.routing import APIRoute
 
+from keystead.http import csrf, rate_limits
 from keystead.kits import visit
 from keystead.kits.login import KIT, LoginSettings, routes
 from keystead.kits.login.routes import STATUS, router
@@ -56,7 +57,7 @@ def test_the_guide_names_each_limit() -> None:
 
 
 def test_the_guide_names_each_error_with_its_status() -> None:
-    trees = [ast.parse(inspect.getsource(module)) for module in (routes, visit)]
+    trees = [ast.parse(inspect.getsource(module)) for module in (routes, visit, csrf, rate_limits)]
     raised: dict[object, object] = {
         node.args[1].value: node.args[0].value
         for tree in trees

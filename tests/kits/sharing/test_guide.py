@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from keystead.http import csrf, rate_limits
 from keystead.kits import visit
 from keystead.kits.sharing import KIT, SharingKeys, SharingSettings, routes
 from keystead.kits.sharing.routes import STATUS, router
@@ -100,7 +101,7 @@ def test_the_guide_names_each_key() -> None:
 def test_the_guide_names_each_error_with_its_status() -> None:
     raised = {
         constant(call.args[1]): constant(call.args[0])
-        for module in (routes, visit)
+        for module in (routes, visit, csrf, rate_limits)
         for call in calls(module, "Refusal")
     }
     told = [(plain(code), int(plain(status))) for code, status, _ in rows("Code")]

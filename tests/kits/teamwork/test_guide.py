@@ -10,12 +10,12 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
+from keystead.http import bearer
 from keystead.kits.kit import Kit
 from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes, team_routes, who
 from keystead.kits.teamwork.routes import router
 from keystead.kits.teamwork.service import TYPES, events, tables, teamwork
 from keystead.kits.teamwork.service.notices import PREFERENCE_OF
-from keystead.parts.admission import bearer
 from keystead.server import Settings, create_app
 from tests.serving import environment, keystead_serving, program
 

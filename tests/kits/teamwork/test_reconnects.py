@@ -20,6 +20,7 @@ from keystead.kits.teamwork.service import (
 )
 from keystead.kits.teamwork.service.relay import shown_as
 from keystead.kits.teamwork.service.tables import NOTICES
+from keystead.kits.teamwork.stream import stream_notices
 from keystead.parts.tables import open_tables
 from tests.kits.teamwork.test_stream import Office, office, redis_server, server
 
@@ -53,7 +54,7 @@ async def _begins(teamwork: Teamwork, after: int | None, count: int) -> list[str
         return True
 
     found: list[str] = []
-    events = await teamwork.stream(1, after, still)
+    events = await stream_notices(teamwork, 1, after, still)
     async with asyncio.timeout(60):
         async for portion in events:
             for block in portion.decode().split("\n\n"):

@@ -8,8 +8,8 @@ import pytest
 
 from keystead import Store
 from keystead.errors import BadDeclaration
-from keystead.parts.admission import Admitted, Challenge, admit
-from keystead.parts.admission.bearer import check_realm
+from keystead.http.bearer import Challenge, admit, check_realm
+from keystead.parts.admission import Admitted
 from tests.parts.admission.conftest import ANN, App, here
 from tests.parts.jwt.test_revoked import Down
 

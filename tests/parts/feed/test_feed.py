@@ -8,7 +8,8 @@ import pytest
 
 from keystead import Channel, Counter, Keyspace, Log, Store, after, connect, never, sliding
 from keystead.errors import BadDeclaration, BadValue
-from keystead.parts.feed import Feed, FeedItem, Missed, Pause, event, heartbeat, place_in
+from keystead.http.server_sent_events import event, heartbeat, place_in
+from keystead.parts.feed import Feed, FeedItem, Missed, Pause
 from keystead.parts.feed.feed import PAGE
 from keystead.schema.kinds import LogKey
 from keystead.testing import servers

@@ -7,6 +7,7 @@ import pytest
 
 from keystead import Counter, Hash, Keyspace, SortedSet, Store, Value, after, connect, never, sliding
 from keystead.errors import BadDeclaration, DoesNotFit
+from keystead.http.rate_limits import rate_limit_headers
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.parts.limit import (
     AlignedWindow,
@@ -173,7 +174,7 @@ async def test_the_rows_of_the_membership_document_hold_its_limits(store: Store)
 
 def test_the_headers_are_those_of_the_drafts_and_of_rfc_9110() -> None:
     verdict = Verdict(True, 10, 9, 0, 59_001, 60_000, "reports")
-    assert verdict.headers() == {
+    assert rate_limit_headers(verdict) == {
         "ratelimit-policy": '"reports";q=10;w=60',
         "ratelimit": '"reports";r=9;t=60',
         "ratelimit-limit": "10",
@@ -181,16 +182,16 @@ def test_the_headers_are_those_of_the_drafts_and_of_rfc_9110() -> None:
         "ratelimit-reset": "60",
     }
     refused = Verdict(False, 10, 0, 1, 59_000, 60_000, "reports")
-    assert refused.headers()["retry-after"] == "1"
-    more = refused.headers(x_ratelimit=True, now_s=1_790_000_000.5)
+    assert rate_limit_headers(refused)["retry-after"] == "1"
+    more = rate_limit_headers(refused, x_ratelimit=True, now_s=1_790_000_000.5)
     assert [more[f"x-ratelimit-{name}"] for name in ("limit", "remaining", "reset")] == ["10", "0", "1790000059"]
     never = Verdict(False, 10, 3, None, 59_000, 60_000, "reports")
-    assert "retry-after" not in never.headers()
+    assert "retry-after" not in rate_limit_headers(never)
     down = Verdict(False, 10, 0, 1_000, 1_000, 60_000, "reports", store_is_down=True)
-    assert down.headers() == {"retry-after": "1"}
+    assert rate_limit_headers(down) == {"retry-after": "1"}
     both = Verdict(True, 5, 1, 0, 900, 1_000, "a", each=(Verdict(True, 5, 1, 0, 900, 1_000, "a"), verdict))
-    assert both.headers()["ratelimit-policy"] == '"a";q=5;w=1, "reports";q=10;w=60'
-    assert both.headers()["ratelimit"] == '"a";r=1;t=1, "reports";r=9;t=60'
+    assert rate_limit_headers(both)["ratelimit-policy"] == '"a";q=5;w=1, "reports";q=10;w=60'
+    assert rate_limit_headers(both)["ratelimit"] == '"a";r=1;t=1, "reports";r=9;t=60'
 
 
 async def test_a_rate_limit_counts_as_its_family_is_declared() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import BadArgument, NotANumber, StoreUnavailable
-from keystead.kits.limited import refused
+from keystead.http.rate_limits import too_many_requests
 from keystead.parts.limit import CombinedLimit, FixedWindow, LimitReached, SlidingWindow, TokenBucket
 from keystead.parts.limit.outage import CLIENTS_MOST
 from keystead.testing import servers
@@ -43,7 +43,7 @@ async def test_it_denies_unless_told_otherwise(away: LimitKeys, kind: Kind, capl
     assert len(said) == 1
     assert "store-unavailable" in said[0]
     assert "ann" not in said[0]
-    answer = refused(verdicts[0])
+    answer = too_many_requests(LimitReached.of(verdicts[0]))
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "STORE_UNAVAILABLE", "1")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from starlette.types import Receive, Scope, Send
+
 from keystead.errors import BadDeclaration
-from keystead.integrations.asgi.answers import Answer, refuse
+from keystead.http.bearer import Challenge, admit, check_realm
+from keystead.http.refusals import send_refusal
 from keystead.integrations.asgi.requests import HasScope
-from keystead.integrations.asgi.types import App, Receive, Scope, Send
-from keystead.parts.admission import Admission, Admitted, Challenge, admit
-from keystead.parts.admission.bearer import check_realm
+from keystead.integrations.asgi.types import App
+from keystead.parts.admission import Admission, Admitted
 
 T = TypeVar("T")
 
@@ -59,17 +61,12 @@ class BearerMiddleware(Generic[T]):
         client = scope.get("client")
         found = await admit(admission, given, realm=self._realm, client=client[0] if client else None)
         if isinstance(found, Challenge) and (found.came or self._required):
-            return await _refuse(scope, send, found)
+            return await send_refusal(scope, send, found.refusal())
         scope.setdefault("state", {})["admitted"] = found if isinstance(found, Admitted) else None
         return await self.app(scope, receive, send)
 
     def _skips(self, path: str) -> bool:
         return path in self._skip or path.startswith(self._below)
-
-
-async def _refuse(scope: Scope, send: Send, challenge: Challenge) -> None:
-    more = [(name.encode(), value.encode()) for name, value in challenge.headers.items() if name != "cache-control"]
-    await refuse(scope, send, Answer(challenge.status, challenge.code, challenge.sentence), more)
 
 
 def admitted_of(request: HasScope, user: type[T]) -> Admitted[T]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel
+from starlette.types import Message, Send
 
-from keystead.errors import Contended, StoreError, Unreadable
-from keystead.integrations.asgi.answers import CONTENDED, SIGNED_OUT, STORE_UNAVAILABLE, UNREADABLE, Answer
-from keystead.integrations.asgi.csrf import is_csrf_token, new_csrf_token
-from keystead.integrations.asgi.types import Header, Message, Send
-from keystead.parts.cookies import Cookie
+from keystead.errors import KeysteadError, Unreadable
+from keystead.http.cookies import Cookie
+from keystead.http.csrf import csrf_token
+from keystead.http.refusals import Refusal, code_of, refusal_with, send_refusal
+from keystead.integrations.asgi.types import Header
 from keystead.parts.sessions import Gone, Live, Sessions
 from keystead.parts.sessions.session_record import Reason
 from keystead.schema.times import deadline_ms
@@ -76,7 +77,7 @@ class BrowserSession(Generic[R]):
         self,
         sessions: Sessions[R],
         cookies: Cookies,
-        cookie_header: bytes,
+        cookie_header: str,
         send: Send,
         is_http: bool,
         token: str | None,
@@ -92,7 +93,7 @@ class BrowserSession(Generic[R]):
         self._csrf: str | None = None
         self._begun = self._replaced = self._used = False
         self._set_cookies: dict[str, str] = {}
-        self._excuse: tuple[BaseException, Answer] | None = None
+        self._excuse: tuple[BaseException, Refusal] | None = None
         self._live: Live[R] | None = None
         self._reason: Reason | None = None
         if found:
@@ -140,7 +141,7 @@ class BrowserSession(Generic[R]):
         data = self.data
         if data is None:
             signed_out = SignedOut("nobody is signed in")
-            self._excuse = signed_out, SIGNED_OUT
+            self._excuse = signed_out, Refusal(401, "SIGNED_OUT", "You are not signed in, or no longer.")
             raise signed_out
         return data
 
@@ -152,12 +153,10 @@ class BrowserSession(Generic[R]):
         """
         self._used = True
         if self._csrf is None:
-            given = self._cookies.csrf.read(self._cookie_header.decode("latin-1"))
-            if given is not None and is_csrf_token(given):
-                self._csrf = given
-            else:
+            given = self._cookies.csrf.read(self._cookie_header)
+            self._csrf = csrf_token(given)
+            if self._csrf != given:
                 self._refuse_without_cookies("csrf_token")
-                self._csrf = new_csrf_token()
                 self._set_cookies[self._cookies.csrf.name] = self._cookies.csrf.set(self._csrf)
         return self._csrf
 
@@ -170,8 +169,8 @@ class BrowserSession(Generic[R]):
         """
         self._refuse_without_cookies("start")
         await self.end()
-        new = await self._tried(self._sessions.create(session))
-        found = await self._tried(self._sessions.read(new.token))
+        new = await self._try(self._sessions.create(session))
+        found = await self._try(self._sessions.read(new.token))
         if isinstance(found, Gone):  # ended from elsewhere in this very moment
             self._lose(found.reason)
         else:
@@ -187,7 +186,7 @@ class BrowserSession(Generic[R]):
         self._refuse_without_cookies("rotate")
         if self._token is None or self._live is None:
             return False
-        new = await self._tried(self._sessions.rotate(self._token))
+        new = await self._try(self._sessions.rotate(self._token))
         if isinstance(new, Gone):
             return await self.reread()
         self._hold(new.token, replace(self._live, id=new.id, session=new.session, aged=False))
@@ -198,7 +197,7 @@ class BrowserSession(Generic[R]):
         token = self._token
         if token is None:
             return False
-        ended = await self._tried(self._sessions.revoke(token))
+        ended = await self._try(self._sessions.revoke(token))
         self._sign_out()
         return ended
 
@@ -209,20 +208,20 @@ class BrowserSession(Generic[R]):
             return False
         if id == live.id:
             return await self.end()
-        return await self._tried(self._sessions.revoke_id(live.user, id))
+        return await self._try(self._sessions.revoke_id(live.user, id))
 
     async def end_others(self) -> int:
         """End all other sessions of this user; how many there were."""
         if self._token is None or self._live is None:
             return 0
-        return await self._tried(self._sessions.revoke_others(self._token))
+        return await self._try(self._sessions.revoke_others(self._token))
 
     async def end_all(self) -> int:
         """End all sessions of this user, this one too; how many there were. One atomic write."""
         live = self._live
         if live is None:
             return 0
-        ended = await self._tried(self._sessions.revoke_all(live.user))
+        ended = await self._try(self._sessions.revoke_all(live.user))
         self._sign_out()
         return ended
 
@@ -230,7 +229,7 @@ class BrowserSession(Generic[R]):
         """The sessions of this user that are alive, the latest login first; none where nobody is signed in."""
         self._used = True
         live = self._live
-        return [] if live is None else await self._tried(self._sessions.list_for(live.user))
+        return [] if live is None else await self._try(self._sessions.list_for(live.user))
 
     # --- what it holds -------------------------------------------------------------------------------------
 
@@ -239,21 +238,21 @@ class BrowserSession(Generic[R]):
 
         None: nobody is signed in, or no longer; then nothing was written. Raises BadValue for an unknown field.
         """
-        return None if self._token is None else await self._changed(self._sessions.update(self._token, **fields))
+        return None if self._token is None else await self._keep_result(self._sessions.update(self._token, **fields))
 
     async def change(self, function: Callable[[R], R]) -> R | None:
         """Change what the session holds by a function of its newest state, which may be called several times.
 
         None: nobody is signed in, or no longer; then nothing was written.
         """
-        return None if self._token is None else await self._changed(self._sessions.change(self._token, function))
+        return None if self._token is None else await self._keep_result(self._sessions.change(self._token, function))
 
     async def reread(self) -> bool:
         """Read the session again, as on a WebSocket that stays open for long. False: it has ended meanwhile."""
-        return self._token is not None and await self._changed(self._sessions.read(self._token)) is not None
+        return self._token is not None and await self._keep_result(self._sessions.read(self._token)) is not None
 
-    async def _changed(self, doing: Awaitable[Live[R] | Gone]) -> R | None:
-        found = await self._tried(doing)
+    async def _keep_result(self, doing: Awaitable[Live[R] | Gone]) -> R | None:
+        found = await self._try(doing)
         self._used = True
         if isinstance(found, Gone):
             self._lose(found.reason)
@@ -286,19 +285,15 @@ class BrowserSession(Generic[R]):
         if self._begun:
             raise RuntimeError(f"{what} gives the browser a cookie; do it before the answer begins")
 
-    async def _tried(self, doing: Awaitable[T]) -> T:
+    async def _try(self, doing: Awaitable[T]) -> T:
         try:
             return await doing
-        except Unreadable as error:
-            log_unreadable(None, error)
-            self._excuse = error, UNREADABLE
-            raise
-        except StoreError as error:
-            if error.code.startswith("store"):  # else a command was wrong, which is a fault of the program
-                self._excuse = error, STORE_UNAVAILABLE
-            raise
-        except Contended as error:
-            self._excuse = error, CONTENDED
+        except KeysteadError as error:
+            code = code_of(error)
+            if isinstance(error, Unreadable):
+                log_unreadable(None, error)
+            if code not in ("INTERNAL", "BAD_REQUEST"):  # else it is a fault of the program
+                self._excuse = error, refusal_with(code)
             raise
 
     # --- for the middleware --------------------------------------------------------------------------------
@@ -316,25 +311,24 @@ class BrowserSession(Generic[R]):
         if message["type"] == "http.response.start":
             # A framework that makes a 500 of every error has done so with one that we can say more exactly.
             if message["status"] == 500 and self._excuse is not None:
-                return self._answered(send, self._excuse[1])
+                return self._respond(self._excuse[1])
             self._begun = True
             if self._used or self._set_cookies or (self._cookie_header and _is_streamed(message)):
                 message = {**message, "headers": self._headers(message.get("headers", ()))}
         return send(message)
 
-    async def answered(self, error: BaseException) -> bool:
-        """Answer instead of the application, which raised this; False: that is its own matter, or it is too late."""
+    async def respond_to(self, error: BaseException) -> bool:
+        """Respond instead of the application, which raised this; False: that is its own matter, or it is too late."""
         if self._replaced:
             return True
         if self._begun or not self._is_http or self._excuse is None or self._excuse[0] is not error:
             return False
-        await self._answered(self._send, self._excuse[1])
+        await self._respond(self._excuse[1])
         return True
 
-    async def _answered(self, send: Send, answer: Answer) -> None:
+    async def _respond(self, refusal: Refusal) -> None:
         self._begun = self._replaced = True
-        for message in answer.messages(self._cookie_headers()):
-            await send(message)
+        await send_refusal({"type": "http"}, self._send, refusal, self._cookie_headers())
 
     def _headers(self, given: Any) -> list[Header]:
         if self._set_cookies:  # never to be kept by anybody, whatever the application says

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
 
 from keystead.errors import BadDeclaration, StoreError
-from keystead.integrations.asgi.answers import CROSS_SITE, STORE_UNAVAILABLE, Answer, refuse
+from keystead.http import csrf as rules
+from keystead.http.cookies import Cookie
+from keystead.http.csrf_field import BodyAhead
+from keystead.http.refusals import Refusal, code_of, refusal_with, send_refusal
 from keystead.integrations.asgi.browser_session import BrowserSession, Cookies
-from keystead.integrations.asgi.csrf import SAFE_METHODS, Csrf
 from keystead.integrations.asgi.keys import R, session_keys, sessions_of
-from keystead.integrations.asgi.opening import Opening
-from keystead.integrations.asgi.types import App, Receive, Scope, Send
-from keystead.parts.cookies import Cookie
+from keystead.integrations.asgi.lifespan import SessionsLifespan
+from keystead.integrations.asgi.types import App
 from keystead.parts.sessions import Gone, Live, Policy, SessionRecord, Sessions
 from keystead.schema import KeyRing
 from keystead.stores import Store, connect
@@ -68,39 +72,45 @@ class SessionMiddleware:
         csrf_body_max_bytes: int = CSRF_BODY_MAX_BYTES,
     ) -> None:
         self.app = app
-        self._opening = (
-            _opening(store, model, policy, prefix, seal) if sessions is None else Opening(None, lambda: sessions)
+        self._lifespan = (
+            _lifespan(store, model, policy, prefix, seal)
+            if sessions is None
+            else SessionsLifespan(None, lambda: sessions)
         )
-        self._cookies = Cookies(Cookie(cookie, not development), Cookie("csrf", not development))
-        self._tokens_in = re.compile(
-            rb'(?:^|;)[ \t]*%s="?([^;" \t]*)' % re.escape(self._cookies.session.name.encode())
-        ).findall
+        self._cookies = Cookies(Cookie(cookie, not development), rules.csrf_cookie(not development))
         self._skip = _paths("skip", skip)
         self._csrf_exempt = _paths("csrf_exempt", csrf_exempt)
-        self._csrf = Csrf("http" if development else "https", trusted_origins, csrf_body_max_bytes) if csrf else None
+        self._csrf = csrf
+        self._development = development
+        self._trusted_origins = tuple(map(_check_origin, trusted_origins))
+        self._csrf_body_max_bytes = csrf_body_max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "lifespan":
-            return await self._opening.lifespan(self.app, scope, receive, send)
+            return await self._lifespan.run(self.app, scope, receive, send)
         if kind not in ("http", "websocket") or (self._skip and scope["path"].startswith(self._skip)):
             return await self.app(scope, receive, send)
-        cookies = b""
-        for name, value in scope["headers"]:
-            if name == b"cookie":
-                cookies = b"%s; %s" % (cookies, value) if cookies else value
-        if self._csrf is not None and (kind == "websocket" or scope["method"] not in SAFE_METHODS):
-            problem, receive = await self._forged(self._csrf, scope, cookies, receive)
-            if problem is not None:
-                return await refuse(scope, send, problem)
+        cookies = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+        if self._csrf and (kind == "websocket" or scope["method"] not in rules.SAFE_METHODS):
+            body = BodyAhead(receive)
+            try:
+                await self._refuse_forged(scope, cookies, body)
+            except Refusal as refusal:
+                _security.warning("a request was refused: %s", refusal, extra=_event("forged-request", scope))
+                return await send_refusal(scope, send, refusal)
+            receive = body.receive
         found: Live[Any] | Gone | None = None
         token = self._token(cookies, scope) if cookies else None
         try:
-            sessions = self._opening.sessions or await self._opening.open()
+            sessions = self._lifespan.sessions or await self._lifespan.open()
             if token is not None:
                 found = await sessions.read(token)
         except StoreError as error:
-            return await _unavailable(scope, send, error)
+            if code_of(error) != "STORE_UNAVAILABLE":  # a command was wrong, which is a fault of the program
+                raise
+            _log.error("sessions: %s", error)
+            return await send_refusal(scope, send, refusal_with("STORE_UNAVAILABLE"))
         if found is not None and not found:
             _log_gone(found, scope)
         is_http = kind == "http"
@@ -109,58 +119,57 @@ class SessionMiddleware:
         try:
             await self.app(scope, receive, session.sending if is_http else send)
         except Exception as error:
-            if not await session.answered(error):
+            if not await session.respond_to(error):
                 raise
 
-    def _token(self, cookies: bytes, scope: Scope) -> str | None:
-        """The token of the session in these cookies. Two that differ, where a browser has one at most, come from
-        somebody who got past that, and count as none, as in the login kit."""
-        found: list[bytes] = self._tokens_in(cookies)
-        if not found:
-            return None
-        if len(found) > 1 and self._cookies.session.secure and len(set(found)) > 1:
+    def _token(self, cookies: str, scope: Scope) -> str | None:
+        token = self._cookies.session.read(cookies)
+        if token is None and self._cookies.session.is_ambiguous(cookies):
             _security.warning("a request had two different session cookies", extra=_event("two-cookies", scope))
-            return None
-        return found[0].decode("latin-1")
+        return token
 
     async def close(self) -> None:
         """Close the store, where the server tells the application no end. The next request opens it again."""
-        await self._opening.close()
+        await self._lifespan.close()
 
-    async def _forged(
-        self, csrf: Csrf, scope: Scope, cookies: bytes, receive: Receive
-    ) -> tuple[Answer | None, Receive]:
-        """What shows that another site may have made the request; and what is to be received from now on."""
+    async def _refuse_forged(self, scope: Scope, cookies: str, body: BodyAhead) -> None:
+        """Raises Refusal unless a page of this site, or of a trusted one, made the request and sent the CSRF token."""
         if self._csrf_exempt and scope["path"].startswith(self._csrf_exempt):
-            return None, receive
-        problem: Answer | None
-        if scope["type"] == "websocket":  # a browser sends cookies with it, and asks nobody
-            problem = CROSS_SITE if csrf.is_foreign(scope["headers"]) else None
-        else:
-            token = self._cookies.csrf.read(cookies.decode("latin-1"))
-            problem, receive = await csrf.problem(token, scope["headers"], receive)
-        if problem is not None:
-            _security.warning("a request was refused: %s", problem.sentence, extra=_event("forged-request", scope))
-        return problem, receive
+            return
+        headers, cookie = Headers(scope=scope), self._cookies.csrf
+        own = f"{'http' if self._development else 'https'}://{headers.get('host', '')}".lower()
+        rules.refuse_cross_site(headers, (own, *self._trusted_origins), development=self._development)
+        if scope["type"] == "websocket":  # a page cannot send a header with it
+            return
+        kept, given = cookie.read(cookies), headers.get(rules.HEADER)
+        if given is None and rules.is_csrf_token(kept, kept):  # the body of a browser without a token is not read
+            given = await body.find(headers.get("content-type", ""), self._csrf_body_max_bytes)
+        if not rules.is_csrf_token(given, kept):
+            raise rules.forged(cookie if self._development else None) if not body.is_cut else _body_too_large()
 
 
-def _opening(
+def _body_too_large() -> Refusal:
+    sentence = "The body is too large to look for the field csrf in it; send the token in the header x-csrf-token."
+    return Refusal(403, "CSRF", sentence)
+
+
+def _check_origin(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+        raise BadDeclaration(f"an origin is written as https://app.example.com, not {text!r}")
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _lifespan(
     store: str | Store | None, model: type[R], policy: Policy | None, prefix: str, seal: KeyRing | None
-) -> Opening[R]:
+) -> SessionsLifespan[R]:
     if store is None:
         raise BadDeclaration('SessionMiddleware needs store="redis://…", or sessions=Sessions(…) of your own')
     keyspace = session_keys(model, policy, prefix=prefix)
     # A URL that cannot be understood is said here, and not by the first request.
     opened = connect(store) if isinstance(store, str) else store
     ours = opened if isinstance(store, str) else None
-    return Opening(ours, lambda: sessions_of(keyspace(opened, seal=seal), policy))
-
-
-async def _unavailable(scope: Scope, send: Send, error: StoreError) -> None:
-    if not error.code.startswith("store"):  # a command was wrong, which is a fault of the program
-        raise error
-    _log.error("sessions: %s", error)
-    await refuse(scope, send, STORE_UNAVAILABLE)
+    return SessionsLifespan(ours, lambda: sessions_of(keyspace(opened, seal=seal), policy))
 
 
 def _log_gone(gone: Gone, scope: Scope) -> None:

@@ -1,11 +1,7 @@
-"""What ASGI passes around."""
+"""What ASGI passes around, besides `starlette.types`."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[..., Awaitable[None]]  # each framework has types of its own for what it takes
 Header: TypeAlias = tuple[bytes, bytes]

@@ -6,11 +6,11 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from keystead.kits.identity import SignedInUser, SignIn, bearer_token, invalid_token
+from keystead.http.bearer import bearer_token, invalid_token
+from keystead.http.cookies import Cookie
+from keystead.kits.identity import SignedInUser, SignIn
 from keystead.kits.login.models import Session
 from keystead.kits.login.service import Login, LoginRefused
-from keystead.kits.visit import read_cookie
-from keystead.parts.cookies import Cookie
 from keystead.parts.sessions import Gone, Live
 
 SPACE: Final = "login"
@@ -21,7 +21,7 @@ async def live_session(login: Login, connection: HTTPConnection) -> Live[Session
     comes by itself. Raises Refusal for a token of this kit that does not count."""
     token = bearer_token(connection)
     if token is None:
-        return await login.seen(read_cookie(connection, Cookie("sid", login.site.secure)))
+        return await login.seen(Cookie("sid", login.site.secure).find(connection.headers))
     try:
         live = await login.seen_by_token(token)
     except LoginRefused:

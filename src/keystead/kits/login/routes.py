@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Final, Literal
 from urllib.parse import quote
@@ -13,9 +11,14 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from keystead.errors import CapReached
-from keystead.kits.identity import SignedInUser, bearer_token, note_user
+from keystead.http.bearer import bearer_token
+from keystead.http.cookies import Cookie
+from keystead.http.rate_limits import too_many_requests
+from keystead.http.refusals import NO_STORE, Refusal, statuses
+from keystead.http.responses import json_response, with_cookies
+from keystead.http.routing import KitRouter, translated
+from keystead.kits.identity import SignedInUser, set_user
 from keystead.kits.kit import Example, Kit, service_of
-from keystead.kits.language import Speaker, language_of
 from keystead.kits.login.identity import SIGN_IN, SPACE, live_session
 from keystead.kits.login.keys import LoginKeys
 from keystead.kits.login.messages import MESSAGES
@@ -33,50 +36,34 @@ from keystead.kits.login.service import (
     not_logged_in,
     open_login,
 )
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE, Visit, too_often
-from keystead.parts.cookies import Cookie
+from keystead.kits.visit import CsrfAnswer, Ok, Visit
 from keystead.parts.limit import LimitReached
 
 LOGIN_SECONDS: Final = 600
 
 
 # What each refusal of the service is in HTTP.
-STATUS: Final[Mapping[str, int]] = {
-    "UNKNOWN_PROVIDER": 404,
-    "BAD_RETURN_TO": 400,
-    "BAD_CALLBACK": 400,
-    "STATE_INVALID": 400,
-    "STATE_REQUIRED": 400,
-    "TRY_AGAIN": 503,
-    "PROVIDER_REFUSED": 401,
-    "PROVIDER_UNAVAILABLE": 502,
-    "CONFIRMATION_REQUIRED": 409,
-    "CODE_WRONG": 403,
-    "CLAIM_TOKEN_REQUIRED": 401,
-    "CLAIM_TOKEN_WRONG": 403,
-    "NOT_FOUND": 404,
-    "NOT_CLAIMABLE": 410,
-    "ALREADY_CLAIMED": 409,
-    "SESSION_ENDED": 410,
-    "NOT_LOGGED_IN": 401,
-    "SESSION_EVICTED": 401,
-    "SESSION_REVOKED": 401,
-    "SESSION_EXPIRED": 401,
-    "LOGIN_AGAIN": 403,
-    "INVALID_TOKEN": 401,
-    "INVALID_REFRESH_TOKEN": 401,
-}
+STATUS: Final = statuses(
+    {
+        400: "BAD_RETURN_TO BAD_CALLBACK STATE_INVALID STATE_REQUIRED",
+        401: (
+            "PROVIDER_REFUSED CLAIM_TOKEN_REQUIRED NOT_LOGGED_IN SESSION_EVICTED SESSION_REVOKED "
+            "SESSION_EXPIRED INVALID_TOKEN INVALID_REFRESH_TOKEN"
+        ),
+        403: "CODE_WRONG CLAIM_TOKEN_WRONG LOGIN_AGAIN",
+        404: "UNKNOWN_PROVIDER NOT_FOUND",
+        409: "CONFIRMATION_REQUIRED ALREADY_CLAIMED",
+        410: "NOT_CLAIMABLE SESSION_ENDED",
+        502: "PROVIDER_UNAVAILABLE",
+        503: "TRY_AGAIN",
+    }
+)
 
 # A sign-in that begins anew may succeed.
 _START_AGAIN: Final = frozenset({"STATE_INVALID", "PROVIDER_UNAVAILABLE"})
 
 
 # --- what is sent and answered ---------------------------------------------------------------------------------
-
-
-class Ok(BaseModel):
-    ok: Literal[True] = True
 
 
 class StartedAnswer(Ok):
@@ -117,10 +104,6 @@ class ProviderRefusedAnswer(LoggedInAnswer):
 class LoggedOutAnswer(BaseModel):
     ok: Literal[False] = False
     loggedIn: Literal[False] = False  # noqa: N815
-
-
-class CsrfAnswer(Ok):
-    token: str
 
 
 class SessionAnswer(BaseModel):
@@ -167,26 +150,25 @@ class CsrfBody(BaseModel):
 # --- the request -----------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def _refusals() -> AsyncIterator[None]:
-    """Turns what the service refuses into what the server answers."""
-    try:
-        yield
-    except LoginRefused as refused:
-        headers = NO_STORE | ({"retry-after": "1"} if refused.reason == "TRY_AGAIN" else {})
-        status = STATUS[refused.reason]
-        helps = status == 401 or refused.reason in _START_AGAIN
-        raise Refusal(
-            status, refused.reason, str(refused), headers=headers, more=refused.more, sign_in_helps=helps
-        ) from None
-    except LimitReached as reached:
-        raise too_often(reached) from None
-    except CapReached as reached:
-        raise Refusal(409, "TOO_MANY_SESSIONS", str(reached), headers=NO_STORE) from None
+def refusal_of(error: Exception) -> Refusal | None:
+    """What is answered where the service refuses; None: the error is none of its refusals."""
+    match error:
+        case LoginRefused(reason=reason):
+            status = STATUS[reason]
+            helps = status == 401 or reason in _START_AGAIN
+            wait_s = 1 if reason == "TRY_AGAIN" else None
+            return Refusal(status, reason, str(error), more=error.more, retry_after_s=wait_s, sign_in_helps=helps)
+        case LimitReached():
+            return too_many_requests(error)
+        case CapReached():
+            return Refusal(409, "TOO_MANY_SESSIONS", str(error))
+    return None
 
 
 class LoginVisit(Visit):
     """A request to the login kit: with the cookies of a login, and who asks."""
+
+    messages = MESSAGES
 
     def __init__(self, request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> None:
         super().__init__(request, login.site)
@@ -196,8 +178,6 @@ class LoginVisit(Visit):
         self.bridge = Cookie("d_pwa_bridge", secure)
         self.token = self.read(self.sid)
 
-        self.say = Speaker(language_of(request.headers.get("accept-language", "")), MESSAGES)
-
     @property
     def session_seconds(self) -> int:
         return self.login.settings.policy.absolute_ms // 1000
@@ -206,21 +186,13 @@ class LoginVisit(Visit):
     def visitor(self) -> Visitor:
         return Visitor(self.address, self.request.headers.get("user-agent", ""))
 
-    def shown(
-        self, template: str, *cookies: str, status: int = 200, scripts: bool = False, **values: object
-    ) -> Response:
-        """A page of the kit, in the language of the browser."""
-        response = self.page(template, *cookies, status=status, scripts=scripts, say=self.say, **values)
-        response.headers["vary"] = "accept-language"
-        return response
-
     def problem(self, refusal: Refusal) -> Response:
         """The page of a refusal, in the language of the browser; raises it for programs, and where there is none."""
         is_browser = "text/html" in self.request.headers.get("accept", "") and not self.wants_json
         if not is_browser or not self.say.knows(refusal.code):
             raise refusal
         sentence = self.say(refusal.code)
-        response = self.shown("login/refused.html", status=refusal.status, sentence=sentence, return_to=None)
+        response = self.page("login/refused.html", status=refusal.status, sentence=sentence, return_to=None)
         response.headers.update(refusal.headers or {})
         return response
 
@@ -244,102 +216,63 @@ _BODY: Final = {
 
 def router() -> APIRouter:
     """All routes of the kit. Fixed paths come before those with a provider in them."""
-    routes = APIRouter(tags=["login"])
-    add = routes.add_api_route
-    add(SIGN_IN.page, _page, methods=["GET"], include_in_schema=False)
-    add(SIGN_IN.account, _account, methods=["GET"], include_in_schema=False)
-    add("/login/everywhere", _everywhere, methods=["GET"], include_in_schema=False)
-    add(
-        "/api/auth/providers",
-        _providers,
-        methods=["GET"],
-        response_model=ProvidersAnswer,
-        summary="Who to sign in with",
-    )
+    routes = KitRouter("login", refusal_of)
+    add = routes.add
+    add(f"GET {SIGN_IN.page}", _page)
+    add(f"GET {SIGN_IN.account}", _account)
+    add("GET /login/everywhere", _everywhere)
+    add("GET /api/auth/providers", _providers, "Who to sign in with", ProvidersAnswer)
     for path in ("/api/auth/csrf", "/api/discord/csrf"):
         add(
-            path,
+            f"GET {path}",
             _csrf,
-            methods=["GET"],
-            response_model=CsrfAnswer,
-            summary="A token for requests that change something",
+            "A token for requests that change something",
+            CsrfAnswer,
             operation_id=f"csrf_{path.split('/')[2]}",
         )
     for path in ("/api/auth/me", "/api/discord/me"):
         add(
-            path,
+            f"GET {path}",
             _me,
-            methods=["GET"],
-            response_model=ProviderRefusedAnswer | LoggedInAnswer | LoggedOutAnswer,
-            summary="Who is signed in?",
+            "Who is signed in?",
+            ProviderRefusedAnswer | LoggedInAnswer | LoggedOutAnswer,
             operation_id=f"me_{path.split('/')[2]}",
         )
-    add("/api/auth/logout", logout, methods=["POST"], response_model=Ok, summary="Sign out", openapi_extra=_BODY)
+    add("POST /api/auth/logout", logout, "Sign out", Ok, openapi_extra=_BODY)
+    add("POST /api/auth/logout-all", _logout_all, "Sign out everywhere", EndedAnswer, openapi_extra=_BODY)
+    add("POST /api/auth/logout-others", _logout_others, "Sign out everywhere else", EndedAnswer, openapi_extra=_BODY)
     add(
-        "/api/auth/logout-all",
-        _logout_all,
-        methods=["POST"],
-        response_model=EndedAnswer,
-        summary="Sign out everywhere",
-        openapi_extra=_BODY,
-    )
-    add(
-        "/api/auth/logout-others",
-        _logout_others,
-        methods=["POST"],
-        response_model=EndedAnswer,
-        summary="Sign out everywhere else",
-        openapi_extra=_BODY,
-    )
-    add(
-        "/api/auth/token",
+        "POST /api/auth/token",
         exchange,
-        methods=["POST"],
-        response_model=TokenPairAnswer,
-        summary="Tokens for a program, for my session",
+        "Tokens for a program, for my session",
+        TokenPairAnswer,
         operation_id="login_token",
         openapi_extra=_BODY,
     )
     add(
-        "/api/auth/refresh",
+        "POST /api/auth/refresh",
         _refresh,
-        methods=["POST"],
-        response_model=TokenPairAnswer,
-        summary="The next tokens of a program",
+        "The next tokens of a program",
+        TokenPairAnswer,
         operation_id="login_refresh",
     )
-    add("/api/auth/sessions", _sessions, methods=["GET"], response_model=SessionsAnswer, summary="My sessions")
+    add("GET /api/auth/sessions", _sessions, "My sessions", SessionsAnswer)
+    add("DELETE /api/auth/sessions/{id}", _end, "End one session", EndedAnswer, openapi_extra=_BODY)
+    add("POST /api/auth/sessions/{id}/end", _end)  # for forms
     add(
-        "/api/auth/sessions/{id}",
-        _end,
-        methods=["DELETE"],
-        response_model=EndedAnswer,
-        summary="End one session",
-        openapi_extra=_BODY,
-    )
-    add("/api/auth/sessions/{id}/end", _end, methods=["POST"], include_in_schema=False)  # for forms
-    add(
-        "/api/auth/{provider}/start",
+        "GET /api/auth/{provider}/start",
         _start,
-        methods=["GET"],
-        response_model=StartedInAppAnswer | StartedAnswer,
-        summary="Begin a sign-in",
+        "Begin a sign-in",
+        StartedInAppAnswer | StartedAnswer,
         responses={302: {"description": "To the provider, for browsers."}},
     )
+    add("GET /api/auth/{provider}/callback", _callback, "Come back from the provider", FinishedAnswer)
+    add("POST /api/auth/{provider}/confirm", _confirm)
     add(
-        "/api/auth/{provider}/callback",
-        _callback,
-        methods=["GET"],
-        response_model=FinishedAnswer,
-        summary="Come back from the provider",
-    )
-    add("/api/auth/{provider}/confirm", _confirm, methods=["POST"], include_in_schema=False)
-    add(
-        "/api/auth/{provider}/claim-session",
+        "POST /api/auth/{provider}/claim-session",
         _claim,
-        methods=["POST"],
-        response_model=ClaimedAnswer,
-        summary="Claim the session of a sign-in that ended in another browser",
+        "Claim the session of a sign-in that ended in another browser",
+        ClaimedAnswer,
     )
     return routes
 
@@ -357,29 +290,28 @@ async def _page(visit: Visiting, return_to: Annotated[str | None, Query(alias="r
     if visit.home is not None:
         return visit.goes_on(visit.home)
     wanted = return_to if return_to is not None and is_return_path(return_to) else None
-    async with _refusals():
-        await visit.count("sessions")
-        live = await visit.login.session(visit.token)
-        csrf = visit.csrf_token()
-        cookie = visit.csrf.set(csrf)
-        if live and wanted is not None:
-            return visit.goes_on(wanted)
-        if live:
-            own, sessions = await visit.login.all_of(visit.token)
-            start = visit.login.start_path(own.session)
-            return visit.shown(
-                "login/account.html", cookie, scripts=True, live=own, sessions=sessions, start=start, csrf=csrf
-            )
-        gone = live.reason if live.reason in ("expired", "evicted", "revoked") else None
-        return visit.shown(
-            "login/login.html", cookie, providers=visit.login.providers, gone=gone, return_to=wanted or SIGN_IN.page
+    await visit.count("sessions")
+    live = await visit.login.session(visit.token)
+    csrf = visit.csrf_token()
+    cookie = visit.csrf.set(csrf)
+    if live and wanted is not None:
+        return visit.goes_on(wanted)
+    if live:
+        own, sessions = await visit.login.all_of(visit.token)
+        start = visit.login.start_path(own.session)
+        return visit.page(
+            "login/account.html", cookie, scripts=True, live=own, sessions=sessions, start=start, csrf=csrf
         )
+    gone = live.reason if live.reason in ("expired", "evicted", "revoked") else None
+    return visit.page(
+        "login/login.html", cookie, providers=visit.login.providers, gone=gone, return_to=wanted or SIGN_IN.page
+    )
 
 
 async def _everywhere(visit: Visiting) -> Response:
     """Asks before all sessions end. Without a session there is nothing to ask."""
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("sessions")
             _, sessions = await visit.login.all_of(visit.token)
     except Refusal as refusal:
@@ -387,40 +319,37 @@ async def _everywhere(visit: Visiting) -> Response:
             return visit.goes_on("/login")
         return visit.problem(refusal)
     csrf = visit.csrf_token()
-    return visit.shown("login/everywhere.html", visit.csrf.set(csrf), csrf=csrf, count=len(sessions))
+    return visit.page("login/everywhere.html", visit.csrf.set(csrf), csrf=csrf, count=len(sessions))
 
 
 async def _providers(visit: Visiting) -> Response:
-    return visit.answer(ProvidersAnswer(providers=visit.login.providers))
+    return json_response(ProvidersAnswer(providers=visit.login.providers))
 
 
 async def _csrf(visit: Visiting) -> Response:
     """The same value comes as a cookie; send it back as `csrf` in the body, or in the header x-csrf-token."""
-    async with _refusals():
-        await visit.count("csrf")
-    token = visit.csrf_token()
-    return visit.answer(CsrfAnswer(token=token), visit.csrf.set(token))
+    await visit.count("csrf")
+    return visit.csrf_response()
 
 
 async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> Response:
     """With `soft=1`, being signed out is no error. `providerSignInRequired`: the provider gives no new tokens; the user
     signs in again at `startUrl`."""
-    async with _refusals():
-        await visit.count("me")
-        is_program = bearer_token(visit.request) is not None
-        live = await (live_session(visit.login, visit.request) if is_program else visit.login.session(visit.token))
-        if live:
-            user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
-            if live.session.provider_refused:
-                start = visit.login.start_path(live.session)
-                return visit.answer(ProviderRefusedAnswer(user=user, startUrl=start))
-            return visit.answer(LoggedInAnswer(user=user))
-        # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
-        if soft == "1":
-            return visit.answer(LoggedOutAnswer())
-        refused = not_logged_in(live)
-        more = {"loggedIn": False}
-        raise Refusal(401, refused.reason, str(refused), headers=NO_STORE, more=more, sign_in_helps=True)
+    await visit.count("me")
+    is_program = bearer_token(visit.request) is not None
+    live = await (live_session(visit.login, visit.request) if is_program else visit.login.session(visit.token))
+    if live:
+        user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
+        if live.session.provider_refused:
+            start = visit.login.start_path(live.session)
+            return json_response(ProviderRefusedAnswer(user=user, startUrl=start))
+        return json_response(LoggedInAnswer(user=user))
+    # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
+    if soft == "1":
+        return json_response(LoggedOutAnswer())
+    refused = not_logged_in(live)
+    more = {"loggedIn": False}
+    raise Refusal(401, refused.reason, str(refused), more=more, sign_in_helps=True)
 
 
 async def _start(
@@ -433,7 +362,7 @@ async def _start(
     if visit.home is not None and not visit.wants_json:
         return visit.goes_on(visit.home)
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("start")
             started = await visit.login.start(
                 provider,
@@ -452,12 +381,9 @@ async def _start(
             "state": started.state,
         }
         if started.code is None:
-            return visit.answer(StartedAnswer.model_validate(answer), *cookies)
-        return visit.answer(StartedInAppAnswer.model_validate({**answer, "code": started.code}), *cookies)
-    response = RedirectResponse(started.authorize_url, 302, headers=NO_STORE)
-    for cookie in cookies:
-        response.headers.append("set-cookie", cookie)
-    return response
+            return json_response(StartedAnswer.model_validate(answer), *cookies)
+        return json_response(StartedInAppAnswer.model_validate({**answer, "code": started.code}), *cookies)
+    return with_cookies(RedirectResponse(started.authorize_url, 302, headers=NO_STORE), cookies)
 
 
 async def _callback(
@@ -471,7 +397,7 @@ async def _callback(
 ) -> Response:
     """A page that leads on, not a redirect: the service worker of an installed app would swallow that."""
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("callback")
             if error is not None:
                 return await _refused(visit, provider, state, error)
@@ -489,7 +415,7 @@ async def _callback(
         return visit.problem(refusal)
     if isinstance(done, Unconfirmed):
         cookie = visit.browser.set(done.browser, LOGIN_SECONDS)
-        return visit.shown(
+        return visit.page(
             "login/confirm.html", cookie, provider=provider, name=done.name, confirm=done.confirm, codes=done.codes
         )
     return _finished(visit, provider, done)
@@ -498,7 +424,7 @@ async def _callback(
 def _finished(visit: LoginVisit, provider: str, done: Finished | Full) -> Response:
     if isinstance(done, Full):
         cookie = visit.browser.set(done.browser, LOGIN_SECONDS)
-        return visit.shown(
+        return visit.page(
             "login/full.html",
             cookie,
             status=409,
@@ -510,10 +436,10 @@ def _finished(visit: LoginVisit, provider: str, done: Finished | Full) -> Respon
         )
     cookies = [visit.sid.set(done.token, visit.session_seconds)] if done.token else []
     if done.token is not None:
-        note_user(visit.request.scope, SignedInUser(SPACE, done.session.uid, done.session.name, "cookie"))
+        set_user(visit.request.scope, SignedInUser(SPACE, done.session.uid, done.session.name, "cookie"))
     if visit.wants_json:
-        return visit.answer(FinishedAnswer(redirectTo=done.return_to, loginContext=done.context), *cookies)
-    return visit.shown(
+        return json_response(FinishedAnswer(redirectTo=done.return_to, loginContext=done.context), *cookies)
+    return visit.page(
         "login/finished.html",
         *cookies,
         name=done.session.name,
@@ -531,13 +457,12 @@ async def _refused(visit: LoginVisit, provider: str, state: str | None, error: s
             400,
             "OAUTH_ERROR",
             "the sign-in was refused at the provider",
-            headers=NO_STORE,
             more={"oauthError": word, "redirectTo": target},
         )
     shown = provider.capitalize()
     denied = word == "access_denied"
     sentence = visit.say("did_not_agree" if denied else "provider_said_no", provider=shown, word=word)
-    return visit.shown("login/refused.html", status=400, sentence=sentence, return_to=target)
+    return visit.page("login/refused.html", status=400, sentence=sentence, return_to=target)
 
 
 async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
@@ -546,9 +471,9 @@ async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
     fields = {name: await visit.field(name) for name in ("confirm", "deny", "code", "end")}
     confirm, browser = fields["confirm"] or "", visit.read(visit.browser)
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("callback")
-            visit.refuse_foreign(None)
+            visit.refuse_forged(None)
             if fields["deny"]:
                 await visit.login.deny(provider, confirm, browser, visit.visitor)
                 return visit.goes_on("/login")
@@ -567,20 +492,18 @@ async def _confirm(visit: Visiting, provider: ProviderName) -> Response:
 
 
 async def _claim(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Response:
-    visit.refuse_other_origins()
-    async with _refusals():
-        await visit.count("claim")
-        token = await visit.login.claim(provider, body.state, visit.read(visit.bridge), visit.token, visit.visitor)
+    visit.refuse_cross_site()
+    await visit.count("claim")
+    token = await visit.login.claim(provider, body.state, visit.read(visit.bridge), visit.token, visit.visitor)
     cookies = visit.sid.set(token, visit.session_seconds), visit.bridge.clear()
-    return visit.answer(ClaimedAnswer(), *cookies)
+    return json_response(ClaimedAnswer(), *cookies)
 
 
 async def exchange(visit: Visiting) -> Response:
     """Exchanges the session of the cookie for tokens. They count until it ends; a session may have several pairs."""
-    visit.refuse_foreign(await visit.field("csrf"))
-    async with _refusals():
-        await visit.count("token")
-        return _pair(visit, await visit.login.exchange(visit.token, visit.visitor))
+    visit.refuse_forged(await visit.field("csrf"))
+    await visit.count("token")
+    return _pair(visit, await visit.login.exchange(visit.token, visit.visitor))
 
 
 async def _refresh(visit: Visiting, body: RefreshBody) -> Response:
@@ -589,13 +512,12 @@ async def _refresh(visit: Visiting, body: RefreshBody) -> Response:
 
 async def refresh(visit: LoginVisit, refresh_token: str) -> Response:
     """The token itself says whose it is: a page of another site has none."""
-    async with _refusals():
-        await visit.count("token")
-        return _pair(visit, await visit.login.next_tokens(refresh_token))
+    await visit.count("token")
+    return _pair(visit, await visit.login.next_tokens(refresh_token))
 
 
 def _pair(visit: LoginVisit, pair: TokenPair) -> Response:
-    return visit.answer(
+    return json_response(
         TokenPairAnswer(accessToken=pair.access_token, refreshToken=pair.refresh_token, expiresIn=pair.expires_in_s)
     )
 
@@ -604,22 +526,20 @@ async def logout(visit: Visiting) -> Response:
     """Ends the session of the cookie, or the tokens of a program. Answers the same whether there was one or not."""
     token = bearer_token(visit.request)
     if token is not None and visit.login.tokens.is_own(token):
-        async with _refusals():
-            await visit.count("logout")
-            await visit.login.logout_program(token, visit.visitor)
-        return visit.answer(Ok())
-    visit.refuse_foreign(await visit.field("csrf"))
-    async with _refusals():
         await visit.count("logout")
-        await visit.login.logout(visit.token, visit.visitor)
+        await visit.login.logout_program(token, visit.visitor)
+        return json_response(Ok())
+    visit.refuse_forged(await visit.field("csrf"))
+    await visit.count("logout")
+    await visit.login.logout(visit.token, visit.visitor)
     return _after_form(visit, Ok(), visit.sid.clear())
 
 
 async def _logout_all(visit: Visiting) -> Response:
     """Ends every session of the user, this one too. The login must be recent."""
-    visit.refuse_foreign(await visit.field("csrf"))
+    visit.refuse_forged(await visit.field("csrf"))
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("logout")
             ended = await visit.login.logout_all(visit.token, visit.visitor)
     except Refusal as refusal:
@@ -629,9 +549,9 @@ async def _logout_all(visit: Visiting) -> Response:
 
 async def _logout_others(visit: Visiting) -> Response:
     """Ends every session of the user but this one. The login must be recent."""
-    visit.refuse_foreign(await visit.field("csrf"))
+    visit.refuse_forged(await visit.field("csrf"))
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("logout")
             ended = await visit.login.logout_others(visit.token, visit.visitor)
     except Refusal as refusal:
@@ -640,9 +560,8 @@ async def _logout_others(visit: Visiting) -> Response:
 
 
 async def _sessions(visit: Visiting) -> Response:
-    async with _refusals():
-        await visit.count("sessions")
-        own, sessions = await visit.login.all_of(visit.token)
+    await visit.count("sessions")
+    own, sessions = await visit.login.all_of(visit.token)
     listed = [
         SessionAnswer(
             id=one.id,
@@ -655,14 +574,14 @@ async def _sessions(visit: Visiting) -> Response:
         )
         for one in sessions
     ]
-    return visit.answer(SessionsAnswer(sessions=listed))
+    return json_response(SessionsAnswer(sessions=listed))
 
 
 async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Response:
     """Of another session than this one only after a recent login. An id that is none of the user's ends nothing."""
-    visit.refuse_foreign(await visit.field("csrf"))
+    visit.refuse_forged(await visit.field("csrf"))
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("sessions")
             own = await visit.login.session(visit.token)
             ended = await visit.login.end(visit.token, id, visit.visitor)
@@ -673,14 +592,14 @@ async def _end(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Resp
 
 
 def _after_form(visit: LoginVisit, body: BaseModel, *cookies: str) -> Response:
-    return visit.goes_on("/login", *cookies) if visit.is_form else visit.answer(body, *cookies)
+    return visit.goes_on("/login", *cookies) if visit.is_form else json_response(body, *cookies)
 
 
 def _again(visit: LoginVisit, refusal: Refusal) -> Response:
     """Whoever pressed a button and must sign in again first is led there."""
     if refusal.code != "LOGIN_AGAIN" or not visit.is_form:
         return visit.problem(refusal)
-    return visit.shown("login/again.html", status=refusal.status, start=refusal.more["startUrl"])
+    return visit.page("login/again.html", status=refusal.status, start=refusal.more["startUrl"])
 
 
 def _ms(moment: datetime) -> int:

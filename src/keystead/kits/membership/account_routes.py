@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal, Self
+from functools import partial
+from typing import Annotated, Final, Literal, Self
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 
+from keystead.http.rate_limits import x_ratelimit_headers
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter, translated
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.request import (
     CONSENT_CODES,
     PROMOTION_CODES,
     Authorization,
     Serving,
-    answer,
     bearer,
     refusal_of,
-    refusals,
 )
 from keystead.kits.membership.service import Members, MembershipRefused
 from keystead.kits.membership.service.account import PromotionStatus
 from keystead.kits.membership.service.consents import CONSENT_TYPES, Consent, ConsentType
 from keystead.kits.membership.service.ledger import MOST_TOKENS, Bonus, Status
 from keystead.kits.membership.service.promotions import Redeemed
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE
 from keystead.schema.times import deadline_ms, moment
 
 _BONUSES_MOST: Final = 1_000
@@ -221,60 +222,28 @@ def text_of(at_ms: int) -> str:
 
 def quota_headers(status: Status, members: Members) -> dict[str, str]:
     """What is left of the month, and when the next one begins."""
-    return {
-        "x-ratelimit-limit": str(status.tokens_limit),
-        "x-ratelimit-remaining": str(max(0, status.tokens_limit - status.tokens_used)),
-        "x-ratelimit-reset": str(members.month_ends_s()),
-    }
+    left = max(0, status.tokens_limit - status.tokens_used)
+    return x_ratelimit_headers(status.tokens_limit, left, members.month_ends_s())
 
 
 # --- the routes ------------------------------------------------------------------------------------------------
 
 
-def add_account_routes(routes: APIRouter) -> None:
-    add = routes.add_api_route
-    add("/api/sync/init", _sync, methods=["GET"], response_model=SyncAnswer, summary="All that an app starts with")
+def add_account_routes(routes: KitRouter) -> None:
+    add = partial(routes.add, translate=partial(refusal_of, success=False))
+    add_consent = partial(routes.add, translate=partial(refusal_of, renamed=CONSENT_CODES, success=False))
+    add_promotion = partial(routes.add, translate=partial(refusal_of, renamed=PROMOTION_CODES, success=False))
+    add("GET /api/sync/init", _sync, "All that an app starts with", SyncAnswer)
+    add_consent("POST /api/consent/record", _record_consent, "Keep what a member agreed to", RecordedAnswer)
+    add_consent("GET /api/consent/status", _consents, "What a member agreed to", ConsentStatusAnswer)
+    add_promotion("POST /api/promotion/redeem", _redeem, "Redeem a code", RedeemAnswer)
+    add_promotion("GET /api/promotion/status", _promotion, "Which promotion a member has", PromotionAnswer)
+    add("GET /api/bonus-tokens/status", _bonuses, "Which bonus tokens a member has", BonusStatusAnswer)
+    add("POST /api/bonus-tokens/sync", _sync_bonuses, "What an app has used of bonus tokens", BonusSyncAnswer)
     add(
-        "/api/consent/record",
-        _record_consent,
-        methods=["POST"],
-        response_model=RecordedAnswer,
-        summary="Keep what a member agreed to",
-    )
-    add(
-        "/api/consent/status",
-        _consents,
-        methods=["GET"],
-        response_model=ConsentStatusAnswer,
-        summary="What a member agreed to",
-    )
-    add("/api/promotion/redeem", _redeem, methods=["POST"], response_model=RedeemAnswer, summary="Redeem a code")
-    add(
-        "/api/promotion/status",
-        _promotion,
-        methods=["GET"],
-        response_model=PromotionAnswer,
-        summary="Which promotion a member has",
-    )
-    add(
-        "/api/bonus-tokens/status",
-        _bonuses,
-        methods=["GET"],
-        response_model=BonusStatusAnswer,
-        summary="Which bonus tokens a member has",
-    )
-    add(
-        "/api/bonus-tokens/sync",
-        _sync_bonuses,
-        methods=["POST"],
-        response_model=BonusSyncAnswer,
-        summary="What an app has used of bonus tokens",
-    )
-    add(
-        "/api/translate",
+        "POST /api/translate",
         _translate,
-        methods=["POST"],
-        summary="Pass a request on to the service that translates, and count its tokens",
+        "Pass a request on to the service that translates, and count its tokens",
         openapi_extra={
             "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
         },
@@ -282,9 +251,8 @@ def add_account_routes(routes: APIRouter) -> None:
 
 
 async def _sync(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals(success=False):
-        found = await members.account.sync(bearer(authorization))
-    return answer(
+    found = await members.account.sync(bearer(authorization))
+    return json_response(
         SyncAnswer(
             promotion=None if found.promotion is None else PromotionAnswer.of(found.promotion),
             consent=None if found.consents is None else ConsentsAnswer.of(found.consents),
@@ -308,22 +276,19 @@ async def _record_consent(members: Serving, body: ConsentBody, authorization: Au
         members.keys.now_ms(),
         body.client_version,
     )
-    async with refusals(CONSENT_CODES, success=False):
-        is_new = await members.account.record_consent(bearer(authorization), body.user_id, consent)
-    return answer(RecordedAnswer(is_new=is_new))
+    is_new = await members.account.record_consent(bearer(authorization), body.user_id, consent)
+    return json_response(RecordedAnswer(is_new=is_new))
 
 
 async def _consents(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals(CONSENT_CODES, success=False):
-        return answer(ConsentStatusAnswer.of(await members.account.consents(bearer(authorization))))
+    return json_response(ConsentStatusAnswer.of(await members.account.consents(bearer(authorization))))
 
 
 async def _redeem(members: Serving, body: RedeemBody, authorization: Authorization = None) -> Response:
-    async with refusals(PROMOTION_CODES, success=False):
-        found = await members.account.redeem(bearer(authorization), body.code)
+    found = await members.account.redeem(bearer(authorization), body.code)
     if not isinstance(found, Redeemed):
-        return answer(RedeemAnswer(success=False, message=_NOT_REDEEMED[found], error_code=found))
-    return answer(
+        return json_response(RedeemAnswer(success=False, message=_NOT_REDEEMED[found], error_code=found))
+    return json_response(
         RedeemAnswer(
             success=True,
             plan_type=found.plan,
@@ -335,39 +300,36 @@ async def _redeem(members: Serving, body: RedeemBody, authorization: Authorizati
 
 
 async def _promotion(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals(PROMOTION_CODES, success=False):
-        return answer(PromotionAnswer.of(await members.account.promotion(bearer(authorization))))
+    return json_response(PromotionAnswer.of(await members.account.promotion(bearer(authorization))))
 
 
 async def _bonuses(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals(success=False):
-        return answer(BonusStatusAnswer.of(await members.account.bonuses(bearer(authorization))))
+    return json_response(BonusStatusAnswer.of(await members.account.bonuses(bearer(authorization))))
 
 
 async def _sync_bonuses(members: Serving, body: BonusSyncBody, authorization: Authorization = None) -> Response:
     used: dict[str, int] = {}
     for one in body.bonuses:
         used[one.id] = max(one.used_tokens, used.get(one.id, 0))
-    async with refusals(success=False):
-        synced = await members.account.sync_bonuses(bearer(authorization), used)
-    return answer(BonusSyncAnswer(synced=dict(synced), synced_count=len(synced)))
+    synced = await members.account.sync_bonuses(bearer(authorization), used)
+    return json_response(BonusSyncAnswer(synced=dict(synced), synced_count=len(synced)))
 
 
 async def _translate(request: Request, members: Serving, authorization: Authorization = None) -> Response:
     request_id: str = request.scope.get("state", {}).get("request_id", "")
     body = await request.body()
-    try:
+    with translated(lambda error: _not_translated(error, request_id, members)):
         found = await members.translation.translate(bearer(authorization), body)
-    except MembershipRefused as refused:
-        raise _not_translated(refused, request_id, members) from None
     headers = {**NO_STORE, **quota_headers(found.status, members), "x-tokens-used": str(found.tokens)}
     return Response(found.body, media_type="application/json", headers=headers)
 
 
-def _not_translated(refused: MembershipRefused, request_id: str, members: Members) -> Refusal:
+def _not_translated(refused: Exception, request_id: str, members: Members) -> Refusal | None:
+    refusal = refusal_of(refused, success=False, request_id=request_id)
+    if refusal is None or not isinstance(refused, MembershipRefused):
+        return None
     may_come_again = refused.retry_after_s is not None if refused.is_retryable is None else refused.is_retryable
-    more: dict[str, Any] = {"success": False, "request_id": request_id, "is_retryable": may_come_again}
-    refusal = refusal_of(refused, **more)
+    refusal.more["is_retryable"] = may_come_again
     if refused.status is not None:
         refusal.more["monthly_usage"] = MonthlyUsage.of(refused.status).model_dump()
         refusal.headers.update(quota_headers(refused.status, members))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter
 from keystead.kits.membership.account_routes import BonusesAnswer, MonthlyUsage, text_of
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.request import Authorization, Serving, answer, bearer, refusals
+from keystead.kits.membership.request import Authorization, Serving, bearer, refusal_of
 from keystead.kits.membership.service.ledger import MOST_TOKENS, CrashReport
 from keystead.kits.membership.service.programs import LISTED_MAX, SOURCE, Programs, Standing
 
@@ -96,8 +99,7 @@ class CrashReportAnswer(BaseModel):
 
 async def _programs(members: Serving, authorization: Authorization = None) -> Programs:
     """What a program may do, for whoever has an API key."""
-    async with refusals(success=False):
-        await members.programs.admit(bearer(authorization))
+    await members.programs.admit(bearer(authorization))
     return members.programs
 
 
@@ -106,56 +108,19 @@ UserId = Annotated[str, Query(min_length=1, max_length=_USER_MOST, description="
 Limit = Annotated[int, Query(ge=1, le=LISTED_MAX)]
 
 
-def add_program_routes(routes: APIRouter) -> None:
-    add = routes.add_api_route
-    add(
-        "/api/membership/usage",
-        _record_usage,
-        methods=["POST"],
-        response_model=UsedAnswer,
-        summary="Count what a member has used",
-    )
-    add(
-        "/api/membership/bonus",
-        _grant_bonus,
-        methods=["POST"],
-        response_model=GrantedAnswer,
-        summary="Give a member bonus tokens",
-    )
-    add(
-        "/api/membership/status",
-        _standing,
-        methods=["GET"],
-        response_model=StandingAnswer,
-        summary="How a member stands this month",
-    )
-    add(
-        "/api/membership/plan-history",
-        _plan_history,
-        methods=["GET"],
-        response_model=PlanHistoryAnswer,
-        summary="Which plans a member had",
-    )
-    add(
-        "/api/membership/crash-reports",
-        _crash_reports,
-        methods=["GET"],
-        response_model=CrashReportsAnswer,
-        summary="The newest crash reports",
-    )
-    add(
-        "/api/membership/crash-reports/{report_id}",
-        _crash_report,
-        methods=["GET"],
-        response_model=CrashReportAnswer,
-        summary="One crash report",
-    )
+def add_program_routes(routes: KitRouter) -> None:
+    add = partial(routes.add, translate=partial(refusal_of, success=False))
+    add("POST /api/membership/usage", _record_usage, "Count what a member has used", UsedAnswer)
+    add("POST /api/membership/bonus", _grant_bonus, "Give a member bonus tokens", GrantedAnswer)
+    add("GET /api/membership/status", _standing, "How a member stands this month", StandingAnswer)
+    add("GET /api/membership/plan-history", _plan_history, "Which plans a member had", PlanHistoryAnswer)
+    add("GET /api/membership/crash-reports", _crash_reports, "The newest crash reports", CrashReportsAnswer)
+    add("GET /api/membership/crash-reports/{report_id}", _crash_report, "One crash report", CrashReportAnswer)
 
 
 async def _record_usage(programs: Program, body: UsageBody) -> Response:
-    async with refusals(success=False):
-        recorded, standing = await programs.record_usage(body.user_id, body.event_id, body.tokens)
-    return answer(
+    recorded, standing = await programs.record_usage(body.user_id, body.event_id, body.tokens)
+    return json_response(
         UsedAnswer(
             **_told(standing),
             is_new=recorded.is_new,
@@ -167,14 +132,12 @@ async def _record_usage(programs: Program, body: UsageBody) -> Response:
 
 
 async def _grant_bonus(programs: Program, body: BonusBody) -> Response:
-    async with refusals(success=False):
-        is_new, standing = await programs.grant_bonus(body.user_id, body.bonus_id, body.tokens, body.source)
-    return answer(GrantedAnswer(**_told(standing), is_new=is_new))
+    is_new, standing = await programs.grant_bonus(body.user_id, body.bonus_id, body.tokens, body.source)
+    return json_response(GrantedAnswer(**_told(standing), is_new=is_new))
 
 
 async def _standing(programs: Program, user_id: UserId) -> Response:
-    async with refusals(success=False):
-        return answer(StandingAnswer(**_told(await programs.standing(user_id))))
+    return json_response(StandingAnswer(**_told(await programs.standing(user_id))))
 
 
 async def _plan_history(programs: Program, user_id: UserId, limit: Limit = LISTED_MAX) -> Response:
@@ -183,21 +146,20 @@ async def _plan_history(programs: Program, user_id: UserId, limit: Limit = LISTE
         PlanNoteAnswer(old_plan=one.old_plan, new_plan=one.new_plan, source=one.source, at=text_of(one.at_ms))
         for one in found
     ]
-    return answer(PlanHistoryAnswer(user_id=user_id, changes=changes))
+    return json_response(PlanHistoryAnswer(user_id=user_id, changes=changes))
 
 
 async def _crash_reports(programs: Program, limit: Limit = 50, before: UUID | None = None) -> Response:
     found = await programs.crash_reports(limit, before)
     reports = [_summary(one.report, one.received_at_ms) for one in found]
-    return answer(
+    return json_response(
         CrashReportsAnswer(reports=reports, next_before=reports[-1].report_id if len(found) == limit else None)
     )
 
 
 async def _crash_report(programs: Program, report_id: UUID) -> Response:
-    async with refusals(success=False):
-        found = await programs.crash_report(report_id)
-    return answer(CrashReportAnswer(**{name: getattr(found, name) for name in CrashReport.__dataclass_fields__}))
+    found = await programs.crash_report(report_id)
+    return json_response(CrashReportAnswer(**{name: getattr(found, name) for name in CrashReport.__dataclass_fields__}))
 
 
 def _told(standing: Standing) -> dict[str, object]:

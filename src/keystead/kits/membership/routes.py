@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
 
@@ -10,24 +11,19 @@ from fastapi import APIRouter, Body, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from keystead.kits.identity import bearer_token
+from keystead.http.bearer import bearer_token, parse_bearer
+from keystead.http.dependencies import limited
+from keystead.http.rate_limits import client_address, rate_limit_headers
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter, translated
 from keystead.kits.kit import Example, Kit
-from keystead.kits.language import Speaker, language_of
-from keystead.kits.limited import address_of, limited
 from keystead.kits.membership.account_routes import MonthlyUsage, add_account_routes, quota_headers
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.messages import MESSAGES, SCRIPT
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.program_routes import add_program_routes
-from keystead.kits.membership.request import (
-    Authorization,
-    MembershipRoute,
-    Serving,
-    answer,
-    bearer,
-    is_bearer,
-    refusals,
-)
+from keystead.kits.membership.request import Authorization, MembershipRoute, Serving, bearer, refusal_of
 from keystead.kits.membership.service import (
     TRY_PATH,
     Member,
@@ -40,8 +36,7 @@ from keystead.kits.membership.service import (
     open_members,
 )
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE, Visit
+from keystead.kits.visit import Visit
 from keystead.parts.limit import Limits, Verdict
 from keystead.schema.times import moment
 
@@ -194,13 +189,13 @@ def _limit(name: Literal["webhooks", "sign_ins", "crash_reports"]) -> Callable[[
 
 def _of(name: str) -> Callable[[Request], str]:
     """Whose requests a limit counts, where several limits share a family."""
-    return lambda request: f"{name}:{address_of(request)}"
+    return lambda request: f"{name}:{client_address(request)}"
 
 
 def _ip(request: Request) -> str:
     """The address itself, where the key holds one; all who have none are one."""
     try:
-        return str(ip_address(address_of(request)))
+        return str(ip_address(client_address(request)))
     except ValueError:
         return "0.0.0.0"  # noqa: S104 - nobody's address
 
@@ -215,97 +210,80 @@ _CrashReports = Annotated[Verdict | None, Depends(limited(_limit("crash_reports"
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["membership"], route_class=MembershipRoute)
-    add = routes.add_api_route
+    routes = KitRouter("membership", refusal_of, MembershipRoute)
+    add = routes.add
     for path in ("/api/auth/callback", "/api/patreon/exchange"):
         add(
-            path,
+            f"POST {path}",
             _sign_in,
-            methods=["POST"],
-            response_model=SignedInAnswer,
+            "Exchange a code of the provider for a session",
+            SignedInAnswer,
             dependencies=[_SignIns],
-            summary="Exchange a code of the provider for a session",
             operation_id=f"sign_in_{path.split('/')[2]}",
         )
-    add("/api/session/validate", _validate, methods=["POST"], response_model=ValidAnswer, summary="Is it signed in?")
     add(
-        "/api/patreon/license-status",
-        _license,
-        methods=["GET"],
-        response_model=LicenseAnswer,
-        summary="What is paid for, asked of the provider now",
+        "POST /api/session/validate",
+        _validate,
+        "Is it signed in?",
+        ValidAnswer,
+        translate=partial(refusal_of, session_valid=False),
     )
-    add("/api/patreon/revoke", _revoke, methods=["POST"], response_model=DoneAnswer, summary="End this session")
-    add(
-        "/api/patreon/revoke-all",
-        _revoke_all,
-        methods=["POST"],
-        response_model=RevokedAllAnswer,
-        summary="End every session of the user",
-    )
-    add("/api/auth/logout", _logout, methods=["POST"], summary="Sign out", operation_id="membership_logout")
-    add("/api/auth/token", _token, methods=["POST"], response_model=TokensAnswer, summary="Tokens for a session")
-    add("/api/auth/refresh", _refresh, methods=["POST"], response_model=TokensAnswer, summary="The next tokens")
-    add("/api/quota/status", _quota, methods=["GET"], response_model=QuotaAnswer, summary="What is left this month")
-    add("/.well-known/jwks.json", _jwks, methods=["GET"], summary="The keys that sign access tokens")
-    add(
-        "/webhook",
-        _webhook,
-        methods=["POST"],
-        response_model=HeardAnswer,
-        dependencies=[_Webhooks],
-        summary="What the provider tells",
-    )
-    add("/api/crash-report", _crash_report, methods=["POST"], response_model=DoneAnswer, summary="Tell of a crash")
+    paid = "What is paid for, asked of the provider now"
+    add("GET /api/patreon/license-status", _license, paid, LicenseAnswer, translate=_license_refusal)
+    add("POST /api/patreon/revoke", _revoke, "End this session", DoneAnswer)
+    add("POST /api/patreon/revoke-all", _revoke_all, "End every session of the user", RevokedAllAnswer)
+    add("POST /api/auth/logout", _logout, "Sign out", operation_id="membership_logout")
+    add("POST /api/auth/token", _token, "Tokens for a session", TokensAnswer)
+    add("POST /api/auth/refresh", _refresh, "The next tokens", TokensAnswer)
+    failed = partial(refusal_of, success=False)
+    add("GET /api/quota/status", _quota, "What is left this month", QuotaAnswer, translate=failed)
+    add("GET /.well-known/jwks.json", _jwks, "The keys that sign access tokens")
+    add("POST /webhook", _webhook, "What the provider tells", HeardAnswer, dependencies=[_Webhooks])
+    add("POST /api/crash-report", _crash_report, "Tell of a crash", DoneAnswer)
     for path, endpoint, summary in (
         ("/oauth/token", _oauth_token, "Exchange a code for the provider's own tokens"),
         ("/oauth/refresh", _oauth_refresh, "The provider's own next tokens"),
     ):
         add(
-            path,
+            f"POST {path}",
             endpoint,
-            methods=["POST"],
-            response_model=ProviderTokensAnswer,
+            summary,
+            ProviderTokensAnswer,
             dependencies=[_SignIns],
-            summary=summary,
             operation_id=f"oauth_{path.rpartition('/')[2]}",
         )
     add(
-        "/api/membership",
+        "GET /api/membership",
         _membership,
-        methods=["GET"],
-        response_model=MembershipAnswer,
+        "What the provider says of its own access token",
+        MembershipAnswer,
         dependencies=[_SignIns],
-        summary="What the provider says of its own access token",
     )
-    add("/health", _health, methods=["GET"], response_model=HealthAnswer, summary="Is it there?", operation_id="health")
-    add("/health", _health, methods=["POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    add("GET /health", _health, "Is it there?", HealthAnswer, operation_id="health")
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        add(f"{method} /health", _health)
     add_account_routes(routes)
     add_program_routes(routes)
-    add(TRY_PATH, _try, methods=["GET"], include_in_schema=False)
+    add(f"GET {TRY_PATH}", _try)
     return routes
 
 
 async def _sign_in(members: Serving, body: SignInBody) -> Response:
-    async with refusals():
-        return answer(_signed_in(await members.sign_in(body.code, body.redirect_uri, body.code_verifier), members))
+    return json_response(_signed_in(await members.sign_in(body.code, body.redirect_uri, body.code_verifier), members))
 
 
 async def _oauth_token(members: Serving, body: CodeBody) -> Response:
-    async with refusals():
-        told = await members.exchange_code(body.code, body.redirect_uri, body.code_verifier)
+    told = await members.exchange_code(body.code, body.redirect_uri, body.code_verifier)
     return JSONResponse(told, headers=NO_STORE)
 
 
 async def _oauth_refresh(members: Serving, body: ProviderRefreshBody) -> Response:
-    async with refusals():
-        return JSONResponse(await members.exchange_refresh_token(body.refresh_token), headers=NO_STORE)
+    return JSONResponse(await members.exchange_refresh_token(body.refresh_token), headers=NO_STORE)
 
 
 async def _membership(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals():
-        told = await members.membership_by(bearer(authorization))
-    return answer(
+    told = await members.membership_by(bearer(authorization))
+    return json_response(
         MembershipAnswer(
             user_id=told.userId,
             email=told.email,
@@ -321,13 +299,12 @@ async def _membership(members: Serving, authorization: Authorization = None) -> 
 async def _health(members: Serving) -> Response:
     now = moment(members.keys.now_ms()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     environment = "development" if members.site.development else "production"
-    return answer(HealthAnswer(timestamp=now, environment=environment))
+    return json_response(HealthAnswer(timestamp=now, environment=environment))
 
 
 async def _validate(members: Serving, body: SessionBody) -> Response:
-    async with refusals(session_valid=False):
-        member = await members.validate(body.session_token)
-    return answer(
+    member = await members.validate(body.session_token)
+    return json_response(
         ValidAnswer(
             patreon_user_id=member.named.user,
             email=member.membership.email,
@@ -339,29 +316,24 @@ async def _validate(members: Serving, body: SessionBody) -> Response:
 
 
 async def _license(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals(success=False, session_valid=False, session_expired=True):
-        token = bearer(authorization)
-        try:
-            member = await members.sync(token)
-        except MembershipRefused as refused:
-            # Nobody is signed out because the provider is in trouble, and an application should not think so.
-            stays = refused.reason in ("PROVIDER_UNAVAILABLE", "RATE_LIMITED")
-            async with refusals(success=False, session_valid=stays, session_expired=not stays):
-                raise
-    return answer(LicenseAnswer(**_paid(member)))
+    return json_response(LicenseAnswer(**_paid(await members.sync(bearer(authorization)))))
+
+
+def _license_refusal(error: Exception) -> Refusal | None:
+    """Nobody is signed out because the provider is in trouble, and an application should not think so."""
+    stays = isinstance(error, MembershipRefused) and error.reason in ("PROVIDER_UNAVAILABLE", "RATE_LIMITED")
+    return refusal_of(error, success=False, session_valid=stays, session_expired=not stays)
 
 
 async def _revoke(members: Serving, authorization: Authorization = None) -> Response:
     """Answers the same whether there was a session or not."""
-    async with refusals():
-        await members.logout(bearer(authorization))
-    return answer(DoneAnswer(message="the session has ended"))
+    await members.logout(bearer(authorization))
+    return json_response(DoneAnswer(message="the session has ended"))
 
 
 async def _revoke_all(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals():
-        ended = await members.logout_all(bearer(authorization))
-    return answer(RevokedAllAnswer(message="all sessions have ended", revoked_count=ended))
+    ended = await members.logout_all(bearer(authorization))
+    return json_response(RevokedAllAnswer(message="all sessions have ended", revoked_count=ended))
 
 
 async def _logout(request: Request, members: Serving, authorization: Authorization = None) -> Response:
@@ -373,17 +345,13 @@ async def _logout(request: Request, members: Serving, authorization: Authorizati
     login = request.app.state.kits.get("login")
     token = bearer_token(request)
     if login is not None and (token is None or login.tokens.is_own(token)):
-        return await _login_logout(request, login)
-    async with refusals():
-        await members.logout(bearer(authorization))
-    return answer(DoneAnswer(message="the session has ended"))
+        # Imported where it is needed: this kit runs without that one, too.
+        from keystead.kits.login import routes as login_routes
 
-
-async def _login_logout(request: Request, login: Any) -> Response:
-    # Imported where it is needed: this kit runs without that one, too.
-    from keystead.kits.login.routes import LoginVisit, logout
-
-    return await logout(LoginVisit(request, login))
+        with translated(login_routes.refusal_of):
+            return await login_routes.logout(login_routes.LoginVisit(request, login))
+    await members.logout(bearer(authorization))
+    return json_response(DoneAnswer(message="the session has ended"))
 
 
 async def _token(
@@ -391,32 +359,31 @@ async def _token(
 ) -> Response:
     """For a session of a member, by bearer token; or of the login kit, by its cookie."""
     login = request.app.state.kits.get("login")
-    if login is not None and not is_bearer(authorization):
-        from keystead.kits.login.routes import LoginVisit, exchange
+    if login is not None and parse_bearer(authorization) is None:
+        from keystead.kits.login import routes as login_routes
 
-        visit = LoginVisit(request, login)
+        visit = login_routes.LoginVisit(request, login)
         if visit.token is not None:
-            return await exchange(visit)
-    async with refusals():
-        return _pair(await members.tokens(bearer(authorization), app_session))
+            with translated(login_routes.refusal_of):
+                return await login_routes.exchange(visit)
+    return _pair(await members.tokens(bearer(authorization), app_session))
 
 
 async def _refresh(request: Request, members: Serving, body: RefreshBody, app_session: AppSession = None) -> Response:
     """Of a session of a member, or of the login kit, as the token says."""
     login = request.app.state.kits.get("login")
     if login is not None and await login.tokens.find(body.refreshToken) is not None:
-        from keystead.kits.login.routes import LoginVisit, refresh
+        from keystead.kits.login import routes as login_routes
 
-        return await refresh(LoginVisit(request, login), body.refreshToken)
-    async with refusals():
-        if not body.refreshToken:
-            raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")
-        return _pair(await members.refreshed(body.refreshToken, app_session))
+        with translated(login_routes.refusal_of):
+            return await login_routes.refresh(login_routes.LoginVisit(request, login), body.refreshToken)
+    if not body.refreshToken:
+        raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")
+    return _pair(await members.refreshed(body.refreshToken, app_session))
 
 
 async def _quota(members: Serving, authorization: Authorization = None) -> Response:
-    async with refusals(success=False):
-        who, status = await members.quota(bearer(authorization))
+    who, status = await members.quota(bearer(authorization))
     told = QuotaAnswer(
         monthly_usage=MonthlyUsage.of(status),
         plan=who.plan,
@@ -424,7 +391,7 @@ async def _quota(members: Serving, authorization: Authorization = None) -> Respo
         plan_is_stale=who.plan_is_stale,
         plan_as_of=who.plan_as_of_ms,
     )
-    return answer(told, quota_headers(status, members))
+    return json_response(told, headers=quota_headers(status, members))
 
 
 async def _jwks(members: Serving) -> Response:
@@ -438,17 +405,22 @@ async def _webhook(
     x_patreon_event: Annotated[str, Header(max_length=64)] = "",
 ) -> Response:
     body = await request.body()  # as it was signed: not a byte of it may be read and written again
-    async with refusals():
-        heard = await members.webhook(body, x_patreon_signature, x_patreon_event)
+    heard = await members.webhook(body, x_patreon_signature, x_patreon_event)
     processed = heard.user is not None
-    return answer(HeardAnswer(event=heard.event, processed=processed, planChangeRecorded=heard.plan_change_recorded))
+    return json_response(
+        HeardAnswer(event=heard.event, processed=processed, planChangeRecorded=heard.plan_change_recorded)
+    )
 
 
 async def _crash_report(members: Serving, verdict: _CrashReports, body: Annotated[dict[str, Any], Body()]) -> Response:
-    async with refusals():
-        is_new = await members.crash_report(body)
+    is_new = await members.crash_report(body)
     done = DoneAnswer(message="the report was kept" if is_new else "this report was submitted already")
-    return answer(done, {} if verdict is None else verdict.headers())
+    return json_response(done, headers=None if verdict is None else rate_limit_headers(verdict))
+
+
+class _TryVisit(Visit):
+    messages = MESSAGES
+    script = SCRIPT
 
 
 async def _try(request: Request, members: Serving) -> Response:
@@ -456,13 +428,12 @@ async def _try(request: Request, members: Serving) -> Response:
     stand_in = members.stand_in
     if stand_in is None:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
-    visit = Visit(request, members.site)
+    visit = _TryVisit(request, members.site)
     if visit.home is not None:
         return visit.goes_on(visit.home)
     return visit.page(
         "membership/try.html",
         scripts=True,
-        say=Speaker(language_of(request.headers.get("accept-language", "")), MESSAGES, SCRIPT),
         public_url=members.site.public_url,
         provider=stand_in.provider,
         pledges=stand_in.page,
@@ -496,7 +467,7 @@ def _signed_in(signed: SignedIn, members: Members) -> SignedInAnswer:
 
 
 def _pair(pair: TokenPair) -> Response:
-    return answer(
+    return json_response(
         TokensAnswer(accessToken=pair.access_token, refreshToken=pair.refresh_token, expiresIn=pair.expires_in_s)
     )
 

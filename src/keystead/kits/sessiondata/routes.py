@@ -19,8 +19,12 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from keystead.errors import BadValue, StoreError, Unreadable
+from keystead.http.accept import content_type
+from keystead.http.cookies import Cookie
+from keystead.http.csrf import is_cross_site
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.http.responses import with_cookies
 from keystead.kits.kit import Kit, Site, service_of
-from keystead.kits.refusal import Refusal
 from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sessiondata.service import (
     KEY_MAX,
@@ -32,8 +36,7 @@ from keystead.kits.sessiondata.service import (
     UserArea,
 )
 from keystead.kits.sessiondata.words import said
-from keystead.kits.visit import NO_STORE, Visit, came_from
-from keystead.parts.cookies import Cookie
+from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
 from keystead.schema.unreadable import log_unreadable
@@ -185,18 +188,18 @@ def router() -> APIRouter:
 
 
 async def _get(request: Request, opened: Opened) -> Response:
-    async with _Answering(request) as answering:
+    async with _Responding(request) as responding:
         user_id, asked = await _read(request, opened, Asked)
         area, key = _place(request, opened, user_id, asked)
         value = await area.get(key)
         if value is None:
             raise _Refused("not-found")
-        answering.told = Told(UserId=user_id, Key=asked.SessionKey, Value=value)
-    return answering.answer
+        responding.told = Told(UserId=user_id, Key=asked.SessionKey, Value=value)
+    return responding.response
 
 
 async def _set(request: Request, opened: Opened) -> Response:
-    async with _Answering(request) as answering:
+    async with _Responding(request) as responding:
         user_id, asked = await _read(request, opened, AskedToSet)
         if not asked.SessionValue:
             raise _Refused("bad-request")
@@ -208,41 +211,41 @@ async def _set(request: Request, opened: Opened) -> Response:
             # There is no such session: the client gets one, under an id that it did not choose, in one step with the
             # value. So nothing can come between, and where the store fails there is no session without a value.
             begun = await opened.data.begin({key: asked.SessionValue})
-            if _is_no_page_of_others(request, opened):
-                answering.cookies.append(opened.cookie.set(begun))
-        answering.told = Told(UserId=user_id, Key=asked.SessionKey, SessionGuid=begun)
-    return answering.answer
+            if _is_same_site(request, opened):
+                responding.cookies.append(opened.cookie.set(begun))
+        responding.told = Told(UserId=user_id, Key=asked.SessionKey, SessionGuid=begun)
+    return responding.response
 
 
 async def _delete(request: Request, opened: Opened) -> Response:
-    async with _Answering(request) as answering:
+    async with _Responding(request) as responding:
         user_id, asked = await _read(request, opened, Asked)
         area, key = _place(request, opened, user_id, asked)
         if not await area.remove(key):
             raise _Refused("not-found")
-        answering.told = Told(UserId=user_id, Key=asked.SessionKey)
-    return answering.answer
+        responding.told = Told(UserId=user_id, Key=asked.SessionKey)
+    return responding.response
 
 
-class _Answering:
+class _Responding:
     """Makes the answer of what a block says, or of what went wrong in it."""
 
     def __init__(self, request: Request) -> None:
         self._language = request.headers.get("accept-language", "")
         self.cookies: list[str] = []
         self.told: Told | None = None
-        self.answer: Response = Response(status_code=500)
+        self.response: Response = Response(status_code=500)
 
-    async def __aenter__(self) -> _Answering:
+    async def __aenter__(self) -> _Responding:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         match error:
             case None:
                 body = Answer(Response=self.told) if self.told is not None else None
-                self._answer(200, {} if body is None else body.model_dump(exclude_none=True))
+                self._respond(200, {} if body is None else body.model_dump(exclude_none=True))
             case _NotRead():
-                self._answer(400, NotUnderstood(Message=said(error.what, self._language)).model_dump())
+                self._respond(400, NotUnderstood(Message=said(error.what, self._language)).model_dump())
             case _Refused():
                 self._wrong(error.what)
             case LimitReached():
@@ -266,19 +269,16 @@ class _Answering:
 
     def _wrong(self, what: str, headers: Mapping[str, str] | None = None) -> None:
         wrong = Wrong(StatusCode=STATUS[what], Message=said(what, self._language))
-        self._answer(wrong.StatusCode, wrong.model_dump(), headers)
+        self._respond(wrong.StatusCode, wrong.model_dump(), headers)
 
-    def _answer(self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+    def _respond(self, status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
         headers = NO_STORE | {"vary": "accept-language"} | dict(headers or {})
-        self.answer = JSONResponse(body, status, headers=headers, media_type=_TYPE)
-        for cookie in self.cookies:
-            self.answer.headers.append("set-cookie", cookie)
+        self.response = with_cookies(JSONResponse(body, status, headers=headers, media_type=_TYPE), self.cookies)
 
 
 async def _read(request: Request, opened: Open, model: type[Any]) -> tuple[int, Any]:
     """Who asks, and for what."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if opened.data.settings.check_content_type and kind != "application/json":
+    if opened.data.settings.check_content_type and content_type(request.headers) != "application/json":
         raise _NotRead("content-type")
     try:
         body = json.loads(await request.body(), parse_constant=_no_constant)
@@ -302,7 +302,7 @@ async def _who(visit: Visit, opened: Open, asked: Asked) -> int:
         return await _by_key(opened.data, asked.ApiKey, visit.address)
     if opened.logged_in is not None:
         # A browser sends its cookies along whoever made the request, so this one must be of a page of this site.
-        visit.refuse_foreign(asked.Token or None)
+        visit.refuse_forged(asked.Token or None)
         user_id = await opened.logged_in(visit.request)
         if user_id is not None:
             return user_id
@@ -330,17 +330,17 @@ def _place(request: Request, opened: Open, user_id: int, asked: Asked) -> tuple[
     if asked.SavePerUser:
         return opened.data.user(user_id), asked.SessionKey
     session_id = asked.SessionGuid
-    if not session_id and _is_no_page_of_others(request, opened):
+    if not session_id and _is_same_site(request, opened):
         session_id = Visit(request, opened.site).read(opened.cookie) or ""
     return opened.data.session(session_id), f"{_USER}{asked.SessionKey}"
 
 
-def _is_no_page_of_others(request: Request, opened: Open) -> bool:
+def _is_same_site(request: Request, opened: Open) -> bool:
     """Whether the cookie of the session counts: a page of another site neither uses that of its visitor nor sets one.
 
     With an API key of its own, it could otherwise write into the session of a visitor, or put another in its place.
     """
-    return came_from(request) in (None, opened.site.public_url)
+    return not is_cross_site(request.headers, (opened.site.public_url,))
 
 
 def _bodies(settings: SessionDataSettings) -> dict[str, int]:

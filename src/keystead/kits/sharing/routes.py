@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from functools import partial
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -18,10 +18,15 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from keystead.errors import BadArgument
+from keystead.http.accept import content_type
+from keystead.http.bearer import www_authenticate
+from keystead.http.rate_limits import too_many_requests
+from keystead.http.refusals import NO_STORE, Refusal, statuses
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter, translated
 from keystead.kits.identity import sign_in_of
 from keystead.kits.kit import Example, Kit, service_of
-from keystead.kits.language import Speaker, language_of
-from keystead.kits.refusal import Refusal
+from keystead.kits.language import Speaker
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.messages import MESSAGES, SCRIPT
 from keystead.kits.sharing.service import (
@@ -43,7 +48,7 @@ from keystead.kits.sharing.service import (
 )
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
 from keystead.kits.signed_in import not_signed_in, signed_in
-from keystead.kits.visit import NO_STORE, Visit, too_often
+from keystead.kits.visit import CsrfAnswer, Ok, Visit
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.digest import same
 from keystead.parts.limit import LimitReached
@@ -67,51 +72,28 @@ _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
 _FILE_POLICY: Final = "default-src 'none'; sandbox"
 
 # What each refusal of the service is in HTTP.
-STATUS: Final[Mapping[str, int]] = {
-    "TOKEN_REQUIRED": 400,
-    "TOKEN_NOT_FOUND": 404,
-    "INVALID_FORMAT": 400,
-    "INVALID_BYTES": 400,
-    "INVALID_PAYLOAD": 400,
-    "EXPIRED": 410,
-    "HOST_NOT_ALLOWED": 403,
-    "REVOKED": 410,
-    "USED_UP": 410,
-    "FILE_GONE": 410,
-    "NOT_READY": 409,
-    "PASSWORD_REQUIRED": 401,
-    "PASSWORD_WRONG": 403,
-    "TOO_MANY_GUESSES": 429,
-    "BORN_EXPIRED": 400,
-    "BAD_EXPIRY": 400,
-    "BAD_NAME": 400,
-    "BAD_LIMIT": 400,
-    "BAD_PASSWORD": 400,
-    "BAD_MESSAGE": 400,
-    "BAD_THEME": 400,
-    "BAD_RECEIVER": 400,
-    "PATH_TAKEN": 409,
-    "NOT_ENDABLE": 409,
-    "NOT_OWNER": 403,
-    "EMPTY": 400,
-    "TOO_LARGE": 413,
-    "GONE": 410,
-    "RANGE": 416,
-    "TRY_AGAIN": 503,
-    "STALLED": 408,
-    "QUOTA_EXCEEDED": 413,
-    "STORAGE_FULL": 507,
-    # As edge-resolve calls some of them.
-    "NOT_FOUND": 404,
-    "KEY_REQUIRED": 400,
-}
+STATUS: Final = statuses(
+    {
+        400: (
+            "TOKEN_REQUIRED INVALID_FORMAT INVALID_BYTES INVALID_PAYLOAD BORN_EXPIRED BAD_EXPIRY BAD_NAME "
+            "BAD_LIMIT BAD_PASSWORD BAD_MESSAGE BAD_THEME BAD_RECEIVER EMPTY KEY_REQUIRED"
+        ),
+        401: "PASSWORD_REQUIRED",
+        403: "HOST_NOT_ALLOWED PASSWORD_WRONG NOT_OWNER",
+        404: "TOKEN_NOT_FOUND NOT_FOUND",
+        408: "STALLED",
+        409: "NOT_READY PATH_TAKEN NOT_ENDABLE",
+        410: "EXPIRED REVOKED USED_UP FILE_GONE GONE",
+        413: "TOO_LARGE QUOTA_EXCEEDED",
+        416: "RANGE",
+        429: "TOO_MANY_GUESSES",
+        503: "TRY_AGAIN",
+        507: "STORAGE_FULL",
+    }
+)
 
 
 # --- what is sent and answered ---------------------------------------------------------------------------------
-
-
-class Ok(BaseModel):
-    ok: Literal[True] = True
 
 
 class IssuedAnswer(Ok):
@@ -180,10 +162,6 @@ class OwnLinksAnswer(Ok):
 
 class ExtendedAnswer(Ok):
     exp: int
-
-
-class CsrfAnswer(Ok):
-    token: str
 
 
 class CleanedAnswer(Ok):
@@ -257,26 +235,25 @@ class ExtendBody(StatusBody):
 # --- the request -----------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def _refusals(renamed: Mapping[str, str] | None = None) -> AsyncIterator[None]:
-    """Turns what the service refuses into what the server answers."""
-    try:
-        yield
-    except SharingRefused as refused:
-        more = dict(refused.more)
-        wait = more.get("retryAfter") or (1 if refused.reason == "TRY_AGAIN" else None)
-        headers = NO_STORE | ({"retry-after": str(wait)} if wait else {})
-        if refused.reason == "RANGE":
-            headers["content-range"] = f"bytes */{more.pop('size')}"
-        code = (renamed or {}).get(refused.reason, refused.reason)
-        raise Refusal(STATUS[code], code, str(refused), headers=headers, more=more) from None
-    except LimitReached as reached:
-        raise too_often(reached) from None
-    except (BlobUnavailable, FilesElsewhere):
-        sentence = "the place where files are kept cannot be reached just now; try again in a moment"
-        raise Refusal(503, "FILES_UNAVAILABLE", sentence, headers=NO_STORE | {"retry-after": "5"}) from None
-    except BadArgument as error:
-        raise Refusal(400, "BAD_PATH", str(error), headers=NO_STORE) from None
+def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None) -> Refusal | None:
+    """What is answered where the service refuses; None: the error is none of its refusals."""
+    match error:
+        case SharingRefused(reason=reason):
+            more = dict(error.more)
+            wait_s = more.get("retryAfter") or (1 if reason == "TRY_AGAIN" else None)
+            headers = {"retry-after": str(wait_s)} if wait_s else {}
+            if reason == "RANGE":
+                headers["content-range"] = f"bytes */{more.pop('size')}"
+            code = (renamed or {}).get(reason, reason)
+            return Refusal(STATUS[code], code, str(error), headers=headers, more=more)
+        case LimitReached():
+            return too_many_requests(error)
+        case BlobUnavailable() | FilesElsewhere():
+            sentence = "the place where files are kept cannot be reached just now; try again in a moment"
+            return Refusal(503, "FILES_UNAVAILABLE", sentence, retry_after_s=5)
+        case BadArgument():
+            return Refusal(400, "BAD_PATH", str(error))
+    return None
 
 
 @dataclass(frozen=True)
@@ -295,16 +272,12 @@ class Issuer:
 class SharingVisit(Visit):
     """A request to the sharing kit."""
 
+    messages = MESSAGES
+    script = SCRIPT
+
     def __init__(self, request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> None:
         super().__init__(request, sharing.site)
         self.sharing = sharing
-        self.say = Speaker(language_of(request.headers.get("accept-language", "")), MESSAGES, SCRIPT)
-
-    def shown(self, template: str, *, status: int = 200, scripts: bool = False, **values: object) -> Response:
-        """A page of the kit, in the language of the browser."""
-        response = self.page(template, status=status, scripts=scripts, say=self.say, **values)
-        response.headers["vary"] = "accept-language"
-        return response
 
     async def count(self, name: str) -> None:
         await self.sharing.limit.count(name, self.address)
@@ -339,9 +312,9 @@ class SharingVisit(Visit):
                 raise _unauthorized("sign in to share files here")
             raise _unauthorized("issuing links takes the issue key, as Authorization: Bearer …")
         # Without a user nothing is let through by a cookie, so what no page of another site makes is let through.
-        self.refuse_other_origins()
+        self.refuse_cross_site()
         if csrf is not None:
-            self.refuse_foreign(csrf)
+            self.refuse_forged(csrf)
         return Issuer("visitor" if user is None else user.subject, user)
 
     @property
@@ -352,7 +325,7 @@ class SharingVisit(Visit):
     def refuse_prefetch(self) -> None:
         """A browser or a messenger that fetches what nobody has clicked must not use a link up."""
         if any("prefetch" in self.request.headers.get(name, "").lower() for name in _PREFETCH):
-            raise Refusal(403, "NO_PREFETCH", "links are not opened before somebody asks for it", headers=NO_STORE)
+            raise Refusal(403, "NO_PREFETCH", "links are not opened before somebody asks for it")
 
     def share_url(self, short: str, name: str = "t") -> str:
         return f"{self.site.public_url}/receive?{urlencode({name: short})}"
@@ -378,7 +351,7 @@ TokenQuery = Annotated[str | None, Query(description="The token of the link, sho
 
 
 def _unauthorized(sentence: str) -> Refusal:
-    return Refusal(401, "UNAUTHORIZED", sentence, headers=NO_STORE | {"www-authenticate": "Bearer"})
+    return Refusal(401, "UNAUTHORIZED", sentence, headers=www_authenticate())
 
 
 def _secret(given: SecretStr | None) -> str | None:
@@ -420,93 +393,57 @@ _REFUSED_FORM: Final[dict[int | str, dict[str, Any]]] = {
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["sharing"])
-    add = routes.add_api_route
-    add("/receive", _receive_page, methods=["GET"], include_in_schema=False)
-    add("/share", _share_page, methods=["GET"], include_in_schema=False)
-    add("/api/blob/csrf", _csrf, methods=["GET"], response_model=CsrfAnswer, summary="A token for pages")
-    add("/api/receive/token", _token, methods=["POST"], response_model=IssuedAnswer, summary="Issue a link to a URL")
+    routes = KitRouter("sharing", refusal_of)
+    add = routes.add
+    add("GET /receive", _receive_page)
+    add("GET /share", _share_page)
+    add("GET /api/blob/csrf", _csrf, "A token for pages", CsrfAnswer)
+    add("POST /api/receive/token", _token, "Issue a link to a URL", IssuedAnswer)
+    add(f"POST {_UPLOAD}", _upload, "Upload a file, and get a link to it", UploadedAnswer, openapi_extra=_FILE)
+    add(f"PUT {_UPLOAD}", _upload)  # for `curl -T`
     add(
-        _UPLOAD,
-        _upload,
-        methods=["POST"],
-        response_model=UploadedAnswer,
-        summary="Upload a file, and get a link to it",
-        openapi_extra=_FILE,
-    )
-    add(_UPLOAD, _upload, methods=["PUT"], include_in_schema=False)  # for `curl -T`
-    add(
-        "/api/receive/resolve",
+        "GET /api/receive/resolve",
         _resolve,
-        methods=["GET"],
-        response_model=ResolvedAnswer,
+        "Where a link leads",
+        ResolvedAnswer,
         responses={302: {"description": "To the file, with redirect=1."}},
         operation_id="resolve",
-        summary="Where a link leads",
     )
     add(
-        "/api/receive/resolve",
+        "POST /api/receive/resolve",
         _resolve_post,
-        methods=["POST"],
-        response_model=ResolvedAnswer,
+        "Where a link leads, with a password",
+        ResolvedAnswer,
         responses={
             200: {"content": {"text/html": {"schema": {"type": "string"}}}},
             303: {"description": "To the file: for a form, where it is kept here; else with redirect=1."},
             **_REFUSED_FORM,
         },
         operation_id="resolve_with_password",
-        summary="Where a link leads, with a password",
         openapi_extra=_RESOLVE_BODY,
     )
-    add(_DOWNLOAD, _download, methods=["GET"], summary="The file of a ticket", response_class=Response)
+    add(f"GET {_DOWNLOAD}", _download, "The file of a ticket", response_class=Response)
+    add("GET /api/receive/edge-resolve", _edge, "Where a registered upload is", EdgeAnswer, operation_id="edge_resolve")
     add(
-        "/api/receive/edge-resolve",
-        _edge,
-        methods=["GET"],
-        response_model=EdgeAnswer,
-        operation_id="edge_resolve",
-        summary="Where a registered upload is",
-    )
-    add(
-        "/api/receive/edge-resolve",
+        "POST /api/receive/edge-resolve",
         _register,
-        methods=["POST"],
-        response_model=RegisteredAnswer,
+        "Register an upload, which is deleted when it expires",
+        RegisteredAnswer,
         operation_id="edge_register",
-        summary="Register an upload, which is deleted when it expires",
     )
-    add("/api/receive/delete", _delete, methods=["POST"], response_model=Ok, summary="End a link, and delete its file")
-    add(
-        "/api/receive/status",
-        _status,
-        methods=["POST"],
-        response_model=StatusAnswer,
-        summary="How often a link was used, for its owner",
-    )
-    add(_LINKS_PAGE, _links_page, methods=["GET"], include_in_schema=False)
-    add(_LINKS_PAGE, _change_link, methods=["POST"], include_in_schema=False)
-    add(
-        "/api/receive/links",
-        _links,
-        methods=["GET"],
-        response_model=OwnLinksAnswer,
-        summary="Your links, while you are signed in",
-    )
-    add(
-        "/api/receive/extend",
-        _extend,
-        methods=["POST"],
-        response_model=ExtendedAnswer,
-        summary="Let a link live longer, for its owner",
-    )
+    add("POST /api/receive/delete", _delete, "End a link, and delete its file", Ok)
+    add("POST /api/receive/status", _status, "How often a link was used, for its owner", StatusAnswer)
+    add(f"GET {_LINKS_PAGE}", _links_page)
+    add(f"POST {_LINKS_PAGE}", _change_link)
+    add("GET /api/receive/links", _links, "Your links, while you are signed in", OwnLinksAnswer)
+    add("POST /api/receive/extend", _extend, "Let a link live longer, for its owner", ExtendedAnswer)
     for method in ("GET", "POST"):
         add(
-            "/api/cron/receive-cleanup",
+            f"{method} /api/cron/receive-cleanup",
             _clean_up,
-            methods=[method],
-            response_model=CleanedAnswer,
+            "Delete files whose links have expired",
+            CleanedAnswer,
             operation_id=f"clean_up_{method.lower()}",
-            summary="Delete files whose links have expired",
         )
     return routes
 
@@ -533,7 +470,7 @@ async def _show(visit: SharingVisit, token: str | None, refusal: Refusal | None 
     if refusal is not None and not asks_again:
         return _refused(visit, token, refusal)
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("page")
             shown = await visit.sharing.look(token)
     except Refusal as refused:
@@ -542,7 +479,7 @@ async def _show(visit: SharingVisit, token: str | None, refusal: Refusal | None 
         return _refused(visit, token, Refusal(410, "USED_UP", "this link was used as often as it may be"))
     now_ms, expires_at = visit.site.now_ms(), moment(shown.expires_ms)
     language = visit.say.language
-    return visit.shown(
+    return visit.page(
         "sharing/receive.html",
         status=200 if refusal is None else refusal.status,
         scripts=True,
@@ -562,7 +499,7 @@ def _refused(visit: SharingVisit, token: str | None, refusal: Refusal) -> Respon
     exp = refusal.more.get("exp")
     expired_at = moment(exp) if isinstance(exp, int) else None
     heading, advice, action = _page_of(visit.say, refusal)
-    response = visit.shown(
+    response = visit.page(
         "sharing/refused.html",
         status=refusal.status,
         scripts=expired_at is not None,
@@ -605,7 +542,7 @@ async def _share_page(visit: Visiting) -> Response:
     max_bytes = size_bytes(settings.max_upload)
     user = await visit.user()
     needs_key = settings.issue_key is not None and not (settings.allow_users and user is not None)
-    return visit.shown(
+    return visit.page(
         "sharing/share.html",
         scripts=True,
         needs_key=needs_key,
@@ -626,22 +563,19 @@ async def _share_page(visit: Visiting) -> Response:
 
 async def _csrf(visit: Visiting) -> Response:
     """The same value comes as a cookie; send it back as `csrf` in the body."""
-    async with _refusals():
-        await visit.count("csrf")
-    token = visit.csrf_token()
-    return visit.answer(CsrfAnswer(token=token), visit.csrf.set(token))
+    await visit.count("csrf")
+    return visit.csrf_response()
 
 
 async def _token(visit: Visiting, body: TokenBody) -> Response:
     """A link to a file elsewhere, on one of the allowed hosts."""
-    async with _refusals():
-        await visit.count("token")
-        by = await visit.issuer(body.csrf)
-        if not body.url:
-            raise Refusal(400, "URL_REQUIRED", "url says where the link leads", headers=NO_STORE)
-        wanted = body.wanted(by.user_id)
-        issued = await visit.sharing.issue(body.url, body.name, wanted, who=by.who, where=visit.address)
-    return visit.answer(IssuedAnswer(**visit.issued(issued)))
+    await visit.count("token")
+    by = await visit.issuer(body.csrf)
+    if not body.url:
+        raise Refusal(400, "URL_REQUIRED", "url says where the link leads")
+    wanted = body.wanted(by.user_id)
+    issued = await visit.sharing.issue(body.url, body.name, wanted, who=by.who, where=visit.address)
+    return json_response(IssuedAnswer(**visit.issued(issued)))
 
 
 async def _upload(
@@ -657,30 +591,28 @@ async def _upload(
 ) -> Response:
     """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
     _refuse_other_forms(visit.request)
-    async with _refusals():
-        await visit.count("upload")
-        by = await visit.issuer()
-        # A file may take its time; other requests may not.
-        visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
-        wanted = Wanted(
-            valid_until=validUntil,
-            purpose=purpose,
-            max_downloads=maxDownloads,
-            password=_unquoted(visit.request.headers.get("x-link-password")),
-            owner_only=ownerOnly,
-            message=message,
-            theme=theme,
-            receiver=receiverName,
-            user_id=by.user_id,
+    await visit.count("upload")
+    by = await visit.issuer()
+    # A file may take its time; other requests may not.
+    visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
+    wanted = Wanted(
+        valid_until=validUntil,
+        purpose=purpose,
+        max_downloads=maxDownloads,
+        password=_unquoted(visit.request.headers.get("x-link-password")),
+        owner_only=ownerOnly,
+        message=message,
+        theme=theme,
+        receiver=receiverName,
+        user_id=by.user_id,
+    )
+    try:
+        issued = await visit.sharing.upload(
+            visit.request.stream(), name, wanted, who=by.who, where=visit.address, size=_length_of(visit.request)
         )
-        try:
-            issued = await visit.sharing.upload(
-                visit.request.stream(), name, wanted, who=by.who, where=visit.address, size=_length_of(visit.request)
-            )
-        except ClientDisconnect:  # nobody is there to be answered
-            raise Refusal(400, "BROKEN_OFF", "the upload broke off", headers=NO_STORE) from None
-    answer = UploadedAnswer(**visit.issued(issued), fileName=issued.name, size=issued.size or 0)
-    return visit.answer(answer)
+    except ClientDisconnect:  # nobody is there to be answered
+        raise Refusal(400, "BROKEN_OFF", "the upload broke off") from None
+    return json_response(UploadedAnswer(**visit.issued(issued), fileName=issued.name, size=issued.size or 0))
 
 
 def _refuse_other_forms(request: Request) -> None:
@@ -688,14 +620,13 @@ def _refuse_other_forms(request: Request) -> None:
     unknown = sorted(set(request.query_params) - _UPLOAD_OPTIONS)
     if unknown:
         said = f"{unknown[0][:40]!r} is no option of an upload; there are {', '.join(sorted(_UPLOAD_OPTIONS))}, "
-        raise Refusal(400, "UNKNOWN_OPTION", f"{said}and a password in the header x-link-password", headers=NO_STORE)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
+        raise Refusal(400, "UNKNOWN_OPTION", f"{said}and a password in the header x-link-password")
+    if content_type(request.headers) == "multipart/form-data":
         sentence = "the body is the file itself, and no form: write curl --data-binary @file instead of -F"
-        raise Refusal(415, "NOT_A_FILE", sentence, headers=NO_STORE)
+        raise Refusal(415, "NOT_A_FILE", sentence)
     if not request.headers.get("x-link-password", "").isascii():
         sentence = "percent-encode the password in x-link-password, as UTF-8: p%C3%A4ss"
-        raise Refusal(400, "BAD_PASSWORD", sentence, headers=NO_STORE)
+        raise Refusal(400, "BAD_PASSWORD", sentence)
 
 
 def _length_of(request: Request) -> int | None:
@@ -710,13 +641,12 @@ def _unquoted(header: str | None) -> str | None:
 
 async def _resolve(visit: Visiting, t: TokenQuery = None, redirect: Annotated[str | None, Query()] = None) -> Response:
     """Where a link leads. Each call counts as a download, so a link for one download is used up; HEAD only looks."""
-    async with _refusals():
-        await visit.count("resolve")
-        if visit.is_looking:
-            await visit.sharing.look(t)
-            return Response(status_code=200, headers=NO_STORE)
-        visit.refuse_prefetch()
-        resolved = await visit.sharing.resolve(t, where=visit.address)
+    await visit.count("resolve")
+    if visit.is_looking:
+        await visit.sharing.look(t)
+        return Response(status_code=200, headers=NO_STORE)
+    visit.refuse_prefetch()
+    resolved = await visit.sharing.resolve(t, where=visit.address)
     return _led(visit, resolved, 302 if redirect == "1" else None)
 
 
@@ -726,7 +656,7 @@ async def _resolve_post(visit: Visiting, redirect: Annotated[str | None, Query()
     token, password = (value if isinstance(value, str) else None for value in (fields.get("t"), fields.get("password")))
     token = token or visit.request.query_params.get("t")
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("resolve")
             resolved = await visit.sharing.resolve(token, password=password, where=visit.address)
     except Refusal as refusal:
@@ -746,15 +676,14 @@ def _started(visit: SharingVisit, resolved: Resolved) -> Response:
         # Without a host: the page may be open under another name of this site.
         return visit.goes_on(f"{_DOWNLOAD}?{urlencode({'ticket': resolved.ticket})}")
     url = resolved.url or ""
-    return visit.shown("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
+    return visit.page("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
 
 
 def _led(visit: SharingVisit, resolved: Resolved, redirect: int | None) -> Response:
     url = visit.download_url(resolved)
     if redirect is not None:
         return RedirectResponse(url, redirect, headers=NO_STORE)
-    answer = ResolvedAnswer(url=url, name=resolved.name, exp=resolved.expires_ms, purpose=resolved.purpose)
-    return visit.answer(answer)
+    return json_response(ResolvedAnswer(url=url, name=resolved.name, exp=resolved.expires_ms, purpose=resolved.purpose))
 
 
 async def _download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]) -> Response:
@@ -762,9 +691,8 @@ async def _download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)
     start, end = _asked_range(visit.request.headers.get("range"))
     only_of = visit.request.headers.get("if-range")
     asked = Range(start, end, None if only_of is None else only_of.strip('"'))
-    async with _refusals():
-        await visit.count("download")
-        found = await visit.sharing.download(ticket, asked, where=visit.address, looking=visit.is_looking)
+    await visit.count("download")
+    found = await visit.sharing.download(ticket, asked, where=visit.address, looking=visit.is_looking)
     visit.request.state.time_limit.reschedule(None)
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
     headers = {
@@ -806,7 +734,7 @@ _EDGE_CODES: Final = {"TOKEN_NOT_FOUND": "NOT_FOUND", "REVOKED": "NOT_FOUND", "T
 
 async def _edge(visit: Visiting, key: TokenQuery = None) -> Response:
     """The same as resolve, in the form of the document's second plan."""
-    async with _refusals(_EDGE_CODES):
+    with translated(partial(refusal_of, renamed=_EDGE_CODES)):
         await visit.count("resolve")
         if visit.is_looking:
             await visit.sharing.look(key)
@@ -821,25 +749,24 @@ async def _edge(visit: Visiting, key: TokenQuery = None) -> Response:
         message=resolved.message,
         theme=resolved.theme,
     )
-    return visit.answer(answer)
+    return json_response(answer)
 
 
 async def _register(visit: Visiting, body: EdgeBody) -> Response:
     """For files that somebody else put to where files are kept. They are deleted when the link expires, so this takes
     an issue key in production, also where anybody may issue links.
     """
-    async with _refusals():
-        await visit.count("token")
-        by = await visit.issuer(body.csrf)
-        if not by.has_key and not visit.site.development:
-            await visit.sharing.note_stranger("issue", visit.address)
-            raise _unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
-        if not body.pathname or not body.downloadUrl:
-            raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is", headers=NO_STORE)
-        wanted = body.wanted(body.ownerDiscordId or body.userId or by.user_id)
-        issued = await visit.sharing.register(
-            body.pathname, body.downloadUrl, body.displayName, wanted, who=by.who, where=visit.address
-        )
+    await visit.count("token")
+    by = await visit.issuer(body.csrf)
+    if not by.has_key and not visit.site.development:
+        await visit.sharing.note_stranger("issue", visit.address)
+        raise _unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
+    if not body.pathname or not body.downloadUrl:
+        raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is")
+    wanted = body.wanted(body.ownerDiscordId or body.userId or by.user_id)
+    issued = await visit.sharing.register(
+        body.pathname, body.downloadUrl, body.displayName, wanted, who=by.who, where=visit.address
+    )
     answer = RegisteredAnswer(
         key=issued.short_token,
         shareUrl=visit.share_url(issued.short_token, "key"),
@@ -847,32 +774,30 @@ async def _register(visit: Visiting, body: EdgeBody) -> Response:
         id=issued.id,
         ownerKey=issued.owner_key,
     )
-    return visit.answer(answer)
+    return json_response(answer)
 
 
 async def _delete(visit: Visiting, body: DeleteBody | None = None, t: TokenQuery = None) -> Response:
     """By the link itself, or by its id and the owner's key."""
     body = body or DeleteBody()
-    async with _refusals():
-        await visit.count("delete")
-        visit.refuse_other_origins()
-        if body.csrf is not None:
-            visit.refuse_foreign(body.csrf)
-        owner_key = _secret(body.ownerKey)
-        user = await visit.user() if owner_key is None else None
-        await visit.sharing.end(body.token or t, id=body.id, owner_key=owner_key, user=user, where=visit.address)
-    return visit.answer(Ok())
+    await visit.count("delete")
+    visit.refuse_cross_site()
+    if body.csrf is not None:
+        visit.refuse_forged(body.csrf)
+    owner_key = _secret(body.ownerKey)
+    user = await visit.user() if owner_key is None else None
+    await visit.sharing.end(body.token or t, id=body.id, owner_key=owner_key, user=user, where=visit.address)
+    return json_response(Ok())
 
 
 async def _links(visit: Visiting) -> Response:
     """The links that you have made while you were signed in, those that expire last first."""
-    async with _refusals():
-        await visit.count("resolve")
-        user = await visit.user()
-        if user is None:
-            raise not_signed_in(visit.request)
-        links = await visit.sharing.links_of(user)
-        used = await visit.sharing.quota.used(user.subject)
+    await visit.count("resolve")
+    user = await visit.user()
+    if user is None:
+        raise not_signed_in(visit.request)
+    links = await visit.sharing.links_of(user)
+    used = await visit.sharing.quota.used(user.subject)
     shown = [
         OwnLinkAnswer(
             id=link.id,
@@ -889,18 +814,17 @@ async def _links(visit: Visiting) -> Response:
         for link in links
     ]
     quota = visit.sharing.settings.quota_per_user_bytes
-    return visit.answer(OwnLinksAnswer(links=shown, used=used, quota=quota))
+    return json_response(OwnLinksAnswer(links=shown, used=used, quota=quota))
 
 
 async def _extend(visit: Visiting, body: ExtendBody) -> Response:
     """Let a link live longer: by the owner's key, or as whoever is signed in and has made it."""
-    async with _refusals():
-        await visit.count("token")
-        visit.refuse_other_origins()
-        owner_key = _secret(body.ownerKey)
-        user = await visit.user() if owner_key is None else None
-        exp = await visit.sharing.extend(body.id, body.validUntil, owner_key=owner_key, user=user, where=visit.address)
-    return visit.answer(ExtendedAnswer(exp=exp))
+    await visit.count("token")
+    visit.refuse_cross_site()
+    owner_key = _secret(body.ownerKey)
+    user = await visit.user() if owner_key is None else None
+    exp = await visit.sharing.extend(body.id, body.validUntil, owner_key=owner_key, user=user, where=visit.address)
+    return json_response(ExtendedAnswer(exp=exp))
 
 
 async def _links_page(visit: Visiting) -> Response:
@@ -911,14 +835,13 @@ async def _links_page(visit: Visiting) -> Response:
 async def _show_links(visit: SharingVisit, problem: str | None = None, status: int = 200) -> Response:
     if visit.home is not None:
         return visit.goes_on(visit.home)
-    async with _refusals():
-        await visit.count("page")
-        user = await visit.user()
-        links = [] if user is None else await visit.sharing.links_of(user)
-        used = 0 if user is None else await visit.sharing.quota.used(user.subject)
+    await visit.count("page")
+    user = await visit.user()
+    links = [] if user is None else await visit.sharing.links_of(user)
+    used = 0 if user is None else await visit.sharing.quota.used(user.subject)
     settings, now_ms, language = visit.sharing.settings, visit.site.now_ms(), visit.say.language
     sign_in = sign_in_of(visit.request.scope)
-    return visit.shown(
+    return visit.page(
         "sharing/links.html",
         status=status,
         scripts=True,
@@ -951,7 +874,7 @@ async def _change_link(visit: Visiting) -> Response:
     fields = await visit.fields()
     id, what, ms = (str(fields.get(name) or "") for name in ("id", "what", "ms"))
     try:
-        async with _refusals():
+        with translated(refusal_of):
             await visit.count("delete" if what == "end" else "token")
             user = await visit.user()
             if user is None:
@@ -962,7 +885,7 @@ async def _change_link(visit: Visiting) -> Response:
                 until_ms = visit.site.now_ms() + int(ms)
                 await visit.sharing.extend(id, until_ms, user=user, where=visit.address)
             else:
-                raise Refusal(400, "BAD_REQUEST", "what is end or extend, with a time in ms", headers=NO_STORE)
+                raise Refusal(400, "BAD_REQUEST", "what is end or extend, with a time in ms")
     except Refusal as refusal:
         if refusal.code not in _LINK_PROBLEMS:
             raise
@@ -987,15 +910,14 @@ def _offered(settings: SharingSettings) -> list[int]:
 
 
 async def _status(visit: Visiting, body: StatusBody) -> Response:
-    async with _refusals():
-        await visit.count("resolve")
-        owner_key = _secret(body.ownerKey)
-        user = await visit.user() if owner_key is None else None
-        status = await visit.sharing.status(body.id, owner_key, user)
+    await visit.count("resolve")
+    owner_key = _secret(body.ownerKey)
+    user = await visit.user() if owner_key is None else None
+    status = await visit.sharing.status(body.id, owner_key, user)
     answer = StatusAnswer(
         exp=status.expires_ms, downloads=status.downloads, maxDownloads=status.max_downloads, ready=status.ready
     )
-    return visit.answer(answer)
+    return json_response(answer)
 
 
 async def _clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le=10_000)] = None) -> Response:
@@ -1004,22 +926,20 @@ async def _clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le
     secret, bearer = settings.cleanup_secret, visit.bearer
     is_known = secret is not None and bearer is not None and same(bearer, secret.get_secret_value())
     if not is_known and not (settings.trust_vercel_cron and "x-vercel-cron" in visit.request.headers):
-        async with _refusals():
-            await visit.count("cleanup")
+        await visit.count("cleanup")
         await visit.sharing.note_stranger("clean-up", visit.address)
         raise _unauthorized("the clean-up takes its secret (RECEIVE_CLEANUP_SECRET), as Authorization: Bearer …")
     began = asyncio.get_running_loop().time()
-    async with _refusals():
-        counts = await visit.sharing.clean_up.run(
-            limit, stop=lambda: asyncio.get_running_loop().time() - began > _CLEANUP_S
-        )
+    counts = await visit.sharing.clean_up.run(
+        limit, stop=lambda: asyncio.get_running_loop().time() - began > _CLEANUP_S
+    )
     answer = CleanedAnswer(
         now=_iso(moment(visit.site.now_ms())),
         indexKey=visit.sharing.keys.index().key,
         more=counts.more,
         **told(counts),
     )
-    return visit.answer(answer)
+    return json_response(answer)
 
 
 def _iso(at: datetime) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi import Depends, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from keystead.http.refusals import Refusal
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter
 from keystead.kits.identity import identify
-from keystead.kits.language import Language, language_of
-from keystead.kits.refusal import Refusal
+from keystead.kits.language import Language
 from keystead.kits.teamwork.service import (
     DEMO_PEOPLE,
     DemoTeam,
@@ -20,7 +22,7 @@ from keystead.kits.teamwork.service import (
 )
 from keystead.kits.teamwork.service.people import NO_TEAM
 from keystead.kits.teamwork.who import Member, Serving, Who
-from keystead.kits.visit import NO_STORE, Visit
+from keystead.kits.visit import Visit
 
 
 async def _demo(teamwork: Serving) -> DemoTeam:
@@ -67,17 +69,11 @@ class JoinedAnswer(BaseModel):
     ok: Literal[True] = True
 
 
-def add_page_routes(routes: APIRouter) -> None:
+def add_page_routes(routes: KitRouter) -> None:
     """The page, and what is there in development only."""
-    routes.add_api_route("/teamwork", _page, methods=["GET"], response_class=HTMLResponse, include_in_schema=False)
-    base = "/api/teamwork/demo"
-    for name, route, answer in (
-        ("sign-in", _sign_in, SignedInAnswer),
-        ("events", _happen, HappenedAnswer),
-        ("deadlines", _fill, HappenedAnswer),
-        ("join", _join, JoinedAnswer),
-    ):
-        routes.add_api_route(f"{base}/{name}", route, methods=["POST"], response_model=answer, include_in_schema=False)
+    routes.add("GET /teamwork", _page)
+    for name, route in (("sign-in", _sign_in), ("events", _happen), ("deadlines", _fill), ("join", _join)):
+        routes.add(f"POST /api/teamwork/demo/{name}", route)
 
 
 async def _page(request: Request, teamwork: Serving) -> Response:
@@ -90,7 +86,7 @@ async def _page(request: Request, teamwork: Serving) -> Response:
     return visit.page(
         "teamwork/teamwork.html",
         scripts=True,
-        language=language_of(request.headers.get("accept-language", "")),
+        language=visit.say.language,
         people=[{"id": one.id, "name": one.name, "role": one.role} for one in people],
         takes_signed_in=teamwork.takes_identities,
         is_signed_in=user is not None,
@@ -98,22 +94,22 @@ async def _page(request: Request, teamwork: Serving) -> Response:
 
 
 async def _sign_in(request: Request, teamwork: Serving, demo: Demo, body: SignInBody) -> Response:
-    Visit(request, teamwork.site).refuse_other_origins()
+    Visit(request, teamwork.site).refuse_cross_site()
     person = demo_person(body.person)
     if person is None:
         raise Refusal(404, "NOT_FOUND", "There is nobody of this number in the demo team.")
     new = await demo.sign_in(person)
-    return _answer(SignedInAnswer(token=new.token, expiresAt=new.expires_at_ms))
+    return json_response(SignedInAnswer(token=new.token, expiresAt=new.expires_at_ms))
 
 
 async def _happen(who: Member, demo: Demo, body: HappenBody) -> Response:
     to = user_of(who.access) if body.to is None else body.to
     written = await demo.happen(body.what, to, who.user.teamId, body.language)
-    return _answer(HappenedAnswer(notices=len(written)))
+    return json_response(HappenedAnswer(notices=len(written)))
 
 
 async def _fill(who: Member, demo: Demo, body: FillBody) -> Response:
-    return _answer(HappenedAnswer(notices=await demo.fill_calendar(who.user.teamId, body.language)))
+    return json_response(HappenedAnswer(notices=await demo.fill_calendar(who.user.teamId, body.language)))
 
 
 async def _join(who: Who, demo: Demo) -> Response:
@@ -121,8 +117,4 @@ async def _join(who: Who, demo: Demo) -> Response:
     if who.user.teamId != NO_TEAM:
         raise Refusal(409, "IN_A_TEAM", "You are in a team already.")
     await demo.join(user_of(who.access), who.user)
-    return _answer(JoinedAnswer())
-
-
-def _answer(body: BaseModel) -> Response:
-    return JSONResponse(body.model_dump(mode="json"), headers=NO_STORE)
+    return json_response(JoinedAnswer())

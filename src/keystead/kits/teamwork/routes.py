@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import date
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 
-from keystead.errors import BadValue
+from keystead.http.bearer import retry_after_s
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter
+from keystead.http.server_sent_events import place_in
 from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.language import Language, language_of
-from keystead.kits.refusal import Refusal
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import DashboardSummary, Deadline
 from keystead.kits.teamwork.page import add_page_routes
@@ -37,12 +39,10 @@ from keystead.kits.teamwork.service import (
     user_of,
 )
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
-from keystead.kits.teamwork.team_routes import add_team_routes, refusals
+from keystead.kits.teamwork.stream import stream_notices
+from keystead.kits.teamwork.team_routes import add_team_routes, refusal_of
 from keystead.kits.teamwork.who import Member, Serving, Who, has_session, still_there
-from keystead.kits.visit import NO_STORE, too_often
 from keystead.parts.cache import LoadFailed
-from keystead.parts.feed import place_in
-from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
 _PAGE_MOST: Final = 100
@@ -162,42 +162,35 @@ class OkAnswer(BaseModel):
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = APIRouter(tags=["teamwork"])
-    add = routes.add_api_route
+    routes = KitRouter("teamwork", refusal_of)
+    add = routes.add
     base = "/api/notifications"
-    add(base, _list, methods=["GET"], response_model=PageAnswer, summary="My notices, the newest first")
-    add(f"{base}/unread-counts", _unread, methods=["GET"], response_model=UnreadAnswer, summary="How many are not read")
+    add(f"GET {base}", _list, "My notices, the newest first", PageAnswer)
+    add(f"GET {base}/unread-counts", _unread, "How many are not read", UnreadAnswer)
     add(
-        f"{base}/stream",
+        f"GET {base}/stream",
         _stream,
-        methods=["GET"],
+        "My notices as they come",
         response_class=StreamingResponse,
-        summary="My notices as they come",
         responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
     )
-    add(f"{base}/preferences", _preferences, methods=["GET"], response_model=Preferences, summary="What I hear of")
-    add(f"{base}/preferences", _prefer, methods=["PUT"], response_model=Preferences, summary="Change what I hear of")
-    add(f"{base}/read-all", _read_all, methods=["PATCH"], response_model=ReadAnswer, summary="All are read")
-    add(f"{base}/read-by-ref", _read_by_ref, methods=["PATCH"], response_model=ReadAnswer, summary="Those of an item")
-    add(f"{base}/{{id}}", _notice, methods=["GET"], response_model=NoticeAnswer, summary="One of my notices")
-    add(f"{base}/{{id}}", _delete, methods=["DELETE"], response_model=OkAnswer, summary="Delete one of my notices")
-    add(f"{base}/{{id}}/read", _read, methods=["PATCH"], response_model=ReadAnswer, summary="One is read")
-    add("/api/events", _tell, methods=["POST"], response_model=ToldAnswer, summary="Tell of what happened")
-    add("/api/deadlines", _due, methods=["GET"], response_model=DueListAnswer, summary="What is due in my team")
+    add(f"GET {base}/preferences", _preferences, "What I hear of", Preferences)
+    add(f"PUT {base}/preferences", _prefer, "Change what I hear of", Preferences)
+    add(f"PATCH {base}/read-all", _read_all, "All are read", ReadAnswer)
+    add(f"PATCH {base}/read-by-ref", _read_by_ref, "Those of an item", ReadAnswer)
+    add(f"GET {base}/{{id}}", _notice, "One of my notices", NoticeAnswer)
+    add(f"DELETE {base}/{{id}}", _delete, "Delete one of my notices", OkAnswer)
+    add(f"PATCH {base}/{{id}}/read", _read, "One is read", ReadAnswer)
+    add("POST /api/events", _tell, "Tell of what happened", ToldAnswer)
+    add("GET /api/deadlines", _due, "What is due in my team", DueListAnswer)
     one = "/api/deadlines/{refType}/{refId:path}"  # a path: an id may hold a slash
-    add(one, _register, methods=["PUT"], response_model=OkAnswer, summary="Put a deadline in, or move it")
-    add(one, _complete, methods=["DELETE"], response_model=OkAnswer, summary="It is done")
-    add("/api/team/zone", _zone, methods=["PUT"], response_model=OkAnswer, summary="Where my team has its mornings")
-    add(
-        "/api/dashboard/summary",
-        _summary,
-        methods=["GET"],
-        response_model=DashboardSummary,
-        summary="What waits for me in my team",
-    )
-    add("/api/me", _me, methods=["GET"], response_model=MeAnswer, summary="Who I am", operation_id="teamwork_me")
-    add("/api/tokens/revoke", _revoke, methods=["POST"], response_model=OkAnswer, summary="End this token")
-    add("/api/tokens/revoke-all", _revoke_all, methods=["POST"], response_model=OkAnswer, summary="End all of mine")
+    add(f"PUT {one}", _register, "Put a deadline in, or move it", OkAnswer)
+    add(f"DELETE {one}", _complete, "It is done", OkAnswer)
+    add("PUT /api/team/zone", _zone, "Where my team has its mornings", OkAnswer)
+    add("GET /api/dashboard/summary", _summary, "What waits for me in my team", DashboardSummary)
+    add("GET /api/me", _me, "Who I am", MeAnswer, operation_id="teamwork_me")
+    add("POST /api/tokens/revoke", _revoke, "End this token", OkAnswer)
+    add("POST /api/tokens/revoke-all", _revoke_all, "End all of mine", OkAnswer)
     add_team_routes(routes)
     add_page_routes(routes)
     return routes
@@ -230,17 +223,16 @@ async def _list(
     user = user_of(who.access)
     if user_id is not None and user_id != user:
         raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
-    with _values():
-        found = await teamwork.notices.page(user, read=read, ref_type=ref_type, ref_id=ref_id, page=page, size=size)
+    found = await teamwork.notices.page(user, read=read, ref_type=ref_type, ref_id=ref_id, page=page, size=size)
     items = [_shown(teamwork, one, language) for one in found.notices]
-    return _answer(PageAnswer(items=items, page=page, size=size, total=found.total))
+    return json_response(PageAnswer(items=items, page=page, size=size, total=found.total))
 
 
 async def _unread(who: Who, teamwork: Serving) -> Response:
     counts = dict(await teamwork.notices.unread(user_of(who.access)))
     total = sum(counts.values())
     named = [counts.pop(kind, 0) for kind in ("WORK_REQUEST", "TEST_SCENARIO", "DEFECT")]
-    return _answer(
+    return json_response(
         UnreadAnswer(
             total=total, workRequest=named[0], testScenario=named[1], defect=named[2], others=total - sum(named)
         )
@@ -258,33 +250,34 @@ async def _stream(
     """Server-sent events: `notice`, `missed` where something could not be replayed, `bye` where the token has ended."""
     still = still_there(request, who, teamwork)
     try:
-        events = await teamwork.stream(user_of(who.access), place_in(last_event_id or last_seen), still, language)
+        place = place_in(last_event_id or last_seen)
+        events = await stream_notices(teamwork, user_of(who.access), place, still, language)
     except TooManyStreams as error:
-        raise Refusal(429, "TOO_MANY_STREAMS", str(error), headers={"retry-after": "30"}) from None
+        raise Refusal(429, "TOO_MANY_STREAMS", str(error), retry_after_s=30) from None
     headers = {**NO_STORE, "x-accel-buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 async def _preferences(who: Who, teamwork: Serving) -> Response:
-    return _answer(Preferences(**await teamwork.notices.preferences(user_of(who.access))))
+    return json_response(Preferences(**await teamwork.notices.preferences(user_of(who.access))))
 
 
 async def _prefer(who: Who, teamwork: Serving, body: WantedPreferences) -> Response:
     wanted = body.model_dump(exclude_none=True)
-    return _answer(Preferences(**await teamwork.notices.prefer(user_of(who.access), wanted)))
+    return json_response(Preferences(**await teamwork.notices.prefer(user_of(who.access), wanted)))
 
 
 async def _notice(who: Who, teamwork: Serving, language: Reading, id: int) -> Response:
     found = await teamwork.notices.find(user_of(who.access), id)
     if found is None:
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return _answer(_shown(teamwork, found, language))
+    return json_response(_shown(teamwork, found, language))
 
 
 async def _delete(who: Who, teamwork: Serving, id: int) -> Response:
     if not await teamwork.delete(user_of(who.access), id):
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return _answer(OkAnswer())
+    return json_response(OkAnswer())
 
 
 async def _read(who: Who, teamwork: Serving, id: int) -> Response:
@@ -292,26 +285,25 @@ async def _read(who: Who, teamwork: Serving, id: int) -> Response:
     count = await teamwork.read(user, notice=id)
     if not count and await teamwork.notices.find(user, id) is None:
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return _answer(ReadAnswer(read=count))
+    return json_response(ReadAnswer(read=count))
 
 
 async def _read_all(who: Who, teamwork: Serving) -> Response:
-    return _answer(ReadAnswer(read=await teamwork.read(user_of(who.access))))
+    return json_response(ReadAnswer(read=await teamwork.read(user_of(who.access))))
 
 
 async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id: RefIdOf) -> Response:
-    with _values():
-        count = await teamwork.read(user_of(who.access), ref=(ref_type, ref_id))
-    return _answer(ReadAnswer(read=count))
+    count = await teamwork.read(user_of(who.access), ref=(ref_type, ref_id))
+    return json_response(ReadAnswer(read=count))
 
 
 async def _tell(who: Member, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
     """Only users of one's own team are told, and that it was oneself who did it."""
     user = user_of(who.access)
-    await _count(teamwork, "events", user)
+    await teamwork.limit.count("events", str(user))
     happened = body.model_copy(update={"actorId": user, "id": _own_id(user, body.id)})
     written = await teamwork.tell(happened, within=who.user.teamId)
-    return _answer(ToldAnswer(notices=len(written)))
+    return json_response(ToldAnswer(notices=len(written)))
 
 
 def _own_id(user: int, given: str) -> str:
@@ -332,8 +324,7 @@ async def _due(
     team = who.user.teamId
     rules = await teamwork.deadlines.rules_of(team)
     today = teamwork.deadlines.today_in(rules.zone)
-    with _values():
-        listed = await teamwork.deadlines.between(team, first, last)
+    listed = await teamwork.deadlines.between(team, first, last)
     items = [
         DueAnswer(
             refType=one.ref.ref_type,
@@ -347,7 +338,7 @@ async def _due(
         for one in listed
     ]
     days = list(rules.days)
-    return _answer(DueListAnswer(today=today, zone=str(rules.zone), deadlineDays=days, items=items))
+    return json_response(DueListAnswer(today=today, zone=str(rules.zone), deadlineDays=days, items=items))
 
 
 RefType = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
@@ -355,82 +346,62 @@ RefId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 async def _register(who: Member, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
-    await _count(teamwork, "deadlines", user_of(who.access))
+    await teamwork.limit.count("deadlines", str(user_of(who.access)))
     if body.assigneeId is not None and not await teamwork.of_team(who.user.teamId, {body.assigneeId}):
         raise Refusal(400, "BAD_REQUEST", "The assignee is nobody of your team.")
-    with _values():
-        await teamwork.deadlines.register(
-            who.user.teamId,
-            Deadline(refType, refId),
-            body.due,
-            title=body.title,
-            doc_no=body.docNo,
-            assignee=body.assigneeId,
-        )
-    return _answer(OkAnswer())
+    await teamwork.deadlines.register(
+        who.user.teamId,
+        Deadline(refType, refId),
+        body.due,
+        title=body.title,
+        doc_no=body.docNo,
+        assignee=body.assigneeId,
+    )
+    return json_response(OkAnswer())
 
 
 async def _complete(who: Member, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
-    await _count(teamwork, "deadlines", user_of(who.access))
-    with _values():
-        was_there = await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId))
+    await teamwork.limit.count("deadlines", str(user_of(who.access)))
+    was_there = await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId))
     if not was_there:
         raise Refusal(404, "NOT_FOUND", "There is no such deadline.")
-    return _answer(OkAnswer())
+    return json_response(OkAnswer())
 
 
 async def _zone(who: Member, teamwork: Serving, body: ZoneBody) -> Response:
-    async with refusals():
-        await teamwork.change_team(who.user.teamId, zone=body.zone, by=user_of(who.access), role=who.user.teamRole)
-    return _answer(OkAnswer())
+    await teamwork.change_team(who.user.teamId, zone=body.zone, by=user_of(who.access), role=who.user.teamRole)
+    return json_response(OkAnswer())
 
 
 async def _summary(who: Member, teamwork: Serving) -> Response:
     try:
         found = await teamwork.dashboard.summary(user_of(who.access), who.user.teamId)
-    except LoadFailed as error:
-        headers = {**NO_STORE, "retry-after": str(max(1, round(error.retry_after.total_seconds())))}
-        raise Refusal(503, "UNAVAILABLE", "This cannot be counted at the moment; try again.", headers=headers) from None
-    return _answer(found)
+    except LoadFailed as failed:
+        sentence = "This cannot be counted at the moment; try again."
+        raise Refusal(503, "UNAVAILABLE", sentence, retry_after_s=retry_after_s(failed)) from None
+    return json_response(found)
 
 
 async def _me(who: Who) -> Response:
-    return _answer(MeAnswer(id=user_of(who.access), **who.user.model_dump()))
+    return json_response(MeAnswer(id=user_of(who.access), **who.user.model_dump()))
 
 
 async def _revoke(who: Who, teamwork: Serving) -> Response:
     _refuse_session(who)
     await teamwork.tokens.revoke(who.access)
-    return _answer(OkAnswer())
+    return json_response(OkAnswer())
 
 
 async def _revoke_all(who: Who, teamwork: Serving) -> Response:
     _refuse_session(who)
     await teamwork.tokens.revoke_all(who.sub)
-    return _answer(OkAnswer())
+    return json_response(OkAnswer())
 
 
 def _refuse_session(who: Who) -> None:
     """Whoever is signed in at this server signs out where they signed in."""
     if has_session(who):
         raise Refusal(409, "NO_TEAMWORK_TOKEN", "You are signed in at this server; sign out by POST /api/auth/logout.")
-
-
-async def _count(teamwork: Teamwork, name: str, user: int) -> None:
-    """One more request of a user; a Refusal beyond the limit."""
-    try:
-        await teamwork.limit.count(name, str(user))
-    except LimitReached as reached:
-        raise too_often(reached) from None
-
-
-@contextmanager
-def _values() -> Iterator[None]:
-    """Turns what is wrong with a value into what the server answers."""
-    try:
-        yield
-    except BadValue as error:
-        raise Refusal(400, "BAD_REQUEST", str(error)) from None
 
 
 def _shown(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
@@ -448,10 +419,6 @@ def _shown(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnsw
         slackSent=notice.slack_sent,
         createdAt=moment(notice.created_at_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
-
-
-def _answer(body: BaseModel) -> Response:
-    return JSONResponse(body.model_dump(mode="json"), headers=NO_STORE)
 
 
 def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit:

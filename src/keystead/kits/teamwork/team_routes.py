@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse, Response
+from fastapi import Query
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from keystead.errors import BadValue
-from keystead.kits.refusal import Refusal
+from keystead.errors import BadCall, BadValue
+from keystead.http.rate_limits import too_many_requests
+from keystead.http.refusals import Refusal, statuses
+from keystead.http.responses import json_response
+from keystead.http.routing import KitRouter
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import (
     Attempt,
@@ -24,21 +25,18 @@ from keystead.kits.teamwork.service import (
     user_of,
 )
 from keystead.kits.teamwork.who import Member, Serving, Who
-from keystead.kits.visit import NO_STORE, too_often
 from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
 # What each refusal of the service is in HTTP.
-STATUS: Final[Mapping[str, int]] = {
-    "NO_TEAM": 403,
-    "FORBIDDEN": 403,
-    "NOT_FOUND": 404,
-    "ALREADY_IN_TEAM": 409,
-    "LAST_OWNER": 409,
-    "INVITATION_INVALID": 410,
-    "TOO_MANY_INVITATIONS": 409,
-    "PEOPLE_ELSEWHERE": 409,
-}
+STATUS: Final = statuses(
+    {
+        403: "NO_TEAM FORBIDDEN",
+        404: "NOT_FOUND",
+        409: "ALREADY_IN_TEAM LAST_OWNER TOO_MANY_INVITATIONS PEOPLE_ELSEWHERE",
+        410: "INVITATION_INVALID",
+    }
+)
 _ATTEMPTS_MOST: Final = 100
 
 DaysList = Annotated[list[Annotated[int, Field(ge=0, le=365)]], Field(min_length=1, max_length=20)]
@@ -149,127 +147,103 @@ class DoneAnswer(BaseModel):
 # --- the routes ------------------------------------------------------------------------------------------------
 
 
-def add_team_routes(routes: APIRouter) -> None:
-    add = routes.add_api_route
-    add("/api/teams", _create, methods=["POST"], response_model=TeamAnswer, summary="Create a team, and own it")
+def add_team_routes(routes: KitRouter) -> None:
+    add = routes.add
+    add("POST /api/teams", _create, "Create a team, and own it", TeamAnswer)
     base = "/api/team"
-    add(base, _team, methods=["GET"], response_model=TeamAnswer, summary="My team, and how it works")
-    add(base, _change, methods=["PATCH"], response_model=TeamAnswer, summary="Change how my team works")
-    add(f"{base}/members", _members, methods=["GET"], response_model=MembersAnswer, summary="Who is in my team")
+    add(f"GET {base}", _team, "My team, and how it works", TeamAnswer)
+    add(f"PATCH {base}", _change, "Change how my team works", TeamAnswer)
+    add(f"GET {base}/members", _members, "Who is in my team", MembersAnswer)
     one = f"{base}/members/{{id}}"
-    add(one, _change_member, methods=["PATCH"], response_model=DoneAnswer, summary="Change what somebody may do")
-    add(one, _remove, methods=["DELETE"], response_model=DoneAnswer, summary="Take somebody out of my team")
-    add(f"{base}/leave", _leave, methods=["POST"], response_model=DoneAnswer, summary="Leave my team")
+    add(f"PATCH {one}", _change_member, "Change what somebody may do", DoneAnswer)
+    add(f"DELETE {one}", _remove, "Take somebody out of my team", DoneAnswer)
+    add(f"POST {base}/leave", _leave, "Leave my team", DoneAnswer)
     invitations = f"{base}/invitations"
-    add(invitations, _invite, methods=["POST"], response_model=NewInvitationAnswer, summary="Invite somebody")
-    add(invitations, _listed, methods=["GET"], response_model=InvitationsAnswer, summary="Invitations that are open")
-    add(f"{invitations}/{{id}}", _withdraw, methods=["DELETE"], response_model=DoneAnswer, summary="End an invitation")
-    add("/api/invitations", _mine, methods=["GET"], response_model=InvitationsAnswer, summary="Invitations for me")
-    add(
-        "/api/invitations/look",
-        _look,
-        methods=["POST"],
-        response_model=InvitationAnswer,
-        summary="What a link invites to",
-    )
-    add("/api/invitations/accept", _accept, methods=["POST"], response_model=TeamAnswer, summary="Join a team")
-    add(
-        f"{base}/slack-log",
-        _slack_log,
-        methods=["GET"],
-        response_model=AttemptsAnswer,
-        summary="What was sent to Slack for my team",
-    )
+    add(f"POST {invitations}", _invite, "Invite somebody", NewInvitationAnswer)
+    add(f"GET {invitations}", _listed, "Invitations that are open", InvitationsAnswer)
+    add(f"DELETE {invitations}/{{id}}", _withdraw, "End an invitation", DoneAnswer)
+    add("GET /api/invitations", _mine, "Invitations for me", InvitationsAnswer)
+    add("POST /api/invitations/look", _look, "What a link invites to", InvitationAnswer)
+    add("POST /api/invitations/accept", _accept, "Join a team", TeamAnswer)
+    add(f"GET {base}/slack-log", _slack_log, "What was sent to Slack for my team", AttemptsAnswer)
 
 
-@asynccontextmanager
-async def refusals() -> AsyncIterator[None]:
-    """Turns what the service refuses into what the server answers."""
-    try:
-        yield
-    except TeamRefused as refused:
-        raise Refusal(STATUS[refused.reason], refused.reason, str(refused), headers=NO_STORE) from None
-    except BadValue as error:
-        raise Refusal(400, "BAD_REQUEST", str(error)) from None
-    except LimitReached as reached:
-        raise too_often(reached) from None
+def refusal_of(error: Exception) -> Refusal | None:
+    """What is answered where the service refuses; None: the error is none of its refusals."""
+    match error:
+        case TeamRefused(reason=reason):
+            return Refusal(STATUS[reason], reason, str(error))
+        case LimitReached():
+            return too_many_requests(error)
+        case BadValue() if not isinstance(error, BadCall):
+            return Refusal(400, "BAD_REQUEST", str(error))
+    return None
 
 
 async def _create(who: Who, teamwork: Serving, body: NewTeamBody) -> Response:
     user = user_of(who.access)
-    async with refusals():
-        await teamwork.limit.count("teams", str(user))
-        team = await teamwork.create_team(body.name, owner=user, zone=body.zone, days=body.deadlineDays)
-    return _answer(await _shown_team(teamwork, team))
+    await teamwork.limit.count("teams", str(user))
+    team = await teamwork.create_team(body.name, owner=user, zone=body.zone, days=body.deadlineDays)
+    return json_response(await _shown_team(teamwork, team))
 
 
 async def _team(who: Member, teamwork: Serving) -> Response:
-    return _answer(await _own_team(teamwork, who.user.teamId))
+    return json_response(await _own_team(teamwork, who.user.teamId))
 
 
 async def _change(who: Member, teamwork: Serving, body: TeamBody) -> Response:
-    async with refusals():
-        await teamwork.change_team(
-            who.user.teamId,
-            name=body.name,
-            zone=body.zone,
-            days=body.deadlineDays,
-            by=user_of(who.access),
-            role=who.user.teamRole,
-        )
-    return _answer(await _own_team(teamwork, who.user.teamId))
+    await teamwork.change_team(
+        who.user.teamId,
+        name=body.name,
+        zone=body.zone,
+        days=body.deadlineDays,
+        by=user_of(who.access),
+        role=who.user.teamRole,
+    )
+    return json_response(await _own_team(teamwork, who.user.teamId))
 
 
 async def _members(who: Member, teamwork: Serving) -> Response:
-    async with refusals():
-        teamwork.require_own_people()
-        found = await teamwork.people.members(who.user.teamId)
-    return _answer(MembersAnswer(members=[_shown_member(user, person) for user, person in found.items()]))
+    teamwork.require_own_people()
+    found = await teamwork.people.members(who.user.teamId)
+    return json_response(MembersAnswer(members=[_shown_member(user, person) for user, person in found.items()]))
 
 
 async def _change_member(who: Member, teamwork: Serving, id: UserId, body: MemberBody) -> Response:
-    async with refusals():
-        await teamwork.change_member(
-            who.user.teamId, id, role=body.teamRole, slack_id=body.slackId, by=user_of(who.access)
-        )
-    return _answer(DoneAnswer())
+    await teamwork.change_member(who.user.teamId, id, role=body.teamRole, slack_id=body.slackId, by=user_of(who.access))
+    return json_response(DoneAnswer())
 
 
 async def _remove(who: Member, teamwork: Serving, id: UserId) -> Response:
-    async with refusals():
-        teamwork.require_own_people()
-        await teamwork.teams.remove(who.user.teamId, id, by=user_of(who.access))
-    return _answer(DoneAnswer())
+    teamwork.require_own_people()
+    await teamwork.teams.remove(who.user.teamId, id, by=user_of(who.access))
+    return json_response(DoneAnswer())
 
 
 async def _leave(who: Member, teamwork: Serving) -> Response:
     user = user_of(who.access)
-    async with refusals():
-        teamwork.require_own_people()
-        await teamwork.teams.remove(who.user.teamId, user, by=user)
-    return _answer(DoneAnswer())
+    teamwork.require_own_people()
+    await teamwork.teams.remove(who.user.teamId, user, by=user)
+    return json_response(DoneAnswer())
 
 
 async def _invite(who: Member, teamwork: Serving, body: InviteBody) -> Response:
     user = user_of(who.access)
-    async with refusals():
-        await teamwork.limit.count("teams", str(user))
-        new = await teamwork.invite(who.user.teamId, role=body.teamRole, user=body.userId, name=body.name, by=user)
+    await teamwork.limit.count("teams", str(user))
+    new = await teamwork.invite(who.user.teamId, role=body.teamRole, user=body.userId, name=body.name, by=user)
     shown = await _shown_invitation(teamwork, new.invitation)
     link = invitation_link(teamwork.site.public_url, new.token)
-    return _answer(NewInvitationAnswer(**shown.model_dump(), link=link))
+    return json_response(NewInvitationAnswer(**shown.model_dump(), link=link))
 
 
 async def _listed(who: Member, teamwork: Serving) -> Response:
-    async with refusals():
-        await teamwork.teams.require_lead(who.user.teamId, user_of(who.access))
+    await teamwork.teams.require_lead(who.user.teamId, user_of(who.access))
     return await _invitations(teamwork, await teamwork.teams.invitations(who.user.teamId))
 
 
 async def _withdraw(who: Member, teamwork: Serving, id: UserId) -> Response:
-    async with refusals():
-        await teamwork.teams.withdraw(who.user.teamId, id, by=user_of(who.access))
-    return _answer(DoneAnswer())
+    await teamwork.teams.withdraw(who.user.teamId, id, by=user_of(who.access))
+    return json_response(DoneAnswer())
 
 
 async def _mine(who: Who, teamwork: Serving) -> Response:
@@ -278,12 +252,11 @@ async def _mine(who: Who, teamwork: Serving) -> Response:
 
 async def _look(who: Who, teamwork: Serving, body: LinkBody) -> Response:
     user = user_of(who.access)
-    async with refusals():
-        await teamwork.limit.count("teams", str(user))
-        found = await teamwork.teams.look(body.token)
-        if found is None or found.user not in (None, user):
-            raise TeamRefused("INVITATION_INVALID")
-    return _answer(await _shown_invitation(teamwork, found))
+    await teamwork.limit.count("teams", str(user))
+    found = await teamwork.teams.look(body.token)
+    if found is None or found.user not in (None, user):
+        raise TeamRefused("INVITATION_INVALID")
+    return json_response(await _shown_invitation(teamwork, found))
 
 
 async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
@@ -291,11 +264,10 @@ async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
     user = user_of(who.access)
     if (body.token is None) == (body.invitation is None):
         raise Refusal(400, "BAD_REQUEST", "Send the token of a link, or the id of an invitation.")
-    async with refusals():
-        await teamwork.limit.count("teams", str(user))
-        teamwork.require_own_people()
-        team = await teamwork.teams.accept(user, token=body.token, invitation=body.invitation)
-    return _answer(await _shown_team(teamwork, team))
+    await teamwork.limit.count("teams", str(user))
+    teamwork.require_own_people()
+    team = await teamwork.teams.accept(user, token=body.token, invitation=body.invitation)
+    return json_response(await _shown_team(teamwork, team))
 
 
 async def _slack_log(
@@ -306,17 +278,16 @@ async def _slack_log(
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Older than the attempt of this id.")] = None,
     size: Annotated[int, Query(ge=1, le=_ATTEMPTS_MOST)] = 20,
 ) -> Response:
-    async with refusals():
-        found = await teamwork.attempts_of_team(
-            who.user.teamId,
-            by=user_of(who.access),
-            role=who.user.teamRole,
-            status=status,
-            notice=notice,
-            before=before,
-            most=size,
-        )
-    return _answer(AttemptsAnswer(attempts=[_shown_attempt(one) for one in found]))
+    found = await teamwork.attempts_of_team(
+        who.user.teamId,
+        by=user_of(who.access),
+        role=who.user.teamRole,
+        status=status,
+        notice=notice,
+        before=before,
+        most=size,
+    )
+    return json_response(AttemptsAnswer(attempts=[_shown_attempt(one) for one in found]))
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------
@@ -333,7 +304,7 @@ async def _shown_team(teamwork: Teamwork, team: Team) -> TeamAnswer:
 
 
 async def _invitations(teamwork: Teamwork, found: list[Invitation]) -> Response:
-    return _answer(InvitationsAnswer(invitations=[await _shown_invitation(teamwork, one) for one in found]))
+    return json_response(InvitationsAnswer(invitations=[await _shown_invitation(teamwork, one) for one in found]))
 
 
 async def _shown_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAnswer:
@@ -376,7 +347,3 @@ def _shown_attempt(one: Attempt) -> AttemptAnswer:
 
 def _moment(ms: int) -> str:
     return moment(ms).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _answer(body: BaseModel) -> Response:
-    return JSONResponse(body.model_dump(mode="json"), headers=NO_STORE)

@@ -9,21 +9,19 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends
-from fastapi.openapi.models import HTTPBearer
-from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
 from keystead.errors import StoreError
-from keystead.kits.bearer import bearer
-from keystead.kits.identity import SignedInUser, bearer_token, identify_again, sign_in_of
+from keystead.http.bearer import bearer_token, retry_after_s
+from keystead.http.dependencies import BearerScheme, bearer
+from keystead.http.refusals import Refusal
+from keystead.kits.identity import SignedInUser, identify_again, sign_in_of
 from keystead.kits.kit import service_of
-from keystead.kits.refusal import Refusal
 from keystead.kits.signed_in import not_signed_in, signed_in
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import Teamwork
 from keystead.kits.teamwork.service.people import NO_TEAM
 from keystead.kits.teamwork.service.teamwork import Still
-from keystead.kits.visit import NO_STORE
 from keystead.parts.admission import Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.jwt import Denied
@@ -33,12 +31,8 @@ Serving = Annotated[Teamwork, Depends(service_of("teamwork"))]
 _by_token = bearer(lambda request: request.app.state.kits["teamwork"].admission, realm="teamwork")
 
 
-class _Who(SecurityBase):
+class _Who(BearerScheme):
     """What FastAPI calls, and reads for its document: a route takes a bearer token, or the cookie of a session."""
-
-    def __init__(self) -> None:
-        self.model = HTTPBearer(bearerFormat="JWT", description="An access token, until it expires or is revoked.")
-        self.scheme_name = "bearer"
 
     async def __call__(self, connection: HTTPConnection, teamwork: Serving) -> Admitted[UserSession]:
         user = await signed_in(connection)
@@ -55,8 +49,7 @@ class _Who(SecurityBase):
             return await teamwork.admit_identity(user.subject, user.name)
         except LoadFailed as failed:
             sentence = "Who you are cannot be looked up now; try again later."
-            headers = NO_STORE | {"retry-after": str(max(1, round(failed.retry_after.total_seconds())))}
-            raise Refusal(503, "USER_UNAVAILABLE", sentence, headers=headers) from None
+            raise Refusal(503, "USER_UNAVAILABLE", sentence, retry_after_s=retry_after_s(failed)) from None
 
 
 Who = Annotated[Admitted[UserSession], Depends(_Who())]
@@ -65,7 +58,7 @@ Who = Annotated[Admitted[UserSession], Depends(_Who())]
 async def _member(who: Who) -> Admitted[UserSession]:
     if who.user.teamId == NO_TEAM:
         sentence = "You are in no team yet: create one, or accept an invitation, at /teamwork."
-        raise Refusal(403, "NO_TEAM", sentence, headers=NO_STORE)
+        raise Refusal(403, "NO_TEAM", sentence)
     return who
 
 

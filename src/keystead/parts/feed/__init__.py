@@ -1,6 +1,5 @@
 """Feed, as a part: messages to many readers, each in an order of its own, and what was missed is replayed."""
 
 from keystead.parts.feed.feed import Feed, FeedItem, Missed, Pause
-from keystead.parts.feed.feed_events import event, heartbeat, place_in
 
-__all__ = ["Feed", "FeedItem", "Missed", "Pause", "event", "heartbeat", "place_in"]
+__all__ = ["Feed", "FeedItem", "Missed", "Pause"]

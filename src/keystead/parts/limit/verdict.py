@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -51,34 +50,10 @@ class Verdict:
         """`reset_ms` in whole seconds, never too early."""
         return _seconds(self.reset_ms)
 
-    def headers(self, *, x_ratelimit: bool = False, now_s: float | None = None) -> dict[str, str]:
-        """What an answer tells its client, by lower-case name.
-
-        `ratelimit-policy` and `ratelimit` are those of draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`,
-        `-remaining` and `-reset` those of its drafts up to 06, which most clients read; `retry-after` (RFC 9110)
-        stands only where the request was refused and may come again. `x_ratelimit` adds the `x-ratelimit-*` of older
-        APIs, whose reset is a moment in seconds since 1970. A limit whose store is down knows nothing of what is
-        left, and says only when to try again.
-        """
-        wait = {"retry-after": str(max(1, self.retry_after))} if self.retry_after and not self.allowed else {}
-        if self.store_is_down:
-            return wait
-        told = self.each or (self,)
-        headers = {
-            "ratelimit-policy": ", ".join(f'"{one.name}";q={one.limit};w={_seconds(one.window_ms)}' for one in told),
-            "ratelimit": ", ".join(f'"{one.name}";r={one.remaining};t={one.reset}' for one in told),
-            "ratelimit-limit": str(self.limit),
-            "ratelimit-remaining": str(self.remaining),
-            "ratelimit-reset": str(self.reset),
-        }
-        if x_ratelimit:
-            resets_s = int((time.time() if now_s is None else now_s) + self.reset)
-            headers |= {
-                "x-ratelimit-limit": str(self.limit),
-                "x-ratelimit-remaining": str(self.remaining),
-                "x-ratelimit-reset": str(resets_s),
-            }
-        return headers | wait
+    @property
+    def window(self) -> int:
+        """`window_ms` in whole seconds."""
+        return _seconds(self.window_ms)
 
 
 def least_of(verdicts: Sequence[Verdict]) -> Verdict:
@@ -108,7 +83,7 @@ class LimitReached(KeysteadError):
     @classmethod
     def of(cls, verdict: Verdict) -> LimitReached:
         after = verdict.retry_after
-        return cls(_seconds(verdict.window_ms) if after is None else max(1, after), verdict)
+        return cls(verdict.window if after is None else max(1, after), verdict)
 
 
 def _sentence(verdict: Verdict) -> str:

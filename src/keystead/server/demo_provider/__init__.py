@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys, DemoPledge
 
 if TYPE_CHECKING:
-    from keystead.server.demo_provider.answers import DemoInProduction
     from keystead.server.demo_provider.patreon import demo_patreon, demo_patreon_router
+    from keystead.server.demo_provider.responses import DemoInProduction
     from keystead.server.demo_provider.routes import demo_provider, demo_router
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "DemoInProduction": "answers",
+    "DemoInProduction": "responses",
     "demo_patreon": "patreon",
     "demo_patreon_router": "patreon",
     "demo_provider": "routes",

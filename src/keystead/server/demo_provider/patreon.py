@@ -17,12 +17,12 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from pydantic import SecretStr
 from starlette.responses import Response
 
+from keystead.http.csrf import refuse_cross_site
+from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import StandIn
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import came_from
 from keystead.parts.oauth import IdentityFields, Provider
-from keystead.server.demo_provider.answers import (
-    NO_STORE,
+from keystead.server.demo_provider.keys import DemoKeys
+from keystead.server.demo_provider.responses import (
     access_token_of,
     form_of,
     no_such_token,
@@ -30,7 +30,6 @@ from keystead.server.demo_provider.answers import (
     page,
     refuse_in_production,
 )
-from keystead.server.demo_provider.keys import DemoKeys
 from keystead.server.demo_provider.service import AMOUNTS, PATREON_CLIENT_ID, DemoProvider, Person, Pledges, in_words
 from keystead.stores import Store
 
@@ -94,7 +93,7 @@ def demo_patreon_router(
     async def show(request: Request) -> Response:
         asked = only_once(request.query_params.multi_items())
         people = await Pledges(keys_of(request)).all(_matching(_PERSON, asked.get("person")))
-        shown = page(
+        return page(
             "demo_patreon.html",
             people=[(person, in_words(cents), cents) for person, cents in people.items()],
             amounts=[(cents, _label(cents)) for cents in AMOUNTS],
@@ -103,13 +102,10 @@ def demo_patreon_router(
             event=_WORDS.get(asked.get("event", ""), ""),
             answered=int(asked["status"]) if re.fullmatch(r"[0-9]{1,3}", asked.get("status", "")) else 0,
         )
-        # With `no-referrer` a browser would say `Origin: null` when the form of this page is sent.
-        shown.headers["referrer-policy"] = "strict-origin"
-        return shown
 
     async def change(request: Request) -> Response:
-        if came_from(request) not in (None, public_url, str(request.base_url).rstrip("/")):
-            raise Refusal(403, "CSRF", "This request does not come from a page of this server; load the page again.")
+        own = str(request.base_url).rstrip("/")
+        refuse_cross_site(request.headers, (public_url, own), development=development)
         form = await form_of(request)
         pledges = Pledges(keys_of(request))
         people = {person.id: person for person in await pledges.all(_matching(_PERSON, form.get("person")))}

@@ -12,11 +12,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.responses import Response
 
+from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.identity import identify
-from keystead.kits.refusal import Refusal
 from keystead.parts.oauth import IdentityFields, Provider
-from keystead.server.demo_provider.answers import (
-    NO_STORE,
+from keystead.server.demo_provider.keys import DemoKeys
+from keystead.server.demo_provider.responses import (
     TOKEN,
     access_token_of,
     error,
@@ -26,7 +26,6 @@ from keystead.server.demo_provider.answers import (
     page,
     refuse_in_production,
 )
-from keystead.server.demo_provider.keys import DemoKeys
 from keystead.server.demo_provider.service import (
     ACCESS_TOKEN_S,
     CLIENT_ID,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.error_responses import TooLarge, error_answer
+from keystead.server.error_responses import TooLarge, error_response
 
 _DIGITS_MAX = 18  # more than any body that was ever sent
 
@@ -31,8 +31,7 @@ class BodyLimit:
         max_bytes = self._by_path.get(scope["path"].lower(), self._max_bytes)
         stated = Headers(scope=scope).get("content-length", "")
         if stated.isascii() and stated.isdigit() and (len(stated) > _DIGITS_MAX or int(stated) > max_bytes):
-            sentence = TooLarge(max_bytes).sentence
-            await error_answer(scope, "TOO_LARGE", sentence, headers={"connection": "close"})(scope, receive, send)
+            await error_response(scope, TooLarge(max_bytes).refusal)(scope, receive, send)
             return
         come = 0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.error_responses import code_of, error_answer
+from keystead.http.refusals import code_of, refusal_with
+from keystead.server.error_responses import error_response
 from keystead.server.logs import log_failure
 from keystead.server.route_table import template_of
 
@@ -39,7 +40,8 @@ class ErrorGuard:
             if begun:
                 raise BrokenOff from None
             sentence = f"Something went wrong here; the log says more under the id {request_id}."
-            await error_answer(scope, code, sentence if code == "INTERNAL" else "")(scope, receive, send)
+            refusal = refusal_with(code, sentence if code == "INTERNAL" else "")
+            await error_response(scope, refusal)(scope, receive, send)
 
 
 class BrokenOff(Exception):

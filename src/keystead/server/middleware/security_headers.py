@@ -3,7 +3,7 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.page_policy import content_policy
+from keystead.http.pages import content_policy
 
 SECURITY_HEADERS = {
     "content-security-policy": content_policy(),

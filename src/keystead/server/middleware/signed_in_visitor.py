@@ -9,9 +9,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keystead.errors import KeysteadError
+from keystead.http.accept import prefers_html
+from keystead.http.refusals import Refusal
 from keystead.kits.identity import identify
-from keystead.kits.refusal import Refusal
-from keystead.server.error_responses import prefers_html
 
 
 class Visitor:

@@ -7,7 +7,8 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from keystead.server.error_responses import error_answer
+from keystead.http.refusals import refusal_with
+from keystead.server.error_responses import error_response
 
 
 class TimeLimit:
@@ -42,4 +43,4 @@ class TimeLimit:
         except TimeoutError:
             if not limit.expired() or begun:
                 raise
-            await error_answer(scope, "TIMEOUT")(scope, receive, send)
+            await error_response(scope, refusal_with("TIMEOUT"))(scope, receive, send)

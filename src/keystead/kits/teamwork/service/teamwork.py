@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import httpx2
 
@@ -35,7 +35,7 @@ from keystead.kits.teamwork.service.tables import identity_of
 from keystead.kits.teamwork.service.teams import LEADS, NewInvitation, Team, TeamRefused, Teams
 from keystead.parts.admission import Admission, Admitted
 from keystead.parts.cache import Cache, LoadFailed
-from keystead.parts.feed import Feed, Missed, Pause, event, heartbeat
+from keystead.parts.feed import Feed, FeedItem, Missed, Pause
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxPolicy
@@ -55,7 +55,6 @@ _NAMES_MOST: Final = 10_000
 _DOC_MOST: Final = 32  # of what people call a work item
 _GIVEN_UNTIL: Final = 900_000_000  # the numbers of teams that are given here are below
 _IDENTITIES_MOST: Final = 10_000
-_RETRY: Final = b"retry: 2000\n\n"
 
 # Nothing is lost for having waited: a notice that Slack did not take is tried for a month.
 SLACK_PATIENCE: Final = OutboxPolicy(most_waiting=100_000, give_up_after="30d", longest_retry="10m")
@@ -65,6 +64,20 @@ class TooManyStreams(KeysteadError):
     """A user follows their notices in as many places as they may."""
 
     code = "too-many-streams"
+
+
+class Began(NamedTuple):
+    """A reader follows from the notice after `place`; the newest that is known to be published is `newest`."""
+
+    place: int
+    newest: int
+
+
+class SignedOut(NamedTuple):
+    """The reader is signed out: nothing follows."""
+
+
+Followed: TypeAlias = Began | Missed | Pause | SignedOut | list[FeedItem[Notification]]
 
 
 class Teamwork:
@@ -362,23 +375,23 @@ class Teamwork:
         """Where the work item of a notice is seen."""
         return item_link(self.settings.item_url, self.site.public_url, notice.ref_type, notice.ref_id)
 
-    async def stream(
+    async def follow(
         self, user: int, after: int | None, still: Still, language: Language | None = None
-    ) -> AsyncGenerator[bytes, None]:
-        """The notices of a user as server-sent events, from the one after a place, or from now on.
+    ) -> AsyncGenerator[Followed, None]:
+        """The notices of a user as they come, from the one after a place, or from now on.
 
         Titles are in this language; without one, in that of the server.
 
         `still` is asked at each pause: whoever is signed out meanwhile hears no more; while nobody can say (None), they
         hear nothing, and stay. Raises TooManyStreams at once.
         """
-        events = self._events(user, after, still, language)
-        first = await anext(events)  # so that it counts from now on, and is counted off however it ends
-        return _joined(first, events)
+        followed = self._follow_counted(user, after, still, language)
+        first = await anext(followed)  # so that it counts from now on, and is counted off however it ends
+        return _joined(first, followed)
 
-    async def _events(
+    async def _follow_counted(
         self, user: int, after: int | None, still: Still, language: Language | None
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> AsyncGenerator[Followed, None]:
         most = self.settings.streams_per_user
         if self._open[user] >= most:
             raise TooManyStreams(f"at most {most} streams are open at once; close one")
@@ -389,10 +402,10 @@ class Teamwork:
             reach = await self.notices.reach(user)
             is_known = after is not None and after <= reach.newest
             place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
-            yield _RETRY + event("hello", f'{{"place": {max(place, reach.published)}}}', place=place)
+            yield Began(place, max(place, reach.published))
             if after is not None and not is_known:  # of a database that came back from a backup, or of nowhere
-                yield _missed(place + 1)
-            async with aclosing(self._followed(user, place, reach.published, still, language)) as followed:
+                yield Missed(place + 1)
+            async with aclosing(self._follow_checked(user, place, reach.published, still, language)) as followed:
                 async for one in followed:
                     yield one
         finally:
@@ -403,29 +416,27 @@ class Teamwork:
     async def _end_of_stream(self, user: int, published: int) -> int:
         return max(published, await self.feed.last_place(self.keys.notice_log(user)))
 
-    async def _followed(
+    async def _follow_checked(
         self, user: int, after: int, last: int, still: Still, language: Language | None
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> AsyncGenerator[Followed, None]:
         checked_ms = self.keys.now_ms()
 
         async def was_lost(first: int, last: int) -> bool:
             return await self.notices.has_between(user, first, last)
 
         async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last, was_lost=was_lost):
-            if isinstance(found, Missed):
-                yield _missed(found.first)
-            elif isinstance(found, Pause):
-                yield heartbeat()
+            if isinstance(found, Missed | Pause):
+                yield found
             else:
-                yield b"".join(event("notice", _in_language(one.item, language), place=one.place) for one in found)
+                yield [FeedItem(one.place, _in_language(one.item, language)) for one in found]
             if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
                 while (is_still := await still()) is None and not self.feed.is_closing:
-                    yield heartbeat()
+                    yield Pause()
                     await asyncio.sleep(_HOLD_S)
                 checked_ms = self.keys.now_ms()
                 if not is_still:
                     if is_still is False:
-                        yield event("bye", "{}")
+                        yield SignedOut()
                     return
 
     # --- counting --------------------------------------------------------------------------------------------
@@ -544,19 +555,15 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     return SigningKeys.from_ring(keys.ring)
 
 
-def _missed(first: int) -> bytes:
-    return event("missed", f'{{"first": {first}}}', place=first - 1)
-
-
-def _in_language(shown: Notification, language: Language | None) -> str:
-    """A notice as JSON, with its title in a language, and then without what it was made of."""
+def _in_language(shown: Notification, language: Language | None) -> Notification:
+    """A notice with its title in a language, and then without what it was made of."""
     if language is None or shown.said is None:
-        return shown.model_dump_json()
+        return shown
     title = title_of(shown.type, shown.said, language)
-    return shown.model_copy(update={"title": title, "said": None}).model_dump_json()
+    return shown.model_copy(update={"title": title, "said": None})
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _joined(first: Followed, rest: AsyncGenerator[Followed, None]) -> AsyncGenerator[Followed, None]:
     async with aclosing(rest):
         yield first
         try:

@@ -10,8 +10,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from keystead.errors import Unreadable
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE
+from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.widgets import pictures
 from keystead.kits.widgets.routes.actions import Format
 from keystead.kits.widgets.routes.asked import Asked

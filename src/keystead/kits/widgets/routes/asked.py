@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import came_from
+from keystead.http.csrf import page_origin
+from keystead.http.refusals import Refusal
 from keystead.kits.widgets.routes import parameters as p
 from keystead.kits.widgets.routes.actions import Action, Call, Endpoint, Format
 from keystead.kits.widgets.routes.parameters import MinusZero, Parameter, invalid, named, refusal
@@ -165,7 +165,7 @@ def _refuse_other_sites(request: Request, widgets: Widgets) -> None:
     origins = widgets.settings.origins
     if "*" in origins:
         return
-    origin = came_from(request)
+    origin = page_origin(request.headers)
     if origin is None:
         is_elsewhere = request.headers.get("sec-fetch-site", "").strip().lower() in _ELSEWHERE
     else:

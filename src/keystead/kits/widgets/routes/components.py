@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from fastapi import Request
 from fastapi.responses import Response
 
-from keystead.kits.refusal import Refusal
+from keystead.http.refusals import Refusal
 from keystead.kits.widgets.themes import as_module
 
 _FOLDER: Final = Path(__file__).parents[1] / "components"

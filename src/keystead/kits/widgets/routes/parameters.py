@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE
+from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.widgets.service import COUNTER_TYPES, BatchItem, boards, rankings, welcomes
 from keystead.kits.widgets.service.checks import ID_MAX, LARGEST, TOKEN_MAX, TOKEN_MIN
 from keystead.kits.widgets.themes import BADGE, ICON_PATHS, THEMES

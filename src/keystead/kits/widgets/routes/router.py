@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.language import language_of
-from keystead.kits.refusal import Refusal
-from keystead.kits.visit import NO_STORE, Visit
+from keystead.kits.visit import Visit
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Call, Endpoint, Format
 from keystead.kits.widgets.routes.answers import answer, refusals, refused

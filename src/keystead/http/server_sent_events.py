@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_MOST_DIGITS: Final = 18
+_DIGITS_MAX: Final = 18
 
 HEARTBEAT: Final = b": still here\n\n"
 
@@ -25,4 +25,4 @@ def heartbeat() -> bytes:
 def place_in(last_event_id: str | None) -> int | None:
     """The place that a client names; None: it names none, or what cannot be one."""
     text = (last_event_id or "").strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel
+from starlette.types import Message, Receive, Scope, Send
 
-from keystead.integrations.asgi.types import App, Message, Receive, Scope, Send
+from keystead.integrations.asgi.types import App
 from keystead.parts.sessions import Sessions
 from keystead.stores import Store
 
 R = TypeVar("R", bound=BaseModel)
 
 
-class Opening(Generic[R]):
+class SessionsLifespan(Generic[R]):
     """`ours` is a store to open and to close here; None: somebody else does. `bind` is called once it is open, because
     only then it knows what it guarantees."""
 
@@ -23,11 +24,11 @@ class Opening(Generic[R]):
         self.sessions: Sessions[R] | None = None  # once they are bound
         self._ours = ours
         self._bind = bind
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def open(self) -> Sessions[R]:
         """The sessions. Of any number of callers at one moment one opens the store; where it fails, the next tries."""
-        async with self._one_at_a_time:
+        async with self._lock:
             if self.sessions is None:
                 if self._ours is not None:
                     await self._ours.open()
@@ -35,12 +36,12 @@ class Opening(Generic[R]):
             return self.sessions
 
     async def close(self) -> None:
-        async with self._one_at_a_time:
+        async with self._lock:
             self.sessions = None
             if self._ours is not None:
                 await self._ours.close()
 
-    async def lifespan(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
         """The life of the application, with the store open from before its start until after its end.
 
         An application that knows nothing of lifespans is given one. If the store cannot be opened, the server says so
@@ -56,20 +57,20 @@ class Opening(Generic[R]):
             return await send({"type": "lifespan.startup.failed", "message": f"sessions: {error}"})
         has_asked = False
 
-        async def from_the_start() -> Message:
+        async def receive_again() -> Message:
             nonlocal has_asked
             if has_asked:
                 return await receive()
             has_asked = True
             return startup
 
-        async def closing(message: Message) -> None:
+        async def send_and_close(message: Message) -> None:
             if message["type"] != "lifespan.startup.complete":
                 await self.close()
             await send(message)
 
         try:
-            await app(scope, from_the_start, closing)
+            await app(scope, receive_again, send_and_close)
         except BaseException as error:
             # One that knows nothing of lifespans raises an error before it asks for a message; all else is its own.
             if has_asked or not isinstance(error, Exception):
@@ -78,5 +79,5 @@ class Opening(Generic[R]):
         if not has_asked:  # it did not even want to know what the message was
             await send({"type": "lifespan.startup.complete"})
             await receive()
-            await closing({"type": "lifespan.shutdown.complete"})
+            await send_and_close({"type": "lifespan.shutdown.complete"})
         return None

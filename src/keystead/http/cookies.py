@@ -1,11 +1,16 @@
-"""Cookies that hold secrets: strict attributes, the same ones when they are set and when they are taken away."""
+"""Cookies that hold secrets: strict attributes, the same ones when they are set and cleared; and the one parser."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from keystead.errors import BadValue
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
 
 NAME_AND_VALUE_MAX_BYTES = 4096  # beyond that, browsers drop a cookie without a word
 
@@ -48,24 +53,34 @@ class Cookie:
         """The value of a Set-Cookie header that takes it away: the same attributes, or the browser would keep it."""
         return f"{self.name}=; Max-Age=0{self._attributes}"
 
-    def read(self, header: str) -> str | None:
-        """Its value in a Cookie header, which is decoded as latin-1; None: it is not there.
+    def find(self, headers: Headers) -> str | None:
+        """Its value in a request; None: it is not there, it is empty, or there are two that differ."""
+        return self.read("; ".join(headers.getlist("cookie"))) or None
 
-        Of several without the prefix, the first, which is the most specific. With it a browser has one at most: two
-        that differ come from somebody who got past that, and count as none.
+    def read(self, header: str) -> str | None:
+        """Its value in a Cookie header, which is decoded as latin-1; None: it is not there, or ambiguous.
+
+        Of several without the prefix, the first, which is the most specific.
         """
-        if self.name + "=" not in header:
-            return None
-        found: list[str] = []
-        for pair in header.split(";"):
-            # Only what HTTP calls white space: for a browser `\xa0__Host-sid` has no prefix, so other hosts can set it.
-            name, _, value = pair.strip(" \t").partition("=")
-            if name == self.name:
-                found.append(value.strip('"'))
-        if not found or (self.secure and len(set(found)) > 1):
+        found = self._values_in(header)
+        if not found or (len(found) > 1 and self.is_ambiguous(header)):
             return None
         return found[0]
+
+    def is_ambiguous(self, header: str) -> bool:
+        """Whether there are two with the prefix that differ. A browser has one at most: somebody got past that."""
+        return self.secure and len(set(self._values_in(header))) > 1
+
+    def _values_in(self, header: str) -> list[str]:
+        return [value.strip(" \t").strip('"') for value in _pairs_named(self.name).findall(header)]
 
     @property
     def _attributes(self) -> str:
         return f"; Path=/; HttpOnly{'; Secure' if self.secure else ''}; SameSite=Lax"
+
+
+@lru_cache(maxsize=64)
+def _pairs_named(name: str) -> re.Pattern[str]:
+    """Only HTTP's white space may stand before a name: `\\xa0__Host-sid` has no prefix for a browser, so other hosts of
+    the domain can set it."""
+    return re.compile(rf"(?:^|;)[ \t]*{re.escape(name)}=([^;]*)")

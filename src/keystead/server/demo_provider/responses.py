@@ -11,12 +11,12 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from keystead.errors import KeysteadError
-from keystead.kits.refusal import Refusal
-from keystead.server.middleware import SECURITY_HEADERS
+from keystead.http.bearer import parse_bearer, www_authenticate
+from keystead.http.pages import PAGE_HEADERS, content_policy
+from keystead.http.refusals import NO_STORE, Refusal
 from keystead.server.page_templates import TEMPLATES
 
 MAX_FORM_BYTES: Final = 16 * 1024
-NO_STORE: Final = {"cache-control": "no-store"}
 TOKEN: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -57,16 +57,14 @@ def only_once(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 def access_token_of(request: Request) -> str | None:
     """The bearer token of a request; None: it has none that could be one."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token if scheme.lower() == "bearer" and TOKEN.fullmatch(token) else None
+    token = parse_bearer(request.headers.get("authorization"))
+    return token if token is not None and TOKEN.fullmatch(token) else None
 
 
 def page(name: str, status: int = 200, *, posts_to: str = "", **values: object) -> HTMLResponse:
     """A page that posts its own form. A browser holds the redirect that answers it to the same rule, so `posts_to` is
     the origin of a page elsewhere that it may lead to."""
-    allowed = f"form-action 'self' {posts_to}".rstrip()
-    policy = SECURITY_HEADERS["content-security-policy"].replace("form-action 'none'", allowed)
-    headers = {**NO_STORE, "content-security-policy": policy}
+    headers = PAGE_HEADERS | {"content-security-policy": content_policy(forms=f"'self' {posts_to}".rstrip())}
     return HTMLResponse(TEMPLATES.get_template(name).render(**values), status, headers=headers)
 
 
@@ -76,4 +74,4 @@ def error(status: int, word: str, headers: Mapping[str, str] | None = None) -> J
 
 
 def no_such_token() -> JSONResponse:
-    return error(401, "invalid_token", {"www-authenticate": 'Bearer error="invalid_token"'})
+    return error(401, "invalid_token", www_authenticate(error="invalid_token"))

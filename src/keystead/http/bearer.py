@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, TypeVar
 
+from starlette.requests import HTTPConnection
+
 from keystead.errors import BadDeclaration, CommandError, StoreError
-from keystead.parts.admission.admission import Admission, Admitted
+from keystead.http.refusals import CODES, NO_STORE, RETRY_AFTER_S, Refusal
+from keystead.parts.admission import Admission, Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.jwt import Denied
 
 T = TypeVar("T")
-
-RETRY_AFTER_S: Final = 1
 
 _log = logging.getLogger("keystead.admission")
 _security = logging.getLogger("keystead.security")
@@ -25,11 +26,50 @@ _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
 _SCHEME = re.compile(r"bearer(?: |$)", re.IGNORECASE)
 _REALM = re.compile(r"[ !#-\[\]-~]+")  # what stands between quotes without being escaped
 _ROUTINE: Final = frozenset({"expired", "revoked"})  # what honest clients come with
+_NOT_VALID: Final = "The token is not valid, or no longer."
+
+
+# --- the header --------------------------------------------------------------------------------------------------
+
+
+def parse_bearer(authorization: str | None) -> str | None:
+    """The token of one `Authorization` header, "" where it is left out; None for any other scheme, as `Basic`."""
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def bearer_token(connection: HTTPConnection) -> str | None:
+    """The bearer token of a request; None: there is none. Of two, it is unknown which is meant: then it is ""."""
+    found = [parse_bearer(given) for given in connection.headers.getlist("authorization")]
+    tokens = [token for token in found if token is not None]
+    return "" if len(tokens) > 1 else next(iter(tokens), None)
+
+
+def www_authenticate(realm: str = "", error: str = "", description: str = "") -> dict[str, str]:
+    """The header `WWW-Authenticate` that asks for a bearer token, with the error of one that was sent."""
+    named = {"realm": realm, "error": error, "error_description": description}
+    said = ", ".join(f'{name}="{value}"' for name, value in named.items() if value)
+    return {"www-authenticate": f"Bearer {said}".rstrip()}
+
+
+def invalid_token() -> Refusal:
+    """A bearer token that does not count: 401. It says neither why nor whose it was."""
+    return Refusal(401, "INVALID_TOKEN", _NOT_VALID, headers=www_authenticate("api", "invalid_token"))
+
+
+def check_realm(realm: str) -> str:
+    """The realm, where it can stand in a header. Raises BadDeclaration."""
+    if not _REALM.fullmatch(realm):
+        raise BadDeclaration(f"a realm is a text of plain characters without quotes, such as 'api', not {realm!r}")
+    return realm
+
+
+# --- admission ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What is answered to whoever is not let in. It is false where `Admitted` is true.
+    """The response to a request that is not admitted. It is false where `Admitted` is true.
 
     status     401; 400 for a request that is wrong in itself; 503 while nobody can say whether the token counts
     code       for programs; it never changes
@@ -47,6 +87,9 @@ class Challenge:
     def __bool__(self) -> bool:
         return False
 
+    def refusal(self) -> Refusal:
+        return Refusal(self.status, self.code, self.sentence, headers=self.headers)
+
 
 async def admit(
     admission: Admission[T], authorization: Sequence[str], *, realm: str = "api", client: str | None = None
@@ -54,7 +97,7 @@ async def admit(
     """Who sends a request with these `Authorization` headers, or what to answer.
 
     realm    what the token is asked for, in the challenge
-    client   the address of who asks, for the log
+    client   the address of the client, for the log
 
     A token is taken from the header and from nowhere else: not from the address, which ends up in logs, and not from a
     body. Tokens that are forged or malformed are told to the logger `keystead.security`, without the token.
@@ -69,40 +112,37 @@ async def admit(
         found = Denied("malformed") if token is None else await admission.admitted(token[1])
     except LoadFailed as failed:
         # Its own words name the family; the error that caused it is in the log of the cache.
-        wait_s = max(RETRY_AFTER_S, ceil(failed.retry_after.total_seconds()))
-        return _later("USER_UNAVAILABLE", "Who you are cannot be looked up now; try again later.", wait_s)
+        return _later(
+            "USER_UNAVAILABLE", "Who you are cannot be looked up now; try again later.", retry_after_s(failed)
+        )
     except StoreError as error:
         if isinstance(error, CommandError):
             raise
         _log.error("admission: %s", error)
-        return _store_is_away()
+        return _store_unavailable()
     if isinstance(found, Admitted):
         return found
     if found.reason == "unavailable":
-        return _store_is_away()
+        return _store_unavailable()
     level = logging.INFO if found.reason in _ROUTINE else logging.WARNING
     event = {"event": "refused-token", "reason": found.reason, "client": client}
     _security.log(level, "a bearer token was refused: %s", found.reason, extra=event)
-    return _challenge(401, "INVALID_TOKEN", "The token is not valid, or no longer.", realm, "invalid_token")
+    return _challenge(401, "INVALID_TOKEN", _NOT_VALID, realm, "invalid_token")
 
 
-def check_realm(realm: str) -> str:
-    """The realm, where it can stand in a header. Raises BadDeclaration."""
-    if not _REALM.fullmatch(realm):
-        raise BadDeclaration(f"a realm is a text of plain characters without quotes, such as 'api', not {realm!r}")
-    return realm
+def retry_after_s(failed: LoadFailed) -> int:
+    """When to try again what could not be loaded, in whole seconds."""
+    return max(RETRY_AFTER_S, ceil(failed.retry_after.total_seconds()))
 
 
 def _challenge(status: int, code: str, sentence: str, realm: str, error: str = "") -> Challenge:
-    said = f'Bearer realm="{realm}"'
-    if error:
-        said += f', error="{error}", error_description="{sentence}"'
-    return Challenge(status, code, sentence, {"www-authenticate": said, "cache-control": "no-store"}, came=bool(error))
+    asks = www_authenticate(realm, error, sentence if error else "")
+    return Challenge(status, code, sentence, asks | NO_STORE, came=bool(error))
 
 
-def _store_is_away() -> Challenge:
-    return _later("STORE_UNAVAILABLE", "The store does not answer; try again in a moment.", RETRY_AFTER_S)
+def _store_unavailable() -> Challenge:
+    return _later("STORE_UNAVAILABLE", CODES["STORE_UNAVAILABLE"][1], RETRY_AFTER_S)
 
 
 def _later(code: str, sentence: str, wait_s: int) -> Challenge:
-    return Challenge(503, code, sentence, {"retry-after": str(wait_s), "cache-control": "no-store"})
+    return Challenge(503, code, sentence, {"retry-after": str(wait_s)} | NO_STORE)

@@ -1,0 +1,62 @@
+"""Content negotiation: whether a client prefers a page or JSON, and in which language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+
+L = TypeVar("L", bound=str)
+
+_RANGES_MAX: Final = 20  # of a header; browsers send a handful
+
+
+def preferred_language(accept_language: str, languages: Sequence[L]) -> L:
+    """The language that a browser asks for first, of those that there are; the first of `languages` for none."""
+    best, best_quality = languages[0], 0.0
+    for name, quality in _ranges(accept_language):
+        found = next((one for one in languages if one == name.partition("-")[0]), None)
+        if found is not None and quality > best_quality:
+            best, best_quality = found, quality
+    return best
+
+
+def prefers_html(accept: str) -> bool:
+    """Whether HTML is named there and liked better than JSON: a browser's header, and not `*/*`."""
+    html = json = anything = None
+    for kind, quality in _ranges(accept):
+        if kind == "text/html":
+            html = max(html or 0.0, quality)
+        elif kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+            json = max(json or 0.0, quality)
+        elif kind in ("*/*", "application/*"):
+            anything = max(anything or 0.0, quality)
+    if not html:
+        return False
+    # Where only `*/*` stands for JSON, HTML that is named is meant first.
+    return html > json if json is not None else html >= (anything or 0.0)
+
+
+def content_type(headers: Headers) -> str:
+    """The media type of a body, in lower case and without parameters; "" where none is stated."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _ranges(header: str) -> Iterator[tuple[str, float]]:
+    """What a header names, in lower case, each with its quality from 0 to 1."""
+    for entry in header.lower().split(",")[:_RANGES_MAX]:
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        yield name, _quality(parameters)
+
+
+def _quality(parameters: Sequence[str]) -> float:
+    for one in parameters:
+        name, _, value = one.partition("=")
+        if name.rstrip() == "q":
+            try:
+                return min(max(float(value), 0.0), 1.0)
+            except ValueError:
+                return 0.0
+    return 1.0

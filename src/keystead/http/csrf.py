@@ -1,0 +1,103 @@
+"""Cross-site request forgery (CSRF): a request that changes something must come from a page of this site.
+
+One set of rules, for kits, server and middleware:
+
+1. A request from another site is refused, whatever token it has. The browser says where it comes from: in `Origin`,
+   or else `Referer`; without both, in `Sec-Fetch-Site`. A program says nothing, and is not another site.
+2. A token that is sent must equal the cookie `csrf`, which no other site can read or set (double submit). It comes in
+   the header `x-csrf-token`, or in the field `csrf` of a form or of JSON.
+3. A request without a token is refused. Kits also accept one whose `Origin` or `Referer` names this site.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from keystead.http.cookies import Cookie
+from keystead.http.refusals import Refusal
+from keystead.parts.digest import same
+
+HEADER: Final = "x-csrf-token"
+FIELD: Final = "csrf"
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+def csrf_cookie(secure: bool) -> Cookie:
+    return Cookie(FIELD, secure)
+
+
+def csrf_token(kept: str | None) -> str:
+    """The token of the cookie; a new one where there is none, or none that we made."""
+    return kept if kept is not None and _TOKEN.fullmatch(kept) else secrets.token_urlsafe(32)
+
+
+def is_csrf_token(given: str | None, kept: str | None) -> bool:
+    """Whether the token that was sent is that of the cookie."""
+    return given is not None and kept is not None and _TOKEN.fullmatch(given) is not None and same(given, kept)
+
+
+def page_origin(headers: Headers) -> str | None:
+    """The origin of the page that made a request, as in https://example.com; None where the browser does not say.
+
+    `null`, and any other text that is no origin, is another site.
+    """
+    origin = headers.get("origin")
+    if origin is not None:
+        return origin.lower()
+    referer = headers.get("referer")
+    if not referer:
+        return None
+    try:
+        parts = urlsplit(referer)
+    except ValueError:  # such as http://[
+        return "null"
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def is_cross_site(headers: Headers, origins: Collection[str]) -> bool:
+    """Whether the browser says that a page made the request which is of none of these origins."""
+    origin = page_origin(headers)
+    if origin is not None:
+        return origin not in origins
+    return headers.get("sec-fetch-site", "none").strip().lower() not in ("same-origin", "none")
+
+
+def refuse_cross_site(headers: Headers, origins: Collection[str], *, development: bool = False) -> None:
+    """Raises Refusal for a request from another site (rule 1). In development it names the header and its value."""
+    if is_cross_site(headers, origins):
+        raise cross_site(origins if development else ())
+
+
+def refuse_forged(
+    headers: Headers, origin: str, cookie: Cookie, field: str | None = None, *, development: bool = False
+) -> None:
+    """Raises Refusal unless a page of `origin` made the request (all three rules, as kits have them).
+
+    `field` is the token in the body. In development the refusal names the headers and the field to send.
+    """
+    refuse_cross_site(headers, (origin,), development=development)
+    given = field or headers.get(HEADER)
+    is_own = page_origin(headers) is not None if given is None else is_csrf_token(given, cookie.find(headers))
+    if not is_own:
+        raise forged(cookie if development else None, f"the header Origin: {origin}, or ")
+
+
+def cross_site(origins: Collection[str] = ()) -> Refusal:
+    hint = f" The header Origin (or Referer) must name {' or '.join(origins)}." if origins else ""
+    return Refusal(403, "CSRF", f"The request comes from another site.{hint}")
+
+
+def forged(cookie: Cookie | None = None, instead: str = "") -> Refusal:
+    """With a cookie, for developers, it says what to send: its value, or `instead`."""
+    sentence = "The request does not show that it comes from this site; load the page again."
+    if cookie is not None:
+        sentence += f" Send {instead}the value of the cookie {cookie.name} in the header {HEADER} or the field {FIELD}."
+    return Refusal(403, "CSRF", sentence)

@@ -1,0 +1,68 @@
+"""Rate limits over HTTP: 429, `Retry-After` and the `RateLimit-*` headers."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.requests import HTTPConnection
+
+from keystead.http.refusals import Refusal, refusal_with
+from keystead.parts.limit import LimitReached, Verdict, network_of
+
+
+def rate_limit_headers(verdict: Verdict, *, x_ratelimit: bool = False, now_s: float | None = None) -> dict[str, str]:
+    """What a response tells its client, by lower-case name.
+
+    `ratelimit-policy` and `ratelimit` are those of draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`,
+    `-remaining` and `-reset` those of its drafts up to 06, which most clients read; `retry-after` (RFC 9110) is there
+    only where the request was refused and may come again. `x_ratelimit` adds the `x-ratelimit-*` of older APIs, whose
+    reset is a moment in seconds since 1970. A limit whose store is down only says when to try again.
+    """
+    retry_after = verdict.retry_after
+    wait = {"retry-after": str(max(1, retry_after))} if retry_after and not verdict.allowed else {}
+    if verdict.store_is_down:
+        return wait
+    each = verdict.each or (verdict,)
+    headers = {
+        "ratelimit-policy": ", ".join(f'"{one.name}";q={one.limit};w={one.window}' for one in each),
+        "ratelimit": ", ".join(f'"{one.name}";r={one.remaining};t={one.reset}' for one in each),
+        "ratelimit-limit": str(verdict.limit),
+        "ratelimit-remaining": str(verdict.remaining),
+        "ratelimit-reset": str(verdict.reset),
+    }
+    if x_ratelimit:
+        resets_s = int((time.time() if now_s is None else now_s) + verdict.reset)
+        headers |= x_ratelimit_headers(verdict.limit, verdict.remaining, resets_s)
+    return headers | wait
+
+
+def x_ratelimit_headers(limit: int, remaining: int, resets_s: int) -> dict[str, str]:
+    """`resets_s` is a moment, in seconds since 1970."""
+    return {
+        "x-ratelimit-limit": str(limit),
+        "x-ratelimit-remaining": str(remaining),
+        "x-ratelimit-reset": str(resets_s),
+    }
+
+
+def too_many_requests(reached: LimitReached) -> Refusal:
+    """429 RATE_LIMITED; 503 where the store of the limit is down, so that nobody knows how much is left."""
+    verdict, wait_s = reached.verdict, reached.retry_after_s
+    headers = {"retry-after": str(wait_s)} if verdict is None else rate_limit_headers(verdict)
+    if verdict is not None and verdict.store_is_down:
+        return refusal_with("STORE_UNAVAILABLE", str(reached), headers)
+    return Refusal(
+        429,
+        "RATE_LIMITED",
+        str(reached),
+        headers=headers,
+        more={"retryAfter": wait_s} if "retry-after" in headers else {},
+    )
+
+
+def client_address(connection: HTTPConnection) -> str:
+    """Who sends a request, by address, in IPv6 by its network of 64 bits; `unknown` where it has no address.
+
+    Behind proxies it is what the trusted ones tell: see the setting `forwarded_allow`.
+    """
+    return network_of(connection.client.host if connection.client else "") or "unknown"
