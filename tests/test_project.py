@@ -203,7 +203,7 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         "keystead/py.typed",
         "keystead/server/pages/reference.html",
         "keystead/server/pages/start.html",
-        "keystead/server/pages/static/keystead.css",
+        "keystead/server/pages/static/pages.css",
         "keystead/schema/docs/pages/document.html",
         "keystead/schema/docs/pages/style.css",
         "keystead/kits/widgets/components/visit.js",

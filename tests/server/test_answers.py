@@ -152,7 +152,7 @@ def test_the_openapi_document_has_the_shape_of_errors_and_no_other(notes: Keyste
         "/reference",
         "/openapi.json",
         "/api/notes/site",
-        "/static/keystead.css",
+        "/static/pages.css",
         "/none",
     ],
 )

@@ -116,7 +116,7 @@ async def test_programs_are_not_looked_up_before_they_are_asked(monkeypatch: pyt
     async with serving([LOGIN]) as server:
         ada = await server.sign_in()
         monkeypatch.setattr(server.app.state.kits["login"].sessions, "read", None)
-        for path in ("/healthz", "/static/keystead.css"):
+        for path in ("/healthz", "/static/pages.css"):
             assert (await ada.get(path)).status_code == 200
 
 

@@ -190,7 +190,7 @@ def test_a_page_that_is_not_there_is_html_for_a_browser_and_json_for_a_program(s
 PAGES = ("/", "/reference", "/keys", "/keys/login")
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/healthz", "/static/keystead.css", "/no-such-page"])
+@pytest.mark.parametrize("path", [*PAGES, "/healthz", "/static/pages.css", "/no-such-page"])
 def test_every_answer_carries_the_security_headers(server: Keystead, path: str) -> None:
     headers = get(server, path).headers
     policy = headers["content-security-policy"]
@@ -214,7 +214,7 @@ def test_every_answer_carries_the_security_headers(server: Keystead, path: str) 
 async def test_in_production_browsers_are_told_to_come_by_https_alone(settings: dict[str, str], is_told: bool) -> None:
     app = create_app(Settings.model_validate({"store": "memory://", "kits": (), **settings}))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=settings["public_url"]) as client:
-        for path in ("/healthz", "/no-such-page", "/static/keystead.css"):
+        for path in ("/healthz", "/no-such-page", "/static/pages.css"):
             told = (await client.get(path)).headers.get("strict-transport-security")
             assert told == ("max-age=31536000" if is_told else None)
 

@@ -7,7 +7,7 @@ import keystead
 from keystead.kits.widgets.words import _PHRASES, phrases, translated
 
 ROOT = Path(keystead.__file__).parent
-SOURCES = (ROOT / "kits/widgets/pages/gallery.html", ROOT / "server/pages/static/widgets-gallery.js")
+SOURCES = (ROOT / "kits/widgets/pages/gallery.html", ROOT / "kits/widgets/assets/widgets-gallery.js")
 PHRASE = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
 
 

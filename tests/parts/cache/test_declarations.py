@@ -54,7 +54,7 @@ class OddKeys(Keyspace):
     [
         ("counter", "mark", {}, "a family Value"),
         ("mark", "mark", {}, "a family Value"),
-        ("plan", "stale", {}, "a family Marks"),
+        ("plan", "stale", {}, "a family LoadMarkers"),
         ("for_ever", "mark", {}, "a fixed time, .* or as long as it is used"),
         ("for_a_day", "mark", {}, "a fixed time, .* or as long as it is used"),
         ("longer_by_use", "mark", {"stale": "stale"}, "no stale copy outlives it"),
