@@ -162,7 +162,7 @@ async def _signed_in(members: Members, count: int) -> list[str]:
         user = _user(number)
         granted = Tokens(f"access-{user}", f"refresh-{user}", None, "identity", "Bearer", ENDS_MS)
         token, _ = await members.devices.admit(user, granted, f"{user}@example.org", "Ann Example")
-        told = CachedMembership(membership=_membership(user), cachedAt=moment(_now_ms()))
+        told = CachedMembership(membership=_membership(user), cached_at=moment(_now_ms()))
         await members.keys.membership(user).set(told)
         tokens.append(token)
     return tokens
@@ -174,16 +174,16 @@ def _user(number: int) -> str:
 
 def _membership(user: str) -> ParsedMembership:
     return ParsedMembership(
-        userId=user,
+        user_id=user,
         email=f"{user}@example.org",
-        fullName="Ann Example",
+        full_name="Ann Example",
         plan="Premium",
-        hasBonusTokens=False,
-        pledgeAmountCents=500,
-        campaignLifetimeSupportCents=5_000,
-        nextChargeDate="2026-02-01",
-        isActive=True,
-        patronStatus="active_patron",
+        has_bonus_tokens=False,
+        pledge_amount_cents=500,
+        campaign_lifetime_support_cents=5_000,
+        next_charge_date="2026-02-01",
+        is_active=True,
+        patron_status="active_patron",
     )
 
 

@@ -152,14 +152,14 @@ class Board:
             author="Ann Example",
             message=f"Message {number}: a line or two, as people write them to each other on a board.",
             icon="🎉",
-            userHash="0123456789abcdef",
-            editDigest=digest(EDIT_TOKEN),
+            user_hash="0123456789abcdef",
+            edit_digest=digest(EDIT_TOKEN),
         )
 
 
 async def fill_board(widgets: Widgets, size: int, advance: Advance) -> Board:
     board = Board(f"board-{size}", size)
-    settings = BbsSettings(title="BBS", messagesPerPage=10, maxMessages=size, icons=["🎉"])
+    settings = BbsSettings(title="BBS", messages_per_page=10, max_messages=size, icons=["🎉"])
     record = BbsRecord(id=board.id, url=page(size), created=datetime.now(UTC), settings=settings, layout=LAYOUT)
     await _listed(widgets, widgets.boards, record)
     for first in range(0, size, _BATCH):
@@ -183,7 +183,7 @@ async def refill(widgets: Widgets, board: Board) -> None:
 async def fill_ranking(widgets: Widgets, size: int, advance: Advance) -> str:
     """A ranking that is full: each better score takes the place of the worst."""
     id, keys, now = f"ranking-{size}", widgets.keys, datetime.now(UTC)
-    record = RankingRecord(id=id, url=page(size), created=now, maxEntries=size, layout=LAYOUT)
+    record = RankingRecord(id=id, url=page(size), created=now, max_entries=size, layout=LAYOUT)
     await _listed(widgets, widgets.rankings, record)
     await keys.ranking_meta(id).set(RankingMeta(title="Scores"))
     await keys.ranking_sequence(id).set(size)
@@ -191,7 +191,7 @@ async def fill_ranking(widgets: Widgets, size: int, advance: Advance) -> str:
         batch = range(first, min(first + _BATCH, size))
         members = {RankingEntry(f"player {number}", f"{number:016x}"): number for number in batch}
         details = {
-            member.unique_id: RankingDetail(displayScore=f"{score} s", at=now) for member, score in members.items()
+            member.unique_id: RankingDetail(display_score=f"{score} s", at=now) for member, score in members.items()
         }
         turns = {member: score + 1 for member, score in members.items()}
         await keys.run(

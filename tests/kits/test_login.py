@@ -45,14 +45,14 @@ SESSION = Session(
     last_seen_at=datetime(2023, 7, 22, 4, 26, 40, tzinfo=UTC),
     ver=1,
 )
-STATE = AuthState(verifier="the verifier", loginContext="pwa", claimTokenDigest="c2hhLTI1Ng==")
+STATE = AuthState(verifier="the verifier", login_context="pwa", claim_token_digest="c2hhLTI1Ng==")
 BRIDGE = PwaSession(
     sid="the sid of the cookie",
-    userId=SESSION.uid,
-    loginContext="pwa",
-    issuedAt=SESSION.created_at,
-    metadata=PwaSessionMetadata(stateRestoredFromKv=True),
-    claimTokenDigest="c2hhLTI1Ng==",
+    user_id=SESSION.uid,
+    login_context="pwa",
+    issued_at=SESSION.created_at,
+    metadata=PwaSessionMetadata(state_restored_from_kv=True),
+    claim_token_digest="c2hhLTI1Ng==",
 )
 
 

@@ -52,34 +52,36 @@ NEW = {
 MOMENT = datetime(2026, 1, 18, 9, 30, tzinfo=UTC)  # 1768728600000
 SESSION_KEY = session_uuid("the session token")
 
-SESSION = SessionData(accessToken="the access token", refreshToken="the refresh token", expiresAt=MOMENT, userId="123")
+SESSION = SessionData(
+    access_token="the access token", refresh_token="the refresh token", expires_at=MOMENT, user_id="123"
+)
 USER_TOKEN = UserTokenData(
-    accessToken="the access token",
-    refreshToken="the refresh token",
-    expiresAt=MOMENT,
+    access_token="the access token",
+    refresh_token="the refresh token",
+    expires_at=MOMENT,
     email="ann@example.com",
-    fullName="Ann",
-    sessionTokens=[SESSION_KEY],
-    updatedAt=MOMENT,
+    full_name="Ann",
+    session_tokens=[SESSION_KEY],
+    updated_at=MOMENT,
 )
 MEMBERSHIP = CachedMembership(
     membership=ParsedMembership(
-        userId="123",
+        user_id="123",
         email="ann@example.com",
-        fullName="Ann",
+        full_name="Ann",
         plan="Pro",
-        hasBonusTokens=False,
-        pledgeAmountCents=300,
-        campaignLifetimeSupportCents=1200,
-        nextChargeDate="2026-02-01",
-        isActive=True,
+        has_bonus_tokens=False,
+        pledge_amount_cents=300,
+        campaign_lifetime_support_cents=1200,
+        next_charge_date="2026-02-01",
+        is_active=True,
     ),
-    cachedAt=MOMENT,
+    cached_at=MOMENT,
 )
-REFRESH = RefreshTokenData(userId="123", sessionToken=SESSION_KEY, created_at=MOMENT, expires_at=MOMENT)
-LIMIT = RateLimitData(count=1, windowStart=MOMENT)
-QUOTA = CachedQuota(tokensUsed=25_000, cachedAt=MOMENT)
-AUTH = CachedAuth(userId="123", plan="Pro", hasBonusTokens=False, cachedAt=MOMENT)
+REFRESH = RefreshTokenData(user_id="123", session_token=SESSION_KEY, created_at=MOMENT, expires_at=MOMENT)
+LIMIT = RateLimitData(count=1, window_start=MOMENT)
+QUOTA = CachedQuota(tokens_used=25_000, cached_at=MOMENT)
+AUTH = CachedAuth(user_id="123", plan="Pro", has_bonus_tokens=False, cached_at=MOMENT)
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
 async def test_a_refresh_token_is_read_as_the_document_shows_it_and_rotated(keys: MembershipKeys, store: Store) -> None:
     await keys.session(SESSION_KEY).set(SESSION)
     tokens = RefreshTokens(keys.refresh)
-    begun = await tokens.begin(RefreshTokenData(userId="123", sessionToken=SESSION_KEY))
+    begun = await tokens.begin(RefreshTokenData(user_id="123", session_token=SESSION_KEY))
     ends_ms = keys.now_ms() + 29 * 86_400_000
     stored = {"userId": "123", "sessionToken": str(SESSION_KEY), "createdAt": 1, "expiresAt": ends_ms, "isUsed": False}
     await store.run([("SET", keys.refresh(begun.id).key, json.dumps(stored))])
@@ -213,8 +215,8 @@ async def test_values_are_stored_as_in_the_document(
 
 
 async def test_a_membership_without_a_next_charge_has_no_such_field(keys: MembershipKeys, raw: Raw) -> None:
-    free = MEMBERSHIP.membership.model_copy(update={"plan": "Free", "nextChargeDate": None})
-    await keys.membership(patreonUserId="123").set(CachedMembership(membership=free, cachedAt=MOMENT))
+    free = MEMBERSHIP.membership.model_copy(update={"plan": "Free", "next_charge_date": None})
+    await keys.membership(patreonUserId="123").set(CachedMembership(membership=free, cached_at=MOMENT))
     assert b"nextChargeDate" not in await raw.ask("GET", "membership:123")
 
 
@@ -233,7 +235,7 @@ async def test_crash_reports_that_come_at_once_are_all_counted(keys: MembershipK
         await keys.atomically(key.add_field("windowStart", MOMENT), key.increment("count"))
 
     await asyncio.gather(*(report() for _ in range(25)))
-    assert await key.get() == RateLimitData(count=25, windowStart=MOMENT)
+    assert await key.get() == RateLimitData(count=25, window_start=MOMENT)
     assert await raw.lives(key.key, "60s")
 
 
@@ -283,7 +285,7 @@ async def test_the_end_of_an_old_session_leaves_the_row_of_its_user_alone(keys: 
     new = session_uuid("the next session token")
     await keys.session(sessionToken=SESSION_KEY).add(SESSION)
     await keys.session(sessionToken=new).add(SESSION)
-    await keys.user_token(patreonUserId="123").add(USER_TOKEN.model_copy(update={"sessionTokens": [new]}))
+    await keys.user_token(patreonUserId="123").add(USER_TOKEN.model_copy(update={"session_tokens": [new]}))
     assert await keys.session(sessionToken=SESSION_KEY).delete() is True
     assert await raw.keys() == {str(new), "usertoken:123"}
 

@@ -79,7 +79,7 @@ SEEN = datetime(2025, 8, 2, 8, tzinfo=UTC)
 USER = "9f86d081884c7d65"
 OWNER = "scrypt.00112233445566778899aabbccddeeff.2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 TODAY = {"counter_visit", "counter_visitors", "like_user", "like_users"}  # what lives until the day ends
-MESSAGE = BbsMessage(id="m1", timestamp=SEEN, author="Ann", message="Hello", userHash=USER)
+MESSAGE = BbsMessage(id="m1", timestamp=SEEN, author="Ann", message="Hello", user_hash=USER)
 
 
 class Service(NamedTuple):
@@ -116,11 +116,11 @@ SERVICES = [
     ),
     Service(
         "ranking",
-        RankingRecord(id=ID, url=URL, created=CREATED, maxEntries=10),
+        RankingRecord(id=ID, url=URL, created=CREATED, max_entries=10),
         {
             "ranking_scores": ((), RankingEntry("Ann", "u1")),
             "ranking_turns": ((), RankingEntry("Ann", "u1")),
-            "ranking_details": ((), {"u1": RankingDetail(displayScore="1:02", at=SEEN)}),
+            "ranking_details": ((), {"u1": RankingDetail(display_score="1:02", at=SEEN)}),
             "ranking_sequence": ((), 1),
             "ranking_last": ((), SEEN),
             "ranking_owner": ((), OWNER),
@@ -259,7 +259,7 @@ COMMON = '"id":"example-a1b2c3d4","url":"https://example.com","created":"2025-08
             LikeRecord(id=ID, url=URL, created=CREATED, icon="star"), f'{{"service":"like",{COMMON},"icon":"star"}}'
         ),
         pytest.param(
-            RankingRecord(id=ID, url=URL, created=CREATED, maxEntries=10, sortOrder="asc"),
+            RankingRecord(id=ID, url=URL, created=CREATED, max_entries=10, sort_order="asc"),
             f'{{"service":"ranking",{COMMON},"maxEntries":10,"sortOrder":"asc"}}',
         ),
         pytest.param(
@@ -269,8 +269,8 @@ COMMON = '"id":"example-a1b2c3d4","url":"https://example.com","created":"2025-08
                 created=CREATED,
                 settings=BbsSettings(
                     title="BBS",
-                    maxMessages=100,
-                    messagesPerPage=10,
+                    max_messages=100,
+                    messages_per_page=10,
                     icons=["😀"],
                     selects=[BbsSelect(label="mood", options=["good", "bad"])],
                 ),
@@ -307,7 +307,8 @@ def test_what_stands_twice_in_the_document_is_read_and_never_written() -> None:
     """What stands once cannot disagree with itself: an upgrade moves these to keys of their own."""
     twice = {"totalCount", "totalLikes", "totalEntries", "totalMessages", "lastVisit", "lastLike", "lastSubmit"}
     for record in (CounterRecord, LikeRecord, RankingRecord, BbsRecord):
-        read = record.model_fields.keys() & (twice | {"lastMessage", "owner"})
+        in_document = {field.alias: name for name, field in record.model_fields.items()}
+        read = {in_document[one] for one in in_document.keys() & (twice | {"lastMessage", "owner"})}
         assert set(record.old_fields) == read
         assert all(record.model_fields[name].default is None for name in read)
 

@@ -542,18 +542,19 @@ async def _widgets_steps(app: FastAPI) -> list[Step]:
         Step("GET /components/{name}.js", "/components/visit.js"),
     ]
     for endpoint, name in zip(ENDPOINTS, names, strict=True):
-        for action in sorted(endpoint.actions.values(), key=lambda one: (one.name in _LAST, one.writes)):
-            route, id = f"{endpoint.path} {action.name}", ids[name]
-            which = {"ids": [id]} if action.name == "batchGet" else {"id": id}
-            body = {"action": action.name, **which, **given.get(action.name, {}), **given.get(route, {})}
-            body = {key: value for key, value in body.items() if key != "id" or action.name not in _WITHOUT_ID}
+        actions = endpoint.actions
+        for action in sorted(actions, key=lambda one: (one in _LAST, actions[one].writes)):
+            route, id = f"{endpoint.path} {action}", ids[name]
+            which = {"ids": [id]} if action == "batchGet" else {"id": id}
+            body = {"action": action, **which, **given.get(action, {}), **given.get(route, {})}
+            body = {key: value for key, value in body.items() if key != "id" or action not in _WITHOUT_ID}
             steps.append(Step(route, endpoint.path, JSON, json=body))
-            if action.name == "get":
+            if action == "get":
                 steps.append(Step(route, endpoint.path, JSON, json={**body, **_OWNER}))
-            if action.name in ("get", "display"):
-                query = f"?action={action.name}&id={id}&format=text"
+            if action in ("get", "display"):
+                query = f"?action={action}&id={id}&format=text"
                 steps.append(Step(route, endpoint.path + query, method="GET"))
-            if action.name in ("increment", "toggle", "submit", "post"):
+            if action in ("increment", "toggle", "submit", "post"):
                 steps.append(Step(route, endpoint.path, {**JSON, "user-agent": "another visitor"}, json=body))
     cleaning: dict[str, dict[str, Any]] = {
         "autoCleanup": {},

@@ -298,6 +298,22 @@ def test_a_relation_that_takes_its_key_from_a_field_says_so() -> None:
     )
 
 
+def test_a_relation_names_a_field_as_it_is_stored() -> None:
+    class Owned(BaseModel):
+        user_id: str = Field(alias="userId")
+
+    class OwnedKeys(Keyspace):
+        target = Value("target:{id}", str, lifetime=after("1h"))
+        record = Value(
+            "record:{uid}", Owned, lifetime=after("1h"), owns=target.by(id="user_id"), member_of="user:{user_id}"
+        )
+
+    assert {entry.name: entry.relations for entry in document(OwnedKeys).families}["record"] == (
+        "Deleted with it: `target:{id}`, where `id` is its field `userId`.",
+        "Belongs to the user in its field `userId`: `keystead erase user:ID` deletes it.",
+    )
+
+
 def test_a_hash_tag_is_named() -> None:
     assert "- In a cluster, keys with the same `uid` live in one slot" in section(markdown(ShopKeys), "basket")
     assert "slot" not in section(markdown(ShopKeys), "customer")

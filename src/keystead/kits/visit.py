@@ -8,7 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel
 from starlette.requests import HTTPConnection
 
 from keystead.http import csrf
@@ -17,6 +16,7 @@ from keystead.http.cookies import Cookie
 from keystead.http.pages import PAGE_HEADERS, SCRIPT_PAGE_HEADERS
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response, with_cookies
+from keystead.kits.camel_model import CamelModel
 from keystead.kits.identity import page_header
 from keystead.kits.kit import Site
 from keystead.kits.language import Messages, Speaker, language_of
@@ -26,7 +26,7 @@ _FORM_MAX_BYTES: Final = 10_000
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Ok(BaseModel):
+class Ok(CamelModel):
     ok: Literal[True] = True
 
 

@@ -33,7 +33,7 @@ async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Memb
     assert held is not None
     named = members.devices.named(tokens[found.index(True)])
     assert named is not None
-    assert held.sessionTokens == [named.session]
+    assert held.session_tokens == [named.session]
     sessions = [key async for key in members.keys.session.scan()]
     assert [key.key for key in sessions] == [members.keys.session(named.session).key]
 
@@ -46,7 +46,7 @@ async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: 
     held = await members.keys.user_token("123").get()
     assert held is not None
     left = [key.values["sessionToken"] async for key in members.keys.session.scan()]
-    assert left == held.sessionTokens
+    assert left == held.session_tokens
 
 
 @on_all
@@ -76,7 +76,7 @@ async def test_a_session_that_nothing_names_does_not_work_and_is_cleaned_up(
     token = await signed_in(members)
     named = members.devices.named(token)
     assert named is not None
-    await keys.user_token("123").change(lambda held: held.model_copy(update={"sessionTokens": []}))
+    await keys.user_token("123").change(lambda held: held.model_copy(update={"session_tokens": []}))
     assert not await works(members, token)
     assert not await keys.session(named.session).exists()
 
@@ -150,12 +150,12 @@ async def test_a_session_token_that_comes_up_twice_is_made_anew_and_the_first_se
     _, first = await devices.admit("123", tokens(1), "ann@example.com", "Ann")
     record = await keys.session(first.session).get()
     assert record is not None
-    assert record.accessToken == "access-123-1"
+    assert record.access_token == "access-123-1"
     _, second = await devices.admit("123", tokens(2), "ann@example.com", "Ann")
     assert second.session != first.session
     held = await keys.user_token("123").get()
     assert held is not None
-    assert held.sessionTokens == [second.session]
+    assert held.session_tokens == [second.session]
 
 
 @here

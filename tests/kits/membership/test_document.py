@@ -162,7 +162,7 @@ async def test_renewed_tokens_of_the_provider_do_not_make_a_session_live_longer(
     await members.sync(token)
     renewed = await members.keys.session(named.session).get()
     assert renewed is not None
-    assert renewed.accessToken == "access-123-2"
+    assert renewed.access_token == "access-123-2"
     for key in (str(named.session), "usertoken:123"):
         [left_ms] = await store.run([("PTTL", key)])
         assert 0 < left_ms <= 100_000, key

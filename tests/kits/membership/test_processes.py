@@ -105,7 +105,7 @@ async def test_fifty_sign_ins_in_two_processes_leave_one_session_that_works(
     assert found.count(True) == 1
     held = await members.keys.user_token("123").get()
     assert held is not None
-    assert [key.values["sessionToken"] async for key in members.keys.session.scan()] == held.sessionTokens
+    assert [key.values["sessionToken"] async for key in members.keys.session.scan()] == held.session_tokens
 
 
 @on_urls("sqlite", "redis")

@@ -106,13 +106,13 @@ async def test_a_bonus_that_is_granted_is_told_at_once_and_everywhere(
     for family in (keys.membership, keys.membership_stale):
         held = await family("123").get()
         assert held is not None
-        assert held.membership.hasBonusTokens is True
+        assert held.membership.has_bonus_tokens is True
     assert patreon.questions == asked  # what is paid for has not changed
     await program.use("e1", 500)
     assert (await visit.quota(token)).json()["has_bonus_tokens"] is False
     held = await keys.membership("123").get()
     assert held is not None
-    assert held.membership.hasBonusTokens is False
+    assert held.membership.has_bonus_tokens is False
 
 
 @on_servers
@@ -123,7 +123,7 @@ async def test_a_membership_that_is_asked_for_after_a_grant_says_that_there_are_
     await visit.sign_in()
     held = await visit.members.keys.membership("123").get()
     assert held is not None
-    assert held.membership.hasBonusTokens is True
+    assert held.membership.has_bonus_tokens is True
 
 
 @on_servers

@@ -53,7 +53,7 @@ async def test_the_plan_is_that_of_the_highest_tier(
     patreon.cents = cents
     member = await members.validate(await signed_in(members))
     assert member.membership.plan == plan
-    assert member.membership.userId == "123"
+    assert member.membership.user_id == "123"
 
 
 @on_redis
@@ -119,10 +119,10 @@ async def test_the_tokens_of_the_provider_are_renewed_before_they_expire(
     await members.sync(token)
     held = await members.keys.user_token("123").get()
     assert held is not None
-    assert held.accessToken == "access-123-2"
-    copy = await members.keys.session(held.sessionTokens[0]).get()
+    assert held.access_token == "access-123-2"
+    copy = await members.keys.session(held.session_tokens[0]).get()
     assert copy is not None
-    assert copy.accessToken == "access-123-2"
+    assert copy.access_token == "access-123-2"
     assert patreon.server.count("/token") == 2
 
 

@@ -119,9 +119,9 @@ async def test_who_signs_in_has_the_plan_that_they_pay_for(http: httpx2.AsyncCli
 def test_the_identity_is_one_that_the_kit_can_read(cents: int) -> None:
     december = 1_797_552_000_000  # 2026-12-18
     read = parsed(identity_of(PEOPLE[0], cents, december), None, "patreon")
-    assert (read.userId, read.pledgeAmountCents, read.entitledAmountCents) == ("demo-ada", cents, cents)
-    assert read.nextChargeDate == ("2027-01-01" if cents else None)
-    assert read.tierId == (f"tier-{cents}" if cents else None)
+    assert (read.user_id, read.pledge_amount_cents, read.entitled_amount_cents) == ("demo-ada", cents, cents)
+    assert read.next_charge_date == ("2027-01-01" if cents else None)
+    assert read.tier_id == (f"tier-{cents}" if cents else None)
 
 
 async def test_a_changed_pledge_is_seen_at_once_and_one_without_a_webhook_is_not(http: httpx2.AsyncClient) -> None:

@@ -140,7 +140,9 @@ async def test_a_name_that_is_strange_keeps_nobody_out(members: Members, patreon
     patreon.says(answer(said))
     token = await signed_in(members)
     found = (await members.validate(token)).membership
-    assert all(len(one or "") <= 320 for one in (found.email, found.fullName, found.patronStatus, found.nextChargeDate))
+    assert all(
+        len(one or "") <= 320 for one in (found.email, found.full_name, found.patron_status, found.next_charge_date)
+    )
     assert (await members.tokens(token)).access_token
 
 
@@ -152,7 +154,7 @@ async def test_a_tier_id_that_is_strange_keeps_nobody_out(members: Members, patr
         patreon.says(answer(said))
         found = (await members.validate(await signed_in(members))).membership
         assert found.plan == "Pro"
-        assert len(found.tierId or "") <= 320
+        assert len(found.tier_id or "") <= 320
 
 
 @on_redis
@@ -261,4 +263,4 @@ async def test_tokens_that_are_strange_are_a_refusal_or_a_session_and_no_error_o
     if found is None:
         held = await members.keys.user_token("123").get()
         assert held is not None
-        assert held.accessToken == "access-123-1"
+        assert held.access_token == "access-123-1"

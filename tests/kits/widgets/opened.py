@@ -156,7 +156,9 @@ class Reason:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, WidgetRefused):
             return False
-        self.word, self.more, self.sentence = error.reason, error.more, str(error)
+        more = {"field": error.field, "retry_after_s": error.retry_after_s}
+        self.word, self.sentence = error.reason, str(error)
+        self.more = {name: value for name, value in more.items() if value is not None}
         return True
 
 

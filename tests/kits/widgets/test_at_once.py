@@ -34,7 +34,7 @@ async def test_200_parallel_toggles_leave_the_total_equal_to_the_number_of_liker
     visits = [one for one in range(40) for _ in range(5)] + [one for one in range(40, 50) for _ in range(2)]
     told = await asyncio.gather(*(widgets.likes.toggle(id, somebody(one)) for one in visits))
     assert all(one.total >= 0 for one in told)
-    likers = [(await widgets.likes.get(id, somebody(one))).userLiked for one in range(50)]
+    likers = [(await widgets.likes.get(id, somebody(one))).user_liked for one in range(50)]
     assert likers == [True] * 40 + [False] * 10
     assert (await widgets.likes.get(id)).total == 40
 
@@ -76,7 +76,7 @@ async def test_100_parallel_submits_keep_exactly_the_best_with_the_first_first(w
     data = await widgets.rankings.get(created.id, 100)
     assert names(data.entries) == best[:25]
     assert [one.rank for one in data.entries] == list(range(1, 26))
-    assert data.totalEntries == 25
+    assert data.total_entries == 25
 
 
 @both
@@ -86,7 +86,7 @@ async def test_100_parallel_posts_keep_order_and_the_maximum(widgets: Widgets) -
     data = await widgets.boards.get(created.id)
     assert [one.message for one in data.messages] == [f"no {one}" for one in range(99, 69, -1)]
     assert [one.id for one in data.messages] == [one.message_id for one in posted[:69:-1]]
-    assert data.totalMessages == 30
+    assert data.total_messages == 30
     assert len({one.edit_token for one in posted}) == 100
 
 
@@ -111,7 +111,7 @@ async def test_two_settings_that_are_changed_at_once_are_both_kept(widgets: Widg
         change(owner(), visitor=ME, sort_order="asc"),
     )
     data = await widgets.rankings.get(id)
-    assert (data.title, data.description, data.maxEntries, data.sortOrder) == ("Best", "of all", 7, "asc")
+    assert (data.title, data.description, data.max_entries, data.sort_order) == ("Best", "of all", 7, "asc")
 
 
 # --- two connections, two processes ----------------------------------------------------------------------------
@@ -135,7 +135,7 @@ async def test_two_services_on_two_connections_count_as_one(store_url: str, stor
         assert names((await two.rankings.get(ranking)).entries) == [(f"n{at}", at) for at in range(39, 29, -1)]
         posted = await asyncio.gather(*(by.boards.post(board, somebody(at), f"no {at}") for at, by in each))
         data = await one.boards.get(board)
-        assert (data.totalMessages, len({one.id for one in data.messages})) == (15, 15)
+        assert (data.total_messages, len({one.id for one in data.messages})) == (15, 15)
         assert {one.id for one in data.messages} <= {one.message_id for one in posted}
         # What each of the two has posted stands in the order in which it did.
         for side in (0, 1):
@@ -162,7 +162,7 @@ async def test_two_processes_at_once_count_as_one(store_url: str, store: Store, 
     assert (await widgets.likes.get(like)).total == 0
     assert names((await widgets.rankings.get(ranking)).entries) == [(f"n{one}", one) for one in range(10)]
     data = await widgets.boards.get(board)
-    assert data.totalMessages == 60
+    assert data.total_messages == 60
     for number in "01":
         own = [int(one.message[3:]) for one in data.messages if one.message.startswith(f"{number}: ")]
         assert own == sorted(own, reverse=True)

@@ -38,7 +38,7 @@ async def test_the_edit_token_of_one_message_opens_no_other(widgets: Widgets, ke
     ann = await widgets.boards.post(id, somebody(1), "of Ann", "Ann")
     bob = await widgets.boards.post(id, somebody(2), "of Bob", "Bob")
     before = await kept.held(f"bbs:{id}:messages")
-    wrong = [bob.edit_token, ann.edit_token + "x", ann.data.messages[0].userHash, ann.message_id, TOKEN, "x"]
+    wrong = [bob.edit_token, ann.edit_token + "x", ann.data.messages[0].user_hash, ann.message_id, TOKEN, "x"]
     for token in wrong:
         edit = widgets.boards.edit(id, ann.message_id, token, visitor=ME, message="stolen")
         assert await refused(edit) == "UNAUTHORIZED"
@@ -50,7 +50,7 @@ async def test_the_edit_token_of_one_message_opens_no_other(widgets: Widgets, ke
     assert await kept.held(f"bbs:{id}:messages") == before
     data = await widgets.boards.edit(id, ann.message_id, ann.edit_token, visitor=ME, message="changed")
     assert [(one.author, one.message) for one in data.messages] == [("Bob", "of Bob"), ("Ann", "changed")]
-    assert (await widgets.boards.remove(id, bob.message_id, bob.edit_token, visitor=ME)).totalMessages == 1
+    assert (await widgets.boards.remove(id, bob.message_id, bob.edit_token, visitor=ME)).total_messages == 1
 
 
 @both
@@ -73,7 +73,7 @@ async def test_nobody_is_shown_what_lets_an_author_change_a_message(widgets: Wid
         }
         assert message.selects == {"region": "Asia", "mood": "😊"}
         assert posted.edit_token not in data.model_dump_json()
-    assert data.currentUserHash == message.userHash  # by which a page knows one's own
+    assert data.current_user_hash == message.user_hash  # by which a page knows one's own
 
 
 @both
@@ -86,7 +86,7 @@ async def test_an_owner_moderates_whoever_wrote_it(widgets: Widgets) -> None:
     data = await widgets.boards.owner_remove(owner(), ids[2], visitor=ME)
     assert [one.message for one in data.messages] == ["(removed)", "no 0"]
     assert await refused(widgets.boards.owner_remove(owner(), ids[2], visitor=ME)) == "NOT_FOUND"
-    assert (await widgets.boards.clear(owner(), visitor=ME)).totalMessages == 0
+    assert (await widgets.boards.clear(owner(), visitor=ME)).total_messages == 0
 
 
 @both
@@ -138,7 +138,7 @@ async def test_edits_while_messages_come_in_change_what_they_mean(store: Store) 
     # Whoever was told that it was done finds it so, unless it was cut off since; nobody else is changed.
     edited = {message for message in said if message.startswith("edited")}
     assert edited <= {message for message, answer in done.items() if answer == ""}
-    assert data.totalMessages <= 40
+    assert data.total_messages <= 40
     assert await found_by_doctor(store) == []
 
 
@@ -150,8 +150,8 @@ async def test_pages_of_messages(widgets: Widgets) -> None:
     for number, expected in ((1, [6, 5, 4]), (2, [3, 2, 1]), (3, [0]), (4, []), (10**6, [])):
         data = await widgets.boards.get(id, number)
         assert [one.message for one in data.messages] == [f"no {one}" for one in expected]
-        assert (data.totalMessages, data.totalPages, data.currentPage) == (7, 3, number)
-        assert (data.pagination.hasPrev, data.pagination.hasNext) == (number > 1, number < 3)
+        assert (data.total_messages, data.total_pages, data.current_page) == (7, 3, number)
+        assert (data.pagination.has_prev, data.pagination.has_next) == (number > 1, number < 3)
     for wrong in (0, -1, "1", None, 1.0, True):
         assert await refused(widgets.boards.get(id, wrong)) == "VALIDATION_ERROR"
     await widgets.boards.update_settings(owner(), visitor=ME, messages_per_page=5)
@@ -164,10 +164,10 @@ async def test_a_maximum_that_is_lowered_takes_the_oldest(widgets: Widgets) -> N
     posted = [await widgets.boards.post(id, somebody(one), f"no {one}") for one in range(10)]
     data = await widgets.boards.update_settings(owner(), visitor=ME, max_messages=4, title="Short")
     assert [one.message for one in data.messages] == ["no 9", "no 8", "no 7", "no 6"]
-    assert (data.title, data.settings.maxMessages) == ("Short", 4)
+    assert (data.title, data.settings.max_messages) == ("Short", 4)
     oldest = posted[0]
     assert await refused(widgets.boards.remove(id, oldest.message_id, oldest.edit_token, visitor=ME)) == "NOT_FOUND"
-    assert (await widgets.boards.post(id, ME, "one more")).data.totalMessages == 4
+    assert (await widgets.boards.post(id, ME, "one more")).data.total_messages == 4
 
 
 @both
@@ -180,10 +180,10 @@ async def test_a_visitor_waits_ten_seconds_for_the_next_message(widgets: Widgets
         clock.stand_at(began + later_ms)
         with Reason() as reason:
             await widgets.boards.post(id, ME, "two")
-        assert (reason.word, reason.more) == ("COOLDOWN", {"retryAfter": wait_s})
+        assert (reason.word, reason.more) == ("COOLDOWN", {"retry_after_s": wait_s})
     [mark] = [key for key in await kept.keys() if ":post:" in key]
     await kept.ask("DEL", mark)  # as its time does
-    assert (await widgets.boards.post(id, ME, "two")).data.totalMessages == 2
+    assert (await widgets.boards.post(id, ME, "two")).data.total_messages == 2
 
 
 async def test_a_board_of_10_000_messages_is_read_by_the_page(memory: Store) -> None:
@@ -199,16 +199,16 @@ async def test_a_board_of_10_000_messages_is_read_by_the_page(memory: Store) -> 
     relay = Relay(memory)
     reading = service_on(relay)
     data = await reading.boards.get(id, 1000)
-    assert (data.totalMessages, data.totalPages, data.messages[-1].message) == (10_000, 1000, "the first of all")
+    assert (data.total_messages, data.total_pages, data.messages[-1].message) == (10_000, 1000, "the first of all")
     relay.log.clear()
     await reading.boards.get(id, 500)
     assert len(relay.log) == 1
     relay.log.clear()
     edited = service_on(relay).boards.edit(id, first.message_id, first.edit_token, visitor=ME, message="found")
-    assert (await edited).totalMessages == 10_000
+    assert (await edited).total_messages == 10_000
     assert len(relay.log) < 60
     posted = await widgets.boards.post(id, somebody(1), "one more")
-    assert posted.data.totalMessages == 10_000
+    assert posted.data.total_messages == 10_000
     assert await refused(widgets.boards.remove(id, first.message_id, first.edit_token, visitor=ME)) == "NOT_FOUND"
 
 
@@ -270,7 +270,7 @@ async def test_as_many_messages_are_shown_as_limit_says(widgets: Widgets) -> Non
     for limit, page in ((1, 1), (5, 1), (5, 2), (5, 3), (12, 1), (1000, 1)):
         data = await widgets.boards.get(id, page, limit=limit)
         assert [one.message for one in data.messages] == newest[(page - 1) * limit :][:limit]
-        assert (data.totalPages, data.settings.messagesPerPage) == (-(-12 // limit), 2)
+        assert (data.total_pages, data.settings.messages_per_page) == (-(-12 // limit), 2)
     assert len((await widgets.boards.get(id)).messages) == 2
     for wrong in (0, 1001, -1, "5", 1.5):
         assert await refused(widgets.boards.get(id, limit=wrong)) == "VALIDATION_ERROR"
@@ -288,4 +288,4 @@ async def test_whoever_is_always_too_late_is_told_to_try_again(memory: Store, mo
     monkeypatch.setattr("keystead.schema.contention.random.random", lambda: 0.0)  # nobody waits
     with Reason() as reason:
         await service_on(Busy(memory)).boards.post(id, ME, "hello")
-    assert (reason.word, reason.more) == ("TRY_AGAIN", {"retryAfter": 1})
+    assert (reason.word, reason.more) == ("TRY_AGAIN", {"retry_after_s": 1})

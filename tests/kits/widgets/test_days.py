@@ -97,9 +97,9 @@ async def test_a_visitor_counts_once_until_midnight_and_again_after_it(
     # A like is of its day, too: it is taken back on the same day, and given anew on the next.
     clock.stand_at(end - 1)
     assert (await widgets.likes.toggle(like, ME)).total == 1
-    assert (await widgets.likes.get(like, ME)).userLiked is True
+    assert (await widgets.likes.get(like, ME)).user_liked is True
     clock.stand_at(end)
-    assert (await widgets.likes.get(like, ME)).userLiked is False
+    assert (await widgets.likes.get(like, ME)).user_liked is False
     assert (await widgets.likes.toggle(like, ME)).total == 2
     assert (await widgets.likes.toggle(like, ME)).total == 1
 
@@ -222,7 +222,7 @@ async def test_a_counter_goes_no_further_than_the_largest_number(store: Store) -
     like = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     await widgets.likes.set(owner(), 999_999_999, visitor=ME)
     assert (await widgets.likes.toggle(like, ME)).total == 999_999_999
-    assert (await widgets.likes.get(like, ME)).userLiked is False
+    assert (await widgets.likes.get(like, ME)).user_liked is False
 
 
 @both

@@ -144,9 +144,9 @@ async def test_what_an_owner_changes_late_is_not_in_the_new_one(any_store: Store
                 assert fresh.total == 0
                 assert getattr(fresh, "icon", "heart") == "heart"
             case "ranking":
-                assert (fresh.entries, fresh.title, fresh.maxEntries, fresh.sortOrder) == ([], None, 10, "desc")
+                assert (fresh.entries, fresh.title, fresh.max_entries, fresh.sort_order) == ([], None, 10, "desc")
             case _:
-                assert (fresh.messages, fresh.title, fresh.settings.maxMessages) == ([], "BBS", 100)
+                assert (fresh.messages, fresh.title, fresh.settings.max_messages) == ([], "BBS", 100)
         assert "Late" not in await Kept(any_store).everything()
         assert await refused(new.delete(owner(token=OTHER_TOKEN), visitor=ME)) == ""
         assert await Kept(any_store).keys() == set(), late.steps
@@ -168,18 +168,18 @@ async def test_what_a_visitor_does_late_is_whole_in_the_new_one_or_not_in_it_at_
         match name:
             case "counter":
                 number = fresh.total
-                assert (fresh.today, fresh.week, fresh.lastVisit is not None) == (number, number, number == 1)
+                assert (fresh.today, fresh.week, fresh.last_visit is not None) == (number, number, number == 1)
             case "like":
                 number = fresh.total
                 who = somebody(0) if "back" in what else LATE
-                assert (await new.get(id, who)).userLiked is (number == 1)
+                assert (await new.get(id, who)).user_liked is (number == 1)
             case "ranking":
-                number = fresh.totalEntries
-                assert [(one.name, one.score, one.displayScore) for one in fresh.entries] == [
+                number = fresh.total_entries
+                assert [(one.name, one.score, one.display_score) for one in fresh.entries] == [
                     ("late", 5, "five")
                 ] * number
             case _:
-                number = fresh.totalMessages
+                number = fresh.total_messages
                 assert [one.message for one in fresh.messages] == ["late"] * number
         assert number in (0, 1)
         counted.add((answer, number))

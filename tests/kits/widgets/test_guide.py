@@ -13,10 +13,10 @@ import pytest
 
 from keystead.kits import widgets as kit
 from keystead.kits.widgets import KIT, WidgetSettings
-from keystead.kits.widgets.routes import answers, asked, parameters
-from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call
-from keystead.kits.widgets.routes.answers import STATUS
-from keystead.kits.widgets.routes.parameters import Parameter
+from keystead.kits.widgets.routes import request_parsing, responses
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
+from keystead.kits.widgets.routes.requests import names_of
+from keystead.kits.widgets.routes.responses import STATUS
 from keystead.kits.widgets.service import LIMITS, boards, checks, hooks, rankings
 from keystead.kits.widgets.themes import THEMES
 from keystead.server import Settings, create_app
@@ -49,37 +49,40 @@ def written(default: Any) -> str:
     return str(default)
 
 
-def told(action: Action) -> str:
+def told(endpoint: Endpoint, action: Action) -> str:
     """The parameters of an action as the guide writes them."""
-    looks = [f"{one.name}?" for one in (*action.looks, *((parameters.FORMAT,) if action.view else ()))]
-    return ", ".join(["; or ".join(", ".join(_of(call)) for call in action.calls), *looks])
+    looks = [f"{_names(endpoint, one)}?" for one in action.looks]
+    return ", ".join(["; or ".join(", ".join(_of(endpoint, call)) for call in action.calls), *looks])
 
 
-def _of(call: Call) -> list[str]:
-    def names(one: Parameter) -> str:
-        return "/".join(one.names)
+def _of(endpoint: Endpoint, call: Call) -> list[str]:
+    owner = ["url or id", "token"] if call.is_owners else []
+    needs = [_names(endpoint, one) for one in call.needs.split()]
+    takes = [f"{_names(endpoint, one)}?" for one in (*call.takes.split(), *call.unused.split())]
+    return [*owner, *needs, *takes]
 
-    owner = ["url or id", "token"] if call.owner else []
-    return [*owner, *map(names, call.needs), *(f"{names(one)}?" for one in (*call.takes, *call.unused))]
+
+def _names(endpoint: Endpoint, parameter: str) -> str:
+    return "/".join(name for name, field in names_of(endpoint.request).field.items() if field == parameter)
 
 
 def test_the_guide_tells_each_action_as_the_table_of_the_code_has_it() -> None:
     there = [
         [
             endpoint.path.removeprefix("/api/"),
-            action.name,
+            name,
             "writes" if action.writes else "reads",
-            told(action),
+            told(endpoint, action),
             action.doc,
         ]
         for endpoint in ENDPOINTS
-        for action in endpoint.actions.values()
+        for name, action in endpoint.actions.items()
     ]
     assert [[plain(cell) for cell in row] for row in rows("Path")] == there
 
 
 def test_the_guide_tells_each_clean_up_as_the_table_of_the_code_has_it() -> None:
-    there = [[action.name, told(action), action.doc] for action in ADMIN.actions.values()]
+    there = [[name, told(ADMIN, action), action.doc] for name, action in ADMIN.actions.items()]
     assert [[plain(cell) for cell in row] for row in rows("Clean-up")] == there
 
 
@@ -100,9 +103,9 @@ def test_the_guide_names_each_limit() -> None:
 def test_the_guide_names_each_error_with_its_status() -> None:
     raised = {
         node.args[1].value: node.args[0].value
-        for module in (answers, asked, parameters)
+        for module in (responses, request_parsing)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "refusal" and len(node.args) > 1
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "make_refusal" and len(node.args) > 1
         if isinstance(node.args[0], ast.Constant) and isinstance(node.args[1], ast.Constant)
     }
     assert {"NO_PREFETCH", "METHOD_NOT_ALLOWED", "RATE_LIMITED"} <= raised.keys()
@@ -127,8 +130,8 @@ def test_the_guide_names_each_event() -> None:
 
 def test_the_guide_shows_the_body_of_an_event_as_it_is_sent() -> None:
     [shown] = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL))
-    assert shown | hooks._said(shown) == shown
-    assert list(shown)[-len(hooks._said(shown)) :] == list(hooks._said(shown))
+    assert shown | hooks._write_sentences(shown) == shown
+    assert list(shown)[-len(hooks._write_sentences(shown)) :] == list(hooks._write_sentences(shown))
 
 
 def test_the_guide_names_each_element_with_its_attributes() -> None:

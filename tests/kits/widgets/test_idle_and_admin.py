@@ -56,19 +56,19 @@ async def test_what_nobody_has_used_for_a_year_is_deleted_with_all_that_belongs_
         await created(widgets, name)
         await used(widgets, name, await created(widgets, name, f"{URL}/used"), 2)
     clock.move("364d")
-    assert (await widgets.admin.delete_idle()).totalDeleted == 0
+    assert (await widgets.admin.delete_idle()).total_deleted == 0
     for name in SERVICES:  # the marks of the store live by its own clock, so they are others
         await used(widgets, name, await created(widgets, name, f"{URL}/used"), 1, first=5)
     clock.move("2d")
     told = await widgets.admin.delete_idle(dry_run=True)
-    assert [(one.type, one.url) for one in told.deletedServices] == [(name, URL) for name in SERVICES]
+    assert [(one.type, one.url) for one in told.deleted_services] == [(name, URL) for name in SERVICES]
     assert await widgets.admin.delete_idle() == told
     for name in SERVICES:
-        assert await refused(service_of(widgets, name).get(told.foundInstances[0])) == "NOT_FOUND"
+        assert await refused(service_of(widgets, name).get(told.found_instances[0])) == "NOT_FOUND"
         assert (await service_of(widgets, name).get_as_owner(owner(f"{URL}/used"), visitor=ME)).url == f"{URL}/used"
-    assert not [key for key in await kept.keys() if told.foundInstances[0] in key and "yokoso" not in key]
+    assert not [key for key in await kept.keys() if told.found_instances[0] in key and "yokoso" not in key]
     clock.move("366d")
-    assert (await widgets.admin.delete_idle()).totalDeleted == 4
+    assert (await widgets.admin.delete_idle()).total_deleted == 4
     # A welcome card is only looked at, which nobody notes: it stays until its owner deletes it.
     assert {key for key in await kept.keys() if "yokoso" not in key} == set()
     assert await kept.ask("ZCARD", "yokosos:index") == 2
@@ -94,7 +94,7 @@ async def test_0_days_keep_them_for_ever(memory: Store, clock: Clock) -> None:
     widgets = service_on(memory, clock, idle_days=0)
     await created(widgets, "like")
     clock.move("4000d")
-    assert (await widgets.admin.delete_idle()).totalDeleted == 0
+    assert (await widgets.admin.delete_idle()).total_deleted == 0
 
 
 @both
@@ -112,7 +112,7 @@ async def test_a_widget_that_is_used_while_the_clean_up_looks_at_it_stays(store:
         counted = [id for id, outcome in zip(ids, told, strict=True) if outcome is None]
         there = [id for id in ids if not await refused(service_of(one, name).get(id))]
         assert there == counted
-        assert cleaned.totalDeleted == 50 - len(there)
+        assert cleaned.total_deleted == 50 - len(there)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -151,9 +151,9 @@ async def test_a_widget_that_has_moved_here_counts_from_that_day_on(store: Store
     await kept.ask("SET", "counter:old", json.dumps(record))
     widgets = service_on(store, clock)
     assert (await widgets.counters.get("old")).total == 9
-    assert (await widgets.admin.delete_idle()).totalDeleted == 0
+    assert (await widgets.admin.delete_idle()).total_deleted == 0
     clock.move("366d")
-    assert (await widgets.admin.delete_idle()).foundInstances == ["old"]
+    assert (await widgets.admin.delete_idle()).found_instances == ["old"]
 
 
 @both
@@ -165,7 +165,7 @@ async def test_what_cannot_be_read_keeps_no_other(store: Store, clock: Clock, ke
     await kept.ask("ZADD", "counters:index", 1, b"\xff")
     clock.move("400d")
     told = await widgets.admin.delete_idle()
-    assert (told.totalDeleted, len(told.errors)) == (1, 1)
+    assert (told.total_deleted, len(told.errors)) == (1, 1)
     assert await kept.ask("GET", f"counter:{broken}") == b"{"
 
 
@@ -181,17 +181,17 @@ async def test_the_widgets_of_an_id_or_of_an_address_are_deleted(store: Store, k
         await used(widgets, name, ids[name], 2)
     asked: dict[str, Any] = {"admin_token": ADMIN, "visitor": ME}
     told = await widgets.admin.cleanup(**asked, target_id=ids["like"], dry_run=True)
-    assert sorted(one.type for one in told.deletedServices) == sorted(ALL)
+    assert sorted(one.type for one in told.deleted_services) == sorted(ALL)
     told = await widgets.admin.cleanup(**asked, target_id=ids["like"], service="like")
-    assert (told.deletedKeys, told.totalDeleted) == ([f"like:{ids['like']}"], 1)
+    assert (told.deleted_keys, told.total_deleted) == ([f"like:{ids['like']}"], 1)
     assert await refused(widgets.likes.get(ids["like"])) == "NOT_FOUND"
     assert (await widgets.counters.get(ids["counter"])).total == 2
     told = await widgets.admin.cleanup_by_url(**asked, url_pattern="https://spam.example/*")
-    assert (sorted(told.foundInstances), told.totalDeleted) == (sorted(others), 3)
+    assert (sorted(told.found_instances), told.total_deleted) == (sorted(others), 3)
     told = await widgets.admin.cleanup_by_url(**asked, url_pattern=URL)
-    assert told.totalDeleted == 4
+    assert told.total_deleted == 4
     assert await kept.keys() == set()
-    assert (await widgets.admin.cleanup(**asked, target_id="nobody")).totalDeleted == 0
+    assert (await widgets.admin.cleanup(**asked, target_id="nobody")).total_deleted == 0
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "https://*", "https://", "http://a.example", "a", 5, None, "https://a b"])
@@ -208,9 +208,9 @@ async def test_a_pattern_is_text_but_for_its_stars(memory: Store) -> None:
     for url in ("https://a.example/x?y=(1)", "https://axexample/", "https://a.example/"):
         await created(widgets, "counter", url)
     told = await widgets.admin.cleanup_by_url(ADMIN, visitor=ME, url_pattern="https://a.example/*(1)", dry_run=True)
-    assert [one.url for one in told.deletedServices] == ["https://a.example/x?y=(1)"]
+    assert [one.url for one in told.deleted_services] == ["https://a.example/x?y=(1)"]
     told = await widgets.admin.cleanup_by_url(ADMIN, visitor=ME, url_pattern="https://a.example/*", dry_run=True)
-    assert told.totalDeleted == 2
+    assert told.total_deleted == 2
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ async def test_a_board_whose_newest_message_cannot_be_read_is_not_idle(store: St
     id = await created(widgets, "bbs")
     await kept.ask("LPUSH", f"bbs:{id}:messages", "{")
     clock.move("400d")
-    assert (await widgets.admin.delete_idle()).totalDeleted == 0
+    assert (await widgets.admin.delete_idle()).total_deleted == 0
 
 
 @pytest.mark.parametrize("token", ["", "x", TOKEN, OTHER_TOKEN, ADMIN + "x", ADMIN[:-1], None, 5])
@@ -291,9 +291,9 @@ async def test_on_a_cluster_rows_are_upgraded_idle_ones_go_and_welcomes_are_show
     for service in fresh.services.values():
         assert await service.upgrade_all() == 1
     assert (await fresh.welcomes.get_as_owner(owner(), visitor=ME)).message == "Hello"
-    assert (await fresh.rankings.get_as_owner(owner(), visitor=ME)).totalEntries == 2
+    assert (await fresh.rankings.get_as_owner(owner(), visitor=ME)).total_entries == 2
     clock.move("400d")
-    assert (await fresh.admin.delete_idle()).totalDeleted == 4
+    assert (await fresh.admin.delete_idle()).total_deleted == 4
     told = await fresh.admin.cleanup_by_url(ADMIN, visitor=ME, url_pattern=URL)
-    assert [one.type for one in told.deletedServices] == ["yokoso"]
+    assert [one.type for one in told.deleted_services] == ["yokoso"]
     assert await kept.keys() == set()

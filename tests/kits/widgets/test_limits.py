@@ -45,7 +45,7 @@ async def test_of_200_requests_at_once_with_a_limit_of_five_five_pass(store: Sto
     assert await passed([widgets.counters.get(counter, alike(one)) for one in range(50)]) == 5
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     assert await passed([widgets.boards.post(board, alike(one), "hello") for one in range(50)]) == 5
-    assert (await widgets.boards.get(board)).totalMessages == 5
+    assert (await widgets.boards.get(board)).total_messages == 5
     with pytest.raises(LimitReached) as reached:
         await widgets.boards.post(board, alike(99), "hello")
     assert reached.value.retry_after_s == 30

@@ -34,11 +34,11 @@ async def test_no_secret_is_in_the_store(widgets: Widgets, kept: Kept) -> None:
     for name in SERVICES:
         service = service_of(widgets, name)
         created = await service.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)
-        secrets.append(created.webhookSecret)
+        secrets.append(created.webhook_secret)
         await used(widgets, name, created.id, 2)
         changed = await service.update_settings(owner(), visitor=ME, webhook_url=f"{HOOK}-2")
-        assert changed.webhookSecret not in secrets
-        secrets.append(changed.webhookSecret)
+        assert changed.webhook_secret not in secrets
+        secrets.append(changed.webhook_secret)
     posted = await widgets.boards.post(created.id, somebody(9), "hello")
     await widgets.boards.edit(created.id, posted.message_id, posted.edit_token, visitor=ME, message="changed")
     secrets.append(posted.edit_token)

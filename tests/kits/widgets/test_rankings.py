@@ -112,12 +112,12 @@ async def test_a_better_score_replaces_a_worse_one_and_no_other_does(
     for score, improved, shown in ((worse, False, 10), (10, False, 10), (better, True, better), (10, False, better)):
         data = await widgets.rankings.submit(id, somebody(score), "Ann", score, f"{score} points")
         assert (data.improved, data.rank, names(data.entries)) == (improved, 1, [("Ann", shown)])
-    assert data.entries[0].displayScore == f"{better} points"
+    assert data.entries[0].display_score == f"{better} points"
     # One who has sent nothing better does not wait for the next try; one who has does.
     assert (await widgets.rankings.submit(id, somebody(worse), "Ann", worse)).improved is False
     with Reason() as reason:
         await widgets.rankings.submit(id, somebody(better), "Bob", 1)
-    assert (reason.word, reason.more) == ("COOLDOWN", {"retryAfter": 60})
+    assert (reason.word, reason.more) == ("COOLDOWN", {"retry_after_s": 60})
 
 
 @both
@@ -134,7 +134,7 @@ async def test_what_is_not_among_the_best_does_not_stand(widgets: Widgets) -> No
     id = await ranking(widgets, max_entries=2)
     await sent(widgets, id, ("Ann", 10), ("Bob", 20))
     data = await widgets.rankings.submit(id, ME, "Cid", 5, "five")
-    assert (data.rank, data.totalEntries, names(data.entries)) == (None, 2, [("Bob", 20), ("Ann", 10)])
+    assert (data.rank, data.total_entries, names(data.entries)) == (None, 2, [("Bob", 20), ("Ann", 10)])
     # Equal to the last: whoever came first stays.
     assert (await widgets.rankings.submit(id, somebody(1), "Dan", 10)).rank is None
 
@@ -149,15 +149,15 @@ async def test_a_maximum_that_is_lowered_cuts_off_the_worst_and_one_that_is_rais
         for one in range(10):
             await widgets.rankings.submit(id, somebody(one), f"n{one}", one, f"shown {one}")
         data = await widgets.rankings.update_settings(owner(url), visitor=ME, max_entries=3)
-        assert (names(data.entries), data.totalEntries, data.maxEntries) == (best, 3, 3)
+        assert (names(data.entries), data.total_entries, data.max_entries) == (best, 3, 3)
         data = await widgets.rankings.update_settings(owner(url), visitor=ME, max_entries=10)
         assert names(data.entries) == best
         # Somebody who was cut off comes again without a text for the score: the old one is not shown.
         back = "n0" if order == "desc" else "n9"
         data = await widgets.rankings.submit(id, somebody(100), back, 5)
-        assert [one.displayScore for one in data.entries if one.name == back] == [None]
+        assert [one.display_score for one in data.entries if one.name == back] == [None]
         data = await widgets.rankings.update(owner(url), "n4", 4, visitor=ME)
-        assert [one.displayScore for one in data.entries if one.name == "n4"] == [None]
+        assert [one.display_score for one in data.entries if one.name == "n4"] == [None]
 
 
 @both
@@ -167,7 +167,7 @@ async def test_details_go_with_the_entries_that_are_cut_off(store: Store, widget
         await widgets.rankings.submit(id, somebody(one), f"n{one}", one, f"shown {one}")
     assert await kept.ask("HLEN", f"ranking:{id}:details") == await kept.ask("ZCARD", f"ranking:{id}:turns") == 5
     data = await widgets.rankings.get(id)
-    assert [(one.name, one.displayScore) for one in data.entries] == [
+    assert [(one.name, one.display_score) for one in data.entries] == [
         (f"n{one}", f"shown {one}") for one in range(119, 114, -1)
     ]
     await widgets.rankings.clear(owner(), visitor=ME)
@@ -208,7 +208,7 @@ async def test_an_order_that_is_turned_around_while_scores_come_loses_none_of_th
     await asyncio.gather(turning(), *submits)
     data = await one.rankings.get(id, 100)
     assert names(data.entries) == sorted(scores, key=lambda score: score[1])
-    assert data.sortOrder == "asc"
+    assert data.sort_order == "asc"
 
 
 @both
@@ -220,10 +220,10 @@ async def test_an_owner_writes_an_entry_lower_or_higher_and_takes_one_out(widget
         ("Bob", 5),
     ]
     data = await widgets.rankings.update(owner(), "Cid", 7, visitor=ME)
-    assert [(one.name, one.displayScore) for one in data.entries] == [("Ann", None), ("Cid", None), ("Bob", "5!")]
+    assert [(one.name, one.display_score) for one in data.entries] == [("Ann", None), ("Cid", None), ("Bob", "5!")]
     assert names((await widgets.rankings.remove(owner(), "Cid", visitor=ME)).entries) == [("Ann", 10), ("Bob", 5)]
     assert await refused(widgets.rankings.remove(owner(), "Cid", visitor=ME)) == "NOT_FOUND"
-    assert (await widgets.rankings.clear(owner(), visitor=ME)).totalEntries == 0
+    assert (await widgets.rankings.clear(owner(), visitor=ME)).total_entries == 0
     await sent(widgets, id, ("Ann", 1))
     assert names((await widgets.rankings.get(id)).entries) == [("Ann", 1)]
 
@@ -256,7 +256,7 @@ async def test_of_hundreds_of_equals_the_first_are_shown_and_the_last_goes(
     assert (same.improved, same.rank) == (False, 124)
     better = 6 if order == "desc" else 4
     data = await widgets.rankings.submit(id, ME, "new", better)
-    assert (data.rank, data.totalEntries) == (1, 300)
+    assert (data.rank, data.total_entries) == (1, 300)
     assert await widgets.keys.ranking_scores(id).score(entries[-1]) is None
     assert await widgets.keys.ranking_scores(id).score(entries[-2]) == 5
     data = await widgets.rankings.update_settings(owner(), visitor=ME, max_entries=4)
@@ -270,13 +270,13 @@ async def test_a_ranking_holds_10_000_and_shows_100_at_most(memory: Store) -> No
     scores = widgets.keys.ranking_scores(id)
     await scores.put({RankingEntry(f"n{one}", f"{one:016x}"): one for one in range(10_000)})
     data = await widgets.rankings.submit(id, ME, "last", 5_000)
-    assert (data.totalEntries, data.rank) == (10_000, 5_001)
+    assert (data.total_entries, data.rank) == (10_000, 5_001)
     assert len((await widgets.rankings.get(id, 100)).entries) == 100
     for limit in (0, 101, -1, "5", 1.0, None):
         assert await refused(widgets.rankings.get(id, limit)) == "VALIDATION_ERROR"
     turned = await widgets.rankings.update_settings(owner(), visitor=ME, sort_order="asc")
     assert names(turned.entries)[0] == ("n1", 1)  # the lowest was cut off when one came that was better
-    assert turned.totalEntries == 10_000
+    assert turned.total_entries == 10_000
 
 
 @pytest.mark.parametrize(
@@ -320,10 +320,10 @@ async def test_a_score_that_is_not_good_enough_to_be_kept_is_no_score(
     for number, score in enumerate(scores):
         await widgets.rankings.submit(id, somebody(number), f"n{number}", score)
     weak = await widgets.rankings.submit(id, ME, "Ann", too_weak)
-    assert (weak.improved, weak.rank, weak.totalEntries) == (False, None, 2)
+    assert (weak.improved, weak.rank, weak.total_entries) == (False, None, 2)
     # So the next may come at once, and one that is good enough puts the worst out.
     good = await widgets.rankings.submit(id, ME, "Ann", 15)
-    assert (good.improved, good.rank, good.totalEntries) == (True, 2, 2)
+    assert (good.improved, good.rank, good.total_entries) == (True, 2, 2)
 
 
 async def test_what_is_shown_for_a_score_is_looked_at_like_a_name(memory: Store) -> None:

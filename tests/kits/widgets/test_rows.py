@@ -187,10 +187,10 @@ async def test_what_is_made_again_for_a_page_begins_at_zero(widgets: Widgets, ke
     assert await refused(service.delete(owner(), visitor=ME)) == "UNAUTHORIZED"
     fresh = await service.get(id)
     empty: dict[str, dict[str, Any]] = {
-        "counter": {"total": 0, "today": 0, "week": 0, "month": 0, "lastVisit": None},
-        "like": {"total": 0, "userLiked": False, "lastLike": None},
-        "ranking": {"entries": [], "totalEntries": 0, "lastSubmit": None},
-        "bbs": {"messages": [], "totalMessages": 0, "lastMessage": None},
+        "counter": {"total": 0, "today": 0, "week": 0, "month": 0, "last_visit": None},
+        "like": {"total": 0, "user_liked": False, "last_like": None},
+        "ranking": {"entries": [], "total_entries": 0, "last_submit": None},
+        "bbs": {"messages": [], "total_messages": 0, "last_message": None},
     }
     assert empty[name].items() <= dict(fresh).items()
     # The same visitors come again at once: no mark of theirs is left.

@@ -70,7 +70,7 @@ async def test_what_people_write_comes_back_as_it_was(widgets: Widgets, kept: Ke
     ranking = (await widgets.rankings.create(URL, TOKEN, visitor=ME, title=said, description=said)).id
     data = await widgets.rankings.submit(ranking, ME, said, 5, said)
     [entry] = data.entries
-    assert (data.title, data.description, entry.name, entry.displayScore) == (said, said, said, said)
+    assert (data.title, data.description, entry.name, entry.display_score) == (said, said, said, said)
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME, title=said)).id
     [message] = (await widgets.boards.post(board, ME, said, said if len(said) <= 20 else None)).data.messages
     assert message.message == said

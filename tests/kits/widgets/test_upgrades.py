@@ -95,15 +95,15 @@ async def test_rows_of_the_document_are_read_and_upgraded(
     assert (data.id, data.url) == (ID, URL)
     match name:
         case "counter":
-            assert (data.total, data.lastVisit) == (1234, LAST)
+            assert (data.total, data.last_visit) == (1234, LAST)
         case "like":
-            assert (data.total, data.lastLike) == (56, LAST)
+            assert (data.total, data.last_like) == (56, LAST)
         case "ranking":
             assert (names(data.entries), data.title) == ([("Cid", 9), ("Bob", 5), ("Ann", 5)], "Best")
-            assert (data.lastSubmit, data.totalEntries) == (LAST, 3)
+            assert (data.last_submit, data.total_entries) == (LAST, 3)
         case _:
             assert [one.message for one in data.messages] == ["no 2", "no 1"]
-            assert (data.title, data.settings.maxMessages, data.totalMessages) == ("Guests", 50, 2)
+            assert (data.title, data.settings.max_messages, data.total_messages) == ("Guests", 50, 2)
             assert data.messages[0].selects == {"mood": "😊"}
     record = await record_of(kept, name)
     assert (record["layout"], record["created"], record["service"]) == (LAYOUT, CREATED, name)
@@ -196,7 +196,7 @@ async def test_scores_with_fractions_become_the_numbers_that_were_sent(
     sevens, fives = [("m", 7), ("c", 7)], [("z", 5), ("a", 5), ("b", 5)]
     data = await other.rankings.get(id)
     assert names(data.entries) == ([*sevens, *fives] if order == "desc" else [*fives, *sevens])
-    assert [one.displayScore for one in data.entries] == [f"{one.name}!" for one in data.entries]
+    assert [one.display_score for one in data.entries] == [f"{one.name}!" for one in data.entries]
     stored = await kept.ask("ZRANGE", f"ranking:{id}:scores", 0, -1, "WITHSCORES")
     assert sorted(float(score) for _, score in stored) == [5, 5, 5, 7, 7]
     data = await other.rankings.submit(id, ME, "late", 5)
@@ -225,9 +225,9 @@ async def test_messages_as_they_were_first_written_are_read(widgets: Widgets, ke
     await kept.ask("LPUSH", f"bbs:{ID}:messages", json.dumps(old))
     data = await widgets.boards.get(ID)
     assert data.messages[0].selects == {"select1": "Asia", "select3": "😊"}
-    assert data.messages[0].userHash == "ab" * 8
+    assert data.messages[0].user_hash == "ab" * 8
     assert await refused(widgets.boards.remove(ID, "m3", "ab" * 8, visitor=ME)) == "UNAUTHORIZED"
-    assert (await widgets.boards.owner_remove(owner(), "m3", visitor=ME)).totalMessages == 2
+    assert (await widgets.boards.owner_remove(owner(), "m3", visitor=ME)).total_messages == 2
 
 
 @both

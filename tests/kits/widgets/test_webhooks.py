@@ -93,8 +93,8 @@ async def queued(store: Store, name: str, id: str) -> list[dict[str, Any]]:
 async def test_events_come_in_order_and_signed(store: Store, receiver: Receiver) -> None:
     async with delivering(store, private_webhooks=True) as widgets:
         created = await widgets.counters.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)
-        assert created.webhookSecret is not None
-        assert created.webhookSecret.startswith("whsec_")
+        assert created.webhook_secret is not None
+        assert created.webhook_secret.startswith("whsec_")
         await asyncio.gather(*(widgets.counters.increment(created.id, somebody(one % 20)) for one in range(60)))
         await receiver.has(20)
     assert [(one["event"], one["data"]) for one in receiver.told] == [
@@ -103,8 +103,8 @@ async def test_events_come_in_order_and_signed(store: Store, receiver: Receiver)
     assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 20
     for headers, body in receiver.got:
         signed = headers["webhook-id"], headers["webhook-timestamp"], headers["webhook-signature"]
-        assert verify(created.webhookSecret, *signed, body)
-        assert not verify(created.webhookSecret, *signed, body + b" ")
+        assert verify(created.webhook_secret, *signed, body)
+        assert not verify(created.webhook_secret, *signed, body + b" ")
         told = json.loads(body)
         assert told["serviceId"] == created.id
         assert told["url"] == URL
@@ -310,12 +310,12 @@ async def test_a_secret_is_told_once_and_is_another_with_each_webhook(memory: St
     for name in SERVICES:
         service = service_of(service_on(memory), name)
         first = await service.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)
-        assert (await service.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)).webhookSecret is None
+        assert (await service.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)).webhook_secret is None
         second = await service.update_settings(owner(), visitor=ME, webhook_url=HOOK)
-        assert first.webhookSecret != second.webhookSecret is not None
-        assert (await service.get(first.id)).webhookSecret is None
+        assert first.webhook_secret != second.webhook_secret is not None
+        assert (await service.get(first.id)).webhook_secret is None
         gone = await service.update_settings(owner(), visitor=ME, webhook_url=None)
-        assert gone.webhookSecret is None
+        assert gone.webhook_secret is None
 
 
 async def test_what_waits_of_a_widget_that_is_gone_is_not_told_to_the_next_owner_of_the_page(

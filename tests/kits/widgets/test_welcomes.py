@@ -39,12 +39,12 @@ async def test_a_welcome_is_made_shown_changed_and_deleted(
     id = await welcome(widgets)
     data = await widgets.welcomes.get(id)
     assert (data.url, data.message, data.mode, data.name, data.avatar) == (URL, "Hello!", "badge", None, None)
-    before = data.updatedAt
+    before = data.updated_at
     clock.stand_at(clock() + 60_000)
     more = {"message": "Two\nlines", "mode": "card", "name": "Cat", "avatar": PICTURE}
     changed = await widgets.welcomes.update(owner(), visitor=ME, **more)
     assert changed.model_dump(include=set(more)) == more
-    assert changed.updatedAt > before
+    assert changed.updated_at > before
     assert await widgets.welcomes.get(id) == changed
     assert (await widgets.welcomes.update(owner(), visitor=ME, name=None, avatar="")).message == "Two\nlines"
     assert (await widgets.welcomes.get(id)).avatar is None

@@ -75,7 +75,7 @@ class LoginKeys(Keyspace):
         "discord:pwa-session:{state:token}",
         PwaSession,
         lifetime=after("10m"),
-        member_of="login:{userId}",
+        member_of="login:{user_id}",
         doc="A session that an installed app may claim once, after the login took place in a browser.",
         used_by=(_CALLBACK, _CLAIM),
         changed="Not in the document, although its `loginContext` and `claimTokenDigest` are for this: the running "
@@ -85,7 +85,7 @@ class LoginKeys(Keyspace):
         "oauth:pwa-session:{provider:slug}:{state:token}",
         PwaSession,
         lifetime=after("10m"),
-        member_of="login:{userId}",
+        member_of="login:{user_id}",
         doc="The same after a login at another provider.",
         used_by=("/api/auth/{provider}/callback", "/api/auth/{provider}/claim-session"),
         changed="New: the document knows one provider.",

@@ -1,11 +1,10 @@
-"""The values of the login kit, with the names that their fields have in the stored JSON."""
-
-# ruff: noqa: N815 - the document mixes two styles of names, and they are kept as they are stored
+"""The values of the login kit. The document mixes two styles of names, and the stored JSON keeps them."""
 
 from typing import Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from keystead.kits.camel_model import CamelModel
 from keystead.parts.refresh import RefreshRecord
 from keystead.schema import EpochMs, OmittedIfNone, Sealed
 
@@ -44,20 +43,20 @@ class Session(BaseModel):
     """what it ran on, as in `iPhone`"""
 
 
-class AuthState(BaseModel):
+class AuthState(CamelModel):
     """What the callback of a login must know of its start."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     verifier: Sealed[str]
     """the PKCE verifier"""
-    loginContext: OmittedIfNone[LoginContext] = None
+    login_context: OmittedIfNone[LoginContext] = None
     """where the login began"""
-    claimTokenDigest: OmittedIfNone[str] = None
+    claim_token_digest: OmittedIfNone[str] = None
     """SHA-256, in base64, of the token that lets the installed app claim the session"""
-    returnTo: OmittedIfNone[str] = None
+    return_to: OmittedIfNone[str] = None
     """the path that the user goes to after the login"""
-    browserDigest: OmittedIfNone[str] = None
+    browser_digest: OmittedIfNone[str] = None
     """SHA-256, in base64url, of the secret in the cookie of the browser in which the login began"""
     nonce: OmittedIfNone[str] = None
     """what the ID token must repeat"""
@@ -67,7 +66,7 @@ class AuthState(BaseModel):
     """what the installed app shows, for the user to find it again where the sign-in is confirmed"""
 
 
-class PendingLogin(BaseModel):
+class PendingLogin(CamelModel):
     """A login that waits for its user to say that it is theirs."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -75,16 +74,16 @@ class PendingLogin(BaseModel):
     uid: str
     name: str
     avatar: str | None
-    access_token: Sealed[str]
-    refresh_token: Sealed[str]
+    access_token: Sealed[str] = Field(alias="access_token")
+    refresh_token: Sealed[str] = Field(alias="refresh_token")
     scope: str
-    token_type: str
-    access_expires_at: EpochMs
-    loginContext: LoginContext
-    browserDigest: str
+    token_type: str = Field(alias="token_type")
+    access_expires_at: EpochMs = Field(alias="access_expires_at")
+    login_context: LoginContext
+    browser_digest: str
     """SHA-256, in base64url, of the secret in the cookie of the browser that is asked"""
-    claimTokenDigest: OmittedIfNone[str] = None
-    returnTo: OmittedIfNone[str] = None
+    claim_token_digest: OmittedIfNone[str] = None
+    return_to: OmittedIfNone[str] = None
     state: OmittedIfNone[str] = None
     """the digest of the state that the installed app claims the session with"""
     provider: OmittedIfNone[str] = None
@@ -108,26 +107,26 @@ class TokenRevocation(BaseModel):
     provider: OmittedIfNone[str] = None
 
 
-class PwaSessionMetadata(BaseModel):
+class PwaSessionMetadata(CamelModel):
     """How the login went that made the session."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    stateRestoredFromKv: bool
+    state_restored_from_kv: bool
     """whether the browser had lost its cookies, so that the store had to tell the verifier"""
 
 
-class PwaSession(BaseModel):
+class PwaSession(CamelModel):
     """A session that waits to be claimed by the installed app, after the login took place in a browser."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     sid: Sealed[str]
-    userId: str
-    loginContext: LoginContext
-    issuedAt: EpochMs
+    user_id: str
+    login_context: LoginContext
+    issued_at: EpochMs
     metadata: PwaSessionMetadata
-    claimTokenDigest: OmittedIfNone[str] = None
+    claim_token_digest: OmittedIfNone[str] = None
     """SHA-256, in base64, of the token that lets the installed app claim the session"""
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel
 
 from keystead.errors import CapReached
 from keystead.http.bearer import bearer_token
@@ -17,6 +18,7 @@ from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import NO_STORE, Refusal, statuses
 from keystead.http.responses import json_response, with_cookies
 from keystead.http.routing import KitRouter, translated
+from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.identity import SignedInUser, set_user
 from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.login.identity import SIGN_IN, SPACE, live_session
@@ -67,8 +69,8 @@ _START_AGAIN: Final = frozenset({"STATE_INVALID", "PROVIDER_UNAVAILABLE"})
 
 
 class StartedAnswer(Ok):
-    authorizeUrl: str  # noqa: N815 - the document's names
-    appAuthorizeUrl: str | None  # noqa: N815
+    authorize_url: str
+    app_authorize_url: str | None
     state: str
 
 
@@ -77,8 +79,8 @@ class StartedInAppAnswer(StartedAnswer):
 
 
 class FinishedAnswer(Ok):
-    redirectTo: str  # noqa: N815
-    loginContext: Literal["browser", "pwa"]  # noqa: N815
+    redirect_to: str
+    login_context: Literal["browser", "pwa"]
 
 
 class ClaimedAnswer(Ok):
@@ -92,26 +94,26 @@ class User(BaseModel):
 
 
 class LoggedInAnswer(Ok):
-    loggedIn: Literal[True] = True  # noqa: N815
+    logged_in: Literal[True] = True
     user: User
 
 
 class ProviderRefusedAnswer(LoggedInAnswer):
-    providerSignInRequired: Literal[True] = True  # noqa: N815
-    startUrl: str  # noqa: N815
+    provider_sign_in_required: Literal[True] = True
+    start_url: str
 
 
-class LoggedOutAnswer(BaseModel):
+class LoggedOutAnswer(CamelModel):
     ok: Literal[False] = False
-    loggedIn: Literal[False] = False  # noqa: N815
+    logged_in: Literal[False] = False
 
 
-class SessionAnswer(BaseModel):
+class SessionAnswer(CamelModel):
     id: str
     current: bool
-    createdAt: int  # noqa: N815
-    lastSeenAt: int  # noqa: N815
-    endsAt: int  # noqa: N815
+    created_at: int
+    last_seen_at: int
+    ends_at: int
     browser: str | None = Field(description="Firefox, Chrome, Safari, …; null where it is not known.")
     device: str | None = Field(description="Windows, iPhone, Android, …; null where it is not known.")
 
@@ -128,15 +130,15 @@ class ProvidersAnswer(Ok):
     providers: list[str]
 
 
-class TokenPairAnswer(BaseModel):
-    accessToken: str  # noqa: N815 - as in the membership kit
-    refreshToken: str  # noqa: N815
-    expiresIn: int  # noqa: N815
-    tokenType: Literal["Bearer"] = "Bearer"  # noqa: N815
+class TokenPairAnswer(CamelModel):
+    access_token: str
+    refresh_token: str
+    expires_in: int
+    token_type: Literal["Bearer"] = "Bearer"  # noqa: S105
 
 
-class RefreshBody(BaseModel):
-    refreshToken: str = Field(min_length=1, max_length=1024)  # noqa: N815
+class RefreshBody(CamelBody):
+    refresh_token: str = Field(min_length=1, max_length=1024)
 
 
 class ClaimBody(BaseModel):
@@ -157,7 +159,8 @@ def refusal_of(error: Exception) -> Refusal | None:
             status = STATUS[reason]
             helps = status == 401 or reason in _START_AGAIN
             wait_s = 1 if reason == "TRY_AGAIN" else None
-            return Refusal(status, reason, str(error), more=error.more, retry_after_s=wait_s, sign_in_helps=helps)
+            more = {to_camel(name): value for name, value in error.more.items()}
+            return Refusal(status, reason, str(error), more=more, retry_after_s=wait_s, sign_in_helps=helps)
         case LimitReached():
             return too_many_requests(error)
         case CapReached():
@@ -342,7 +345,7 @@ async def _me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> R
         user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
         if live.session.provider_refused:
             start = visit.login.start_path(live.session)
-            return json_response(ProviderRefusedAnswer(user=user, startUrl=start))
+            return json_response(ProviderRefusedAnswer(user=user, start_url=start))
         return json_response(LoggedInAnswer(user=user))
     # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
     if soft == "1":
@@ -376,8 +379,8 @@ async def _start(
     cookies.append(visit.bridge.set(started.claim, LOGIN_SECONDS) if started.claim else visit.bridge.clear())
     if visit.wants_json:
         answer = {
-            "authorizeUrl": started.authorize_url,
-            "appAuthorizeUrl": started.app_authorize_url,
+            "authorize_url": started.authorize_url,
+            "app_authorize_url": started.app_authorize_url,
             "state": started.state,
         }
         if started.code is None:
@@ -438,7 +441,7 @@ def _finished(visit: LoginVisit, provider: str, done: Finished | Full) -> Respon
     if done.token is not None:
         set_user(visit.request.scope, SignedInUser(SPACE, done.session.uid, done.session.name, "cookie"))
     if visit.wants_json:
-        return json_response(FinishedAnswer(redirectTo=done.return_to, loginContext=done.context), *cookies)
+        return json_response(FinishedAnswer(redirect_to=done.return_to, login_context=done.context), *cookies)
     return visit.page(
         "login/finished.html",
         *cookies,
@@ -507,7 +510,7 @@ async def exchange(visit: Visiting) -> Response:
 
 
 async def _refresh(visit: Visiting, body: RefreshBody) -> Response:
-    return await refresh(visit, body.refreshToken)
+    return await refresh(visit, body.refresh_token)
 
 
 async def refresh(visit: LoginVisit, refresh_token: str) -> Response:
@@ -518,7 +521,7 @@ async def refresh(visit: LoginVisit, refresh_token: str) -> Response:
 
 def _pair(visit: LoginVisit, pair: TokenPair) -> Response:
     return json_response(
-        TokenPairAnswer(accessToken=pair.access_token, refreshToken=pair.refresh_token, expiresIn=pair.expires_in_s)
+        TokenPairAnswer(access_token=pair.access_token, refresh_token=pair.refresh_token, expires_in=pair.expires_in_s)
     )
 
 
@@ -566,9 +569,9 @@ async def _sessions(visit: Visiting) -> Response:
         SessionAnswer(
             id=one.id,
             current=one.id == own.id,
-            createdAt=_ms(one.session.created_at),
-            lastSeenAt=_ms(one.session.last_seen_at),
-            endsAt=one.ends_at_ms,
+            created_at=_ms(one.session.created_at),
+            last_seen_at=_ms(one.session.last_seen_at),
+            ends_at=one.ends_at_ms,
             browser=one.session.browser,
             device=one.session.device,
         )

@@ -17,6 +17,7 @@ from keystead.http.rate_limits import client_address, rate_limit_headers
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter, translated
+from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.kit import Example, Kit
 from keystead.kits.membership.account_routes import MonthlyUsage, add_account_routes, quota_headers
 from keystead.kits.membership.keys import MembershipKeys
@@ -63,10 +64,10 @@ class SessionBody(BaseModel):
     session_token: str = Field(max_length=1024)
 
 
-class RefreshBody(BaseModel):
+class RefreshBody(CamelBody):
     model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # one that lacks it has its own answer
 
-    refreshToken: str = Field("", max_length=1024)  # noqa: N815 - the document's name
+    refresh_token: str = Field("", max_length=1024)
 
 
 class SignedInAnswer(BaseModel):
@@ -151,11 +152,11 @@ class RevokedAllAnswer(DoneAnswer):
     revoked_count: int
 
 
-class TokensAnswer(BaseModel):
-    accessToken: str  # noqa: N815
-    refreshToken: str  # noqa: N815
-    expiresIn: int  # noqa: N815
-    tokenType: Literal["Bearer"] = "Bearer"  # noqa: N815
+class TokensAnswer(CamelModel):
+    access_token: str
+    refresh_token: str
+    expires_in: int
+    token_type: Literal["Bearer"] = "Bearer"  # noqa: S105
 
 
 class QuotaAnswer(BaseModel):
@@ -167,11 +168,11 @@ class QuotaAnswer(BaseModel):
     plan_as_of: int
 
 
-class HeardAnswer(BaseModel):
+class HeardAnswer(CamelModel):
     success: Literal[True] = True
     event: str
     processed: bool
-    planChangeRecorded: bool  # noqa: N815
+    plan_change_recorded: bool
 
 
 # --- the request -----------------------------------------------------------------------------------------------
@@ -285,13 +286,13 @@ async def _membership(members: Serving, authorization: Authorization = None) -> 
     told = await members.membership_by(bearer(authorization))
     return json_response(
         MembershipAnswer(
-            user_id=told.userId,
+            user_id=told.user_id,
             email=told.email,
-            full_name=told.fullName,
-            is_active_patron=told.isActive,
-            patron_status=told.patronStatus,
-            entitled_amount_cents=told.entitledAmountCents,
-            tier=None if told.tierId is None else Tier(id=told.tierId),
+            full_name=told.full_name,
+            is_active_patron=told.is_active,
+            patron_status=told.patron_status,
+            entitled_amount_cents=told.entitled_amount_cents,
+            tier=None if told.tier_id is None else Tier(id=told.tier_id),
         )
     )
 
@@ -308,7 +309,7 @@ async def _validate(members: Serving, body: SessionBody) -> Response:
         ValidAnswer(
             patreon_user_id=member.named.user,
             email=member.membership.email,
-            full_name=member.membership.fullName,
+            full_name=member.membership.full_name,
             session_expires_at=member.expires_at_ms,
             **_paid(member),
         )
@@ -372,14 +373,14 @@ async def _token(
 async def _refresh(request: Request, members: Serving, body: RefreshBody, app_session: AppSession = None) -> Response:
     """Of a session of a member, or of the login kit, as the token says."""
     login = request.app.state.kits.get("login")
-    if login is not None and await login.tokens.find(body.refreshToken) is not None:
+    if login is not None and await login.tokens.find(body.refresh_token) is not None:
         from keystead.kits.login import routes as login_routes
 
         with translated(login_routes.refusal_of):
-            return await login_routes.refresh(login_routes.LoginVisit(request, login), body.refreshToken)
-    if not body.refreshToken:
+            return await login_routes.refresh(login_routes.LoginVisit(request, login), body.refresh_token)
+    if not body.refresh_token:
         raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")
-    return _pair(await members.refreshed(body.refreshToken, app_session))
+    return _pair(await members.refreshed(body.refresh_token, app_session))
 
 
 async def _quota(members: Serving, authorization: Authorization = None) -> Response:
@@ -408,7 +409,7 @@ async def _webhook(
     heard = await members.webhook(body, x_patreon_signature, x_patreon_event)
     processed = heard.user is not None
     return json_response(
-        HeardAnswer(event=heard.event, processed=processed, planChangeRecorded=heard.plan_change_recorded)
+        HeardAnswer(event=heard.event, processed=processed, plan_change_recorded=heard.plan_change_recorded)
     )
 
 
@@ -445,9 +446,9 @@ def _paid(member: Member) -> dict[str, Any]:
     told = member.membership
     return {
         "plan": told.plan,
-        "tier_id": told.tierId,
-        "patron_status": told.patronStatus,
-        "next_charge_date": told.nextChargeDate,
+        "tier_id": told.tier_id,
+        "patron_status": told.patron_status,
+        "next_charge_date": told.next_charge_date,
         "plan_is_stale": member.is_stale,
         "plan_as_of": member.as_of_ms,
     }
@@ -459,16 +460,16 @@ def _signed_in(signed: SignedIn, members: Members) -> SignedInAnswer:
         session_token=signed.token,
         patreon_user_id=member.named.user,
         email=member.membership.email,
-        full_name=member.membership.fullName,
+        full_name=member.membership.full_name,
         expires_in=max(0, member.expires_at_ms - members.keys.now_ms()) // 1000,
-        entitled_amount_cents=member.membership.entitledAmountCents,
+        entitled_amount_cents=member.membership.entitled_amount_cents,
         **_paid(member),
     )
 
 
 def _pair(pair: TokenPair) -> Response:
     return json_response(
-        TokensAnswer(accessToken=pair.access_token, refreshToken=pair.refresh_token, expiresIn=pair.expires_in_s)
+        TokensAnswer(access_token=pair.access_token, refresh_token=pair.refresh_token, expires_in=pair.expires_in_s)
     )
 
 

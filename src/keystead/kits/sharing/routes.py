@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import Field, SecretStr
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -24,6 +24,7 @@ from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import NO_STORE, Refusal, statuses
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter, translated
+from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.identity import sign_in_of
 from keystead.kits.kit import Example, Kit, service_of
 from keystead.kits.language import Speaker
@@ -98,24 +99,24 @@ STATUS: Final = statuses(
 
 class IssuedAnswer(Ok):
     token: str
-    shortToken: str  # noqa: N815 - the document's names
-    shareUrl: str  # noqa: N815
+    short_token: str
+    share_url: str
     exp: int
     id: str
-    ownerKey: str  # noqa: N815
+    owner_key: str
 
 
 class UploadedAnswer(IssuedAnswer):
-    fileName: str  # noqa: N815
+    file_name: str
     size: int
 
 
 class RegisteredAnswer(Ok):
     key: str
-    shareUrl: str  # noqa: N815
-    expiresAt: str  # noqa: N815
+    share_url: str
+    expires_at: str
     id: str
-    ownerKey: str  # noqa: N815
+    owner_key: str
 
 
 class ResolvedAnswer(Ok):
@@ -126,10 +127,10 @@ class ResolvedAnswer(Ok):
 
 
 class EdgeAnswer(Ok):
-    blobName: str  # noqa: N815
-    downloadUrl: str  # noqa: N815
-    displayName: str  # noqa: N815
-    expiresAt: str  # noqa: N815
+    blob_name: str
+    download_url: str
+    display_name: str
+    expires_at: str
     message: str | None = None
     theme: str | None = None
 
@@ -137,21 +138,21 @@ class EdgeAnswer(Ok):
 class StatusAnswer(Ok):
     exp: int
     downloads: int
-    maxDownloads: int | None  # noqa: N815
+    max_downloads: int | None
     ready: bool
 
 
-class OwnLinkAnswer(BaseModel):
+class OwnLinkAnswer(CamelModel):
     id: str
     name: str
-    shareUrl: str | None = Field(description="null: the link was made before it was kept for you.")  # noqa: N815
+    share_url: str | None = Field(description="null: the link was made before it was kept for you.")
     exp: int
     downloads: int
-    maxDownloads: int | None  # noqa: N815
+    max_downloads: int | None
     ready: bool
-    hasPassword: bool  # noqa: N815
+    has_password: bool
     size: int | None = Field(description="In bytes, of a file that is kept here.")
-    receiverName: str | None  # noqa: N815
+    receiver_name: str | None
 
 
 class OwnLinksAnswer(Ok):
@@ -166,26 +167,26 @@ class ExtendedAnswer(Ok):
 
 class CleanedAnswer(Ok):
     now: str
-    indexKey: str  # noqa: N815
+    index_key: str
     scanned: int
     deleted: int
-    notFound: int  # noqa: N815
-    missingMeta: int  # noqa: N815
+    not_found: int
+    missing_meta: int
     skipped: int
     errors: int
     more: bool = Field(description="Whether it ended before everything was looked at: call it again.")
 
 
-class WantedBody(BaseModel):
+class WantedBody(CamelBody):
     """What a link can be told to be."""
 
     purpose: str | None = None
-    validUntil: int | str | None = Field(None, description="In ms since 1970, or as 2026-12-31T15:00:00Z.")  # noqa: N815
-    maxDownloads: int | None = Field(None, description="1: a single download.")  # noqa: N815
+    valid_until: int | str | None = Field(None, description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
+    max_downloads: int | None = Field(None, description="1: a single download.")
     password: SecretStr | None = None
-    ownerOnly: bool = Field(False, description="Whether only its owner can end it, and not everybody who has it.")  # noqa: N815
+    owner_only: bool = Field(False, description="Whether only its owner can end it, and not everybody who has it.")
     message: str | None = Field(None, description="A line for the receiver.")
-    receiverName: str | None = Field(None, description="For whom it is; the page of the link says so.")  # noqa: N815
+    receiver_name: str | None = Field(None, description="For whom it is; the page of the link says so.")
     theme: str | None = Field(None, description="How the page of the link looks: amber, ocean, rose or violet.")
     csrf: str | None = Field(None, description="The token of /api/blob/csrf, for pages; not needed.")
 
@@ -193,13 +194,13 @@ class WantedBody(BaseModel):
         return Wanted(
             message=self.message,
             theme=self.theme,
-            receiver=self.receiverName,
+            receiver=self.receiver_name,
             user_id=user_id,
-            valid_until=self.validUntil,
+            valid_until=self.valid_until,
             purpose=self.purpose,
-            max_downloads=self.maxDownloads,
+            max_downloads=self.max_downloads,
             password=None if self.password is None else self.password.get_secret_value(),
-            owner_only=self.ownerOnly,
+            owner_only=self.owner_only,
         )
 
 
@@ -210,26 +211,26 @@ class TokenBody(WantedBody):
 
 class EdgeBody(WantedBody):
     pathname: str | None = None
-    downloadUrl: str | None = None  # noqa: N815
-    ownerDiscordId: str | None = Field(None, max_length=200, description="The user whose link it is.")  # noqa: N815
-    userId: str | None = Field(None, max_length=200, description="The same, without ownerDiscordId.")  # noqa: N815
-    displayName: str | None = None  # noqa: N815
+    download_url: str | None = None
+    owner_discord_id: str | None = Field(None, max_length=200, description="The user whose link it is.")
+    user_id: str | None = Field(None, max_length=200, description="The same, without ownerDiscordId.")
+    display_name: str | None = None
 
 
-class DeleteBody(BaseModel):
+class DeleteBody(CamelBody):
     token: str | None = None
     id: str | None = None
-    ownerKey: SecretStr | None = None  # noqa: N815
+    owner_key: SecretStr | None = None
     csrf: str | None = None
 
 
-class StatusBody(BaseModel):
+class StatusBody(CamelBody):
     id: str
-    ownerKey: SecretStr | None = Field(None, description="Not needed for a link of whoever is signed in.")  # noqa: N815
+    owner_key: SecretStr | None = Field(None, description="Not needed for a link of whoever is signed in.")
 
 
 class ExtendBody(StatusBody):
-    validUntil: int | str = Field(description="In ms since 1970, or as 2026-12-31T15:00:00Z.")  # noqa: N815
+    valid_until: int | str = Field(description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
 
 
 # --- the request -----------------------------------------------------------------------------------------------
@@ -338,11 +339,11 @@ class SharingVisit(Visit):
     def issued(self, issued: Issued) -> dict[str, Any]:
         return {
             "token": issued.token,
-            "shortToken": issued.short_token,
-            "shareUrl": self.share_url(issued.short_token),
+            "short_token": issued.short_token,
+            "share_url": self.share_url(issued.short_token),
             "exp": issued.expires_ms,
             "id": issued.id,
-            "ownerKey": issued.owner_key,
+            "owner_key": issued.owner_key,
         }
 
 
@@ -582,11 +583,13 @@ async def _upload(
     visit: Visiting,
     name: Annotated[str | None, Query(max_length=1000, description="The name of the file.")] = None,
     purpose: Annotated[str | None, Query()] = None,
-    validUntil: Annotated[str | None, Query(description="In ms since 1970, or as 2026-12-31T15:00:00Z.")] = None,  # noqa: N803
-    maxDownloads: Annotated[int | None, Query(description="1: a single download.")] = None,  # noqa: N803
-    ownerOnly: Annotated[bool, Query(description="Whether only its owner can end it.")] = False,  # noqa: N803
+    valid_until: Annotated[
+        str | None, Query(alias="validUntil", description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
+    ] = None,
+    max_downloads: Annotated[int | None, Query(alias="maxDownloads", description="1: a single download.")] = None,
+    owner_only: Annotated[bool, Query(alias="ownerOnly", description="Whether only its owner can end it.")] = False,
     message: Annotated[str | None, Query(description="A line for the receiver.")] = None,
-    receiverName: Annotated[str | None, Query(description="For whom it is.")] = None,  # noqa: N803
+    receiver_name: Annotated[str | None, Query(alias="receiverName", description="For whom it is.")] = None,
     theme: Annotated[str | None, Query(description="amber, ocean, rose or violet.")] = None,
 ) -> Response:
     """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
@@ -596,14 +599,14 @@ async def _upload(
     # A file may take its time; other requests may not.
     visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
     wanted = Wanted(
-        valid_until=validUntil,
+        valid_until=valid_until,
         purpose=purpose,
-        max_downloads=maxDownloads,
+        max_downloads=max_downloads,
         password=_unquoted(visit.request.headers.get("x-link-password")),
-        owner_only=ownerOnly,
+        owner_only=owner_only,
         message=message,
         theme=theme,
-        receiver=receiverName,
+        receiver=receiver_name,
         user_id=by.user_id,
     )
     try:
@@ -612,7 +615,7 @@ async def _upload(
         )
     except ClientDisconnect:  # nobody is there to be answered
         raise Refusal(400, "BROKEN_OFF", "the upload broke off") from None
-    return json_response(UploadedAnswer(**visit.issued(issued), fileName=issued.name, size=issued.size or 0))
+    return json_response(UploadedAnswer(**visit.issued(issued), file_name=issued.name, size=issued.size or 0))
 
 
 def _refuse_other_forms(request: Request) -> None:
@@ -742,10 +745,10 @@ async def _edge(visit: Visiting, key: TokenQuery = None) -> Response:
         visit.refuse_prefetch()
         resolved = await visit.sharing.resolve(key, where=visit.address)
     answer = EdgeAnswer(
-        blobName=resolved.name,
-        downloadUrl=visit.download_url(resolved),
-        displayName=resolved.display_name,
-        expiresAt=_iso(moment(resolved.expires_ms)),
+        blob_name=resolved.name,
+        download_url=visit.download_url(resolved),
+        display_name=resolved.display_name,
+        expires_at=_iso(moment(resolved.expires_ms)),
         message=resolved.message,
         theme=resolved.theme,
     )
@@ -761,18 +764,18 @@ async def _register(visit: Visiting, body: EdgeBody) -> Response:
     if not by.has_key and not visit.site.development:
         await visit.sharing.note_stranger("issue", visit.address)
         raise _unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
-    if not body.pathname or not body.downloadUrl:
+    if not body.pathname or not body.download_url:
         raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is")
-    wanted = body.wanted(body.ownerDiscordId or body.userId or by.user_id)
+    wanted = body.wanted(body.owner_discord_id or body.user_id or by.user_id)
     issued = await visit.sharing.register(
-        body.pathname, body.downloadUrl, body.displayName, wanted, who=by.who, where=visit.address
+        body.pathname, body.download_url, body.display_name, wanted, who=by.who, where=visit.address
     )
     answer = RegisteredAnswer(
         key=issued.short_token,
-        shareUrl=visit.share_url(issued.short_token, "key"),
-        expiresAt=_iso(moment(issued.expires_ms)),
+        share_url=visit.share_url(issued.short_token, "key"),
+        expires_at=_iso(moment(issued.expires_ms)),
         id=issued.id,
-        ownerKey=issued.owner_key,
+        owner_key=issued.owner_key,
     )
     return json_response(answer)
 
@@ -784,7 +787,7 @@ async def _delete(visit: Visiting, body: DeleteBody | None = None, t: TokenQuery
     visit.refuse_cross_site()
     if body.csrf is not None:
         visit.refuse_forged(body.csrf)
-    owner_key = _secret(body.ownerKey)
+    owner_key = _secret(body.owner_key)
     user = await visit.user() if owner_key is None else None
     await visit.sharing.end(body.token or t, id=body.id, owner_key=owner_key, user=user, where=visit.address)
     return json_response(Ok())
@@ -802,14 +805,14 @@ async def _links(visit: Visiting) -> Response:
         OwnLinkAnswer(
             id=link.id,
             name=link.name,
-            shareUrl=link.short_token and visit.share_url(link.short_token),
+            share_url=link.short_token and visit.share_url(link.short_token),
             exp=link.expires_ms,
             downloads=link.downloads,
-            maxDownloads=link.max_downloads,
+            max_downloads=link.max_downloads,
             ready=link.ready,
-            hasPassword=link.has_password,
+            has_password=link.has_password,
             size=link.size,
-            receiverName=link.receiver,
+            receiver_name=link.receiver,
         )
         for link in links
     ]
@@ -821,9 +824,9 @@ async def _extend(visit: Visiting, body: ExtendBody) -> Response:
     """Let a link live longer: by the owner's key, or as whoever is signed in and has made it."""
     await visit.count("token")
     visit.refuse_cross_site()
-    owner_key = _secret(body.ownerKey)
+    owner_key = _secret(body.owner_key)
     user = await visit.user() if owner_key is None else None
-    exp = await visit.sharing.extend(body.id, body.validUntil, owner_key=owner_key, user=user, where=visit.address)
+    exp = await visit.sharing.extend(body.id, body.valid_until, owner_key=owner_key, user=user, where=visit.address)
     return json_response(ExtendedAnswer(exp=exp))
 
 
@@ -911,11 +914,11 @@ def _offered(settings: SharingSettings) -> list[int]:
 
 async def _status(visit: Visiting, body: StatusBody) -> Response:
     await visit.count("resolve")
-    owner_key = _secret(body.ownerKey)
+    owner_key = _secret(body.owner_key)
     user = await visit.user() if owner_key is None else None
     status = await visit.sharing.status(body.id, owner_key, user)
     answer = StatusAnswer(
-        exp=status.expires_ms, downloads=status.downloads, maxDownloads=status.max_downloads, ready=status.ready
+        exp=status.expires_ms, downloads=status.downloads, max_downloads=status.max_downloads, ready=status.ready
     )
     return json_response(answer)
 
@@ -935,7 +938,7 @@ async def _clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le
     )
     answer = CleanedAnswer(
         now=_iso(moment(visit.site.now_ms())),
-        indexKey=visit.sharing.keys.index().key,
+        index_key=visit.sharing.keys.index().key,
         more=counts.more,
         **told(counts),
     )

@@ -1,11 +1,10 @@
-"""The values of the widgets kit, with the names that their fields have in the stored JSON."""
-
-# ruff: noqa: N815 - fields are named as they are stored
+"""The values of the widgets kit. The stored JSON has the same names in camelCase."""
 
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
+from keystead.kits.camel_model import CamelModel
 from keystead.schema import IsoTime, OmittedIfNone, Sealed
 
 ServiceName: TypeAlias = Literal["counter", "like", "ranking", "bbs", "yokoso"]
@@ -23,14 +22,14 @@ class WidgetName(NamedTuple):
     id: str
 
 
-class Hook(BaseModel):
+class Hook(CamelModel):
     """Where the events of a widget are told, and what they are signed with. Both are secrets."""
 
     url: Sealed[str]
     secret: Sealed[str]
 
 
-class WidgetRecord(BaseModel):
+class WidgetRecord(CamelModel):
     """What all of them have in common. It changes only when its owner changes it."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -62,12 +61,12 @@ class CounterRecord(WidgetRecord):
     """A counter of visits to the page at `url`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
-    old_fields: ClassVar[tuple[str, ...]] = ("owner", "totalCount", "lastVisit")
+    old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_count", "last_visit")
 
     service: Literal["counter"] = "counter"
-    totalCount: OmittedIfNone[int] = None
+    total_count: OmittedIfNone[int] = None
     """of the first layout"""
-    lastVisit: OmittedIfNone[IsoTime] = None
+    last_visit: OmittedIfNone[IsoTime] = None
     """of the first layout"""
 
 
@@ -75,14 +74,14 @@ class LikeRecord(WidgetRecord):
     """A like button of the page at `url`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
-    old_fields: ClassVar[tuple[str, ...]] = ("owner", "totalLikes", "lastLike")
+    old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_likes", "last_like")
 
     service: Literal["like"] = "like"
     icon: OmittedIfNone[Icon] = None
     """what the button shows; left out: a heart"""
-    totalLikes: OmittedIfNone[int] = None
+    total_likes: OmittedIfNone[int] = None
     """of the first layout"""
-    lastLike: OmittedIfNone[IsoTime] = None
+    last_like: OmittedIfNone[IsoTime] = None
     """of the first layout"""
 
 
@@ -90,20 +89,20 @@ class RankingRecord(WidgetRecord):
     """A ranking of the page at `url`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
-    old_fields: ClassVar[tuple[str, ...]] = ("owner", "totalEntries", "lastSubmit")
+    old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_entries", "last_submit")
 
     service: Literal["ranking"] = "ranking"
-    maxEntries: int
+    max_entries: int
     """how many are kept"""
-    sortOrder: SortOrder = "desc"
+    sort_order: SortOrder = "desc"
     """which score is the best: the highest (`desc`) or the lowest (`asc`)"""
-    totalEntries: OmittedIfNone[int] = None
+    total_entries: OmittedIfNone[int] = None
     """of the first layout"""
-    lastSubmit: OmittedIfNone[IsoTime] = None
+    last_submit: OmittedIfNone[IsoTime] = None
     """of the first layout"""
 
 
-class RankingMeta(BaseModel):
+class RankingMeta(CamelModel):
     """What is shown above a ranking."""
 
     title: OmittedIfNone[str] = None
@@ -117,30 +116,30 @@ class RankingEntry(NamedTuple):
     unique_id: str
 
 
-class RankingDetail(BaseModel):
+class RankingDetail(CamelModel):
     """What an entry shows besides its score."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    displayScore: OmittedIfNone[str] = None
+    display_score: OmittedIfNone[str] = None
     """how the score is shown"""
     at: OmittedIfNone[IsoTime] = None
     """when it was sent"""
 
 
-class BbsSelect(BaseModel):
+class BbsSelect(CamelModel):
     """Something to choose beside a message."""
 
     label: str
     options: list[str]
 
 
-class BbsSettings(BaseModel):
+class BbsSettings(CamelModel):
     """How a board is shown, and how much it holds."""
 
     title: OmittedIfNone[str] = None
-    maxMessages: OmittedIfNone[int] = None
-    messagesPerPage: OmittedIfNone[int] = None
+    max_messages: OmittedIfNone[int] = None
+    messages_per_page: OmittedIfNone[int] = None
     icons: OmittedIfNone[list[str]] = None
     selects: OmittedIfNone[list[BbsSelect]] = None
 
@@ -157,13 +156,13 @@ class BbsRecord(WidgetRecord):
     """A board of the page at `url`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
-    old_fields: ClassVar[tuple[str, ...]] = ("owner", "totalMessages", "lastMessage")
+    old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_messages", "last_message")
 
     service: Literal["bbs"] = "bbs"
     settings: BbsSettings = Field(default_factory=BbsSettings)
-    totalMessages: OmittedIfNone[int] = None
+    total_messages: OmittedIfNone[int] = None
     """of the first layout"""
-    lastMessage: OmittedIfNone[IsoTime] = None
+    last_message: OmittedIfNone[IsoTime] = None
     """of the first layout"""
 
 
@@ -184,7 +183,7 @@ class WelcomeRecord(WidgetRecord):
     """when its owner last changed it"""
 
 
-class BbsMessage(BaseModel):
+class BbsMessage(CamelModel):
     """A message on a board."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -198,9 +197,9 @@ class BbsMessage(BaseModel):
     icon: OmittedIfNone[str] = None
     selects: OmittedIfNone[dict[str, JsonValue]] = None
     """what was chosen, by label"""
-    userHash: str
+    user_hash: str
     """who wrote it, as everybody may see"""
-    editDigest: OmittedIfNone[str] = None
+    edit_digest: OmittedIfNone[str] = None
     """SHA-256 of the secret that lets its author change it"""
 
     @model_validator(mode="before")

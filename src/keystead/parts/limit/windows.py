@@ -37,7 +37,8 @@ class FixedWindow(Limit):
     def _checked(self) -> None:
         family = self.family.family
         is_hash = isinstance(family, Hash)
-        if not isinstance(family, Counter) and not (is_hash and family.field_names == _FIELDS):
+        fields = {family.stored_name(name): name for name in family.field_names}
+        if not isinstance(family, Counter) and not (is_hash and fields.keys() == _FIELDS):
             self._refuse(
                 "a fixed window is counted in a Counter(…), or in a Hash(…) with the fields count and windowStart"
             )
@@ -47,12 +48,13 @@ class FixedWindow(Limit):
                 f"its lifetime is the window of the limit, which is {words}; it is {family.lifetime.describe()}"
             )
         self._is_hash = is_hash
+        self._start = fields.get("windowStart", "")  # as Python names it
 
     def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
         most = self.rate.amount - by
         if not self._is_hash:
             return LimitCheck((key.get(), key.left_ms()), key.at_most(most), (key.increment(by),), self._judge)
-        writes = (key.add_field("windowStart", store_ms()), key.increment("count", by))
+        writes = (key.add_field(self._start, store_ms()), key.increment("count", by))
         return LimitCheck((key.field("count"), key.left_ms()), key.field_at_most("count", most), writes, self._judge)
 
     def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:

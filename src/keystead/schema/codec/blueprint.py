@@ -51,7 +51,8 @@ class Blueprint:
         self.class_: type | None = root["cls"] if root else None
         is_root_model = bool(root and root.get("root_model"))
         self._root_fields = {} if is_root_model else core.root(core.top, FIELDS) or {}
-        self.field_names = frozenset(name for name, _ in fields_of(self._root_fields))
+        self.stored_names = {name: stored_name(name, field) for name, field in fields_of(self._root_fields)}
+        self.field_names = frozenset(self.stored_names)
         self.name = self.class_.__name__ if self.class_ else shape_of_value(self.schema)
         look_over(core, self._bad)
 

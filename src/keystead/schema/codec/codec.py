@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from keystead.errors import Unreadable, shown
@@ -23,6 +25,8 @@ class Codec(ABC, Generic[T]):
     versions: Versions | None = None
     field_names: frozenset[str] = frozenset()
     """The names that the fields of a model have in Python; none for other types."""
+    stored_names: Mapping[str, str] = MappingProxyType({})
+    """The name that each of them is stored under."""
 
     @abstractmethod
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:

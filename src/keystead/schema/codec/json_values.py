@@ -23,6 +23,7 @@ class Json(Modelled[T]):
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__(blueprint)
         self.field_names = blueprint.field_names
+        self.stored_names = blueprint.stored_names
         self._class = blueprint.class_
         self._floats = blueprint.floats
         self._constrained = blueprint.constrained and self._class is not None

@@ -70,9 +70,8 @@ def _listed(relation: Relation) -> str:
         return f"{said}, when it is made and never again: it counts only while it is listed."
     if relation.target.kind != "zset":
         return f"{said}."
-    return (
-        f"{said}; its score is {_origin(relation.score) if relation.score else 'its deadline, or the time of writing'}."
-    )
+    score = _origin(relation.source, relation.score) if relation.score else "its deadline, or the time of writing"
+    return f"{said}; its score is {score}."
 
 
 def _owned(relation: Relation) -> str:
@@ -86,27 +85,28 @@ def _belongs(family: Family[Any]) -> str:
     subject = family.subject
     if subject is None:
         return ""
-    where = f"{{{subject.origin.name}}}" if subject.origin.kind == "placeholder" else subject.origin.name
-    whose = code(where) if subject.origin.kind == "placeholder" else f"in its field {code(where)}"
+    name = subject.origin.name
+    is_placeholder = subject.origin.kind == "placeholder"
+    whose = code(f"{{{name}}}") if is_placeholder else f"in its field {code(family.stored_name(name))}"
     return f"Belongs to the {subject.kind} {whose}: {code(f'keystead erase {subject.kind}:ID')} deletes it."
 
 
 def _where(relation: Relation) -> str:
     """Where the placeholders come from, as far as the reader could not guess: a placeholder of the same name."""
     said = [
-        f"{code(name)} is {_origin(origin)}"
+        f"{code(name)} is {_origin(relation.source, origin)}"
         for name, origin in relation.origins.items()
         if origin is not None and (origin.kind, origin.name) != ("placeholder", name)
     ]
     return f", where {' and '.join(said)}" if said else ""
 
 
-def _origin(origin: Origin) -> str:
+def _origin(source: Family[Any], origin: Origin) -> str:
     match origin.kind:
         case "placeholder":
             return f"its {code(origin.name)}"
         case "field":
-            return f"its field {code(origin.name)}"
+            return f"its field {code(source.stored_name(origin.name))}"
         case "value":
             return "its value"
 

@@ -260,6 +260,9 @@ class Value(Family[ValueKey[T]], Generic[T]):
     def field_names(self) -> frozenset[str]:
         return self.codec.field_names
 
+    def stored_name(self, field: str) -> str:
+        return self.codec.stored_names.get(field, field)
+
     def read_command(self, key: str) -> Command:
         return ("GET", key)
 

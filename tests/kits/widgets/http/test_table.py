@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
+from keystead.kits.widgets.routes.requests import names_of
 from keystead.kits.widgets.service import Admin, Boards, Counters, Likes, Rankings, Welcomes
 from tests.kits.widgets.http.visiting import Running
 
@@ -29,12 +31,8 @@ ACTIONS = {
     "/api/yokoso": "create get display update delete",
     "/api/admin/cleanup": "cleanup autoCleanup cleanupByUrl",
 }
-EVERY = [(endpoint, action) for endpoint in (*ENDPOINTS, ADMIN) for action in endpoint.actions.values()]
-CALLS = [
-    (endpoint, action, call)
-    for endpoint, action in EVERY
-    for call in (*action.calls, *((action.plain,) if action.plain else ()))
-]
+EVERY = [(endpoint, name, action) for endpoint in (*ENDPOINTS, ADMIN) for name, action in endpoint.actions.items()]
+CALLS = [(endpoint, call) for endpoint, _, action in EVERY for call in action.calls]
 
 
 def test_every_action_of_both_eras_is_there() -> None:
@@ -43,34 +41,49 @@ def test_every_action_of_both_eras_is_there() -> None:
     }
 
 
-@pytest.mark.parametrize(("endpoint", "action", "call"), CALLS, ids=lambda one: getattr(one, "name", ""))
-def test_what_an_action_passes_is_what_its_method_takes(endpoint: Endpoint, action: Action, call: Call) -> None:
+@pytest.mark.parametrize(("endpoint", "call"), CALLS, ids=lambda one: getattr(one, "name", one))
+def test_what_an_action_passes_is_what_its_method_takes(endpoint: Endpoint, call: Call) -> None:
     method = getattr(CLASSES[endpoint.name], call.method)
-    given = {one.name: "x" for one in (*call.needs, *call.takes)}
-    owner = ("owner",) if call.owner else ()
-    inspect.signature(method).bind("self", *owner, **call.keywords(given), visitor="visitor")
-    needed = {one.name: "x" for one in call.needs}
-    inspect.signature(method).bind("self", *owner, **call.keywords(needed), visitor="visitor")
+    for given in (call.parameters, call.required):
+        values = dict.fromkeys(endpoint.request.model_fields) | dict.fromkeys(given, "x")
+        arguments = call.arguments(SimpleNamespace(**values, model_fields_set=set(given)))
+        assert ("owner" in arguments) == call.is_owners
+        inspect.signature(method).bind("self", **arguments, visitor="visitor")
 
 
-@pytest.mark.parametrize(("endpoint", "action"), EVERY, ids=lambda one: one.name)
-def test_one_name_means_one_parameter(endpoint: Endpoint, action: Action) -> None:
+@pytest.mark.parametrize(("endpoint", "name", "action"), EVERY, ids=lambda one: getattr(one, "name", one))
+def test_an_action_takes_parameters_of_its_endpoint_and_each_once(
+    endpoint: Endpoint, name: str, action: Action
+) -> None:
+    assert set(action.parameters) <= endpoint.request.model_fields.keys()
     for call in action.calls:
-        names = [name for one in call.parameters for name in one.names]
-        assert len(names) == len(set(names))
+        assert len(call.parameters) == len(set(call.parameters))
+        assert not call.when or call.when in call.required
+
+
+def test_one_name_means_one_parameter() -> None:
+    for endpoint in (*ENDPOINTS, ADMIN):
+        names = names_of(endpoint.request)
+        assert set(names.field.values()) == names.shown.keys() == endpoint.request.model_fields.keys()
+        assert all(names.field[name] == field for field, name in names.shown.items())
+        for action in endpoint.actions.values():
+            given = [name for name, field in names.field.items() if field in action.parameters]
+            assert len(given) == len(set(given)) >= len(action.parameters)
 
 
 async def test_the_api_page_tells_every_action_with_its_parameters_and_an_example(site: Running) -> None:
     paths = site.app.openapi()["paths"]
-    for endpoint, action in EVERY:
+    for endpoint, name, action in EVERY:
         get, post = paths[endpoint.path]["get"], paths[endpoint.path]["post"]
-        assert action.name in get["parameters"][0]["schema"]["enum"]
-        assert f"`{action.name}`: {action.doc}" in get["description"]
+        names = names_of(endpoint.request)
+        parameters = {one for one, field in names.field.items() if field in action.parameters}
+        assert name in get["parameters"][0]["schema"]["enum"]
+        assert f"`{name}`: {action.doc}" in get["description"]
         content = post["requestBody"]["content"]["application/json"]
-        [form] = [one for one in content["schema"]["oneOf"] if one["title"] == action.name]
-        assert form["properties"].keys() == {"action", *action.parameters}
-        assert content["examples"][action.name]["value"].keys() <= form["properties"].keys()
+        [form] = [one for one in content["schema"]["oneOf"] if one["title"] == name]
+        assert form["properties"].keys() == {"action", *parameters}
+        assert content["examples"][name]["value"].keys() <= form["properties"].keys()
         in_query = {one["name"] for one in get["parameters"] if one["in"] == "query"}
-        secrets = {name for name, one in action.parameters.items() if one.header}
-        assert action.parameters.keys() - secrets - {"items"} <= in_query
+        secrets = {names.shown[field] for field in names.secrets} & parameters
+        assert parameters - secrets - {"items"} <= in_query
         assert not secrets & in_query

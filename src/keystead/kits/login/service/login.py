@@ -124,10 +124,10 @@ class Login:
         claim, code = (new_secret(), new_codes(1)[0]) if context == "pwa" else (None, None)
         record = AuthState(
             verifier=verifier,
-            loginContext=context,
-            claimTokenDigest=None if claim is None else claim_digest(claim),
-            returnTo=return_to,
-            browserDigest=digest(browser),
+            login_context=context,
+            claim_token_digest=None if claim is None else claim_digest(claim),
+            return_to=return_to,
+            browser_digest=digest(browser),
             nonce=nonce,
             issuer=client.provider.issuer,
             code=code,
@@ -145,7 +145,7 @@ class Login:
         self._client(provider)
         record = await _readable(self._state(provider, state).consume()) if state and is_secret(state) else None
         self.site.count("login", "login", "refused")
-        return (record.returnTo if record and record.returnTo else self.settings.return_to), (
+        return (record.return_to if record and record.return_to else self.settings.return_to), (
             error_word(error) or "unknown_error"
         )
 
@@ -177,7 +177,7 @@ class Login:
                 "login: a callback with a state that is unknown, spent or too old", extra=_event(provider)
             )
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
-        if browser is not None and not same(digest(browser), record.browserDigest or ""):
+        if browser is not None and not same(digest(browser), record.browser_digest or ""):
             _security.warning("login: a callback in another browser than the login began in", extra=_event(provider))
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if record.issuer != client.provider.issuer:
@@ -185,14 +185,14 @@ class Login:
         if browser is None and not can_ask:
             raise LoginRefused("CONFIRMATION_REQUIRED", "this browser lost the cookie of the sign-in; start again")
         tokens, identity = await self._identified(client, code, record, iss)
-        context: LoginContext = record.loginContext or "browser"
+        context: LoginContext = record.login_context or "browser"
         session = self._new_session(provider, tokens, identity, visitor)
         pending = PendingLogin(
             **{name: getattr(session, name) for name in PendingLogin.model_fields if name in Session.model_fields},
-            loginContext=context,
-            browserDigest="",
-            claimTokenDigest=record.claimTokenDigest,
-            returnTo=record.returnTo,
+            login_context=context,
+            browser_digest="",
+            claim_token_digest=record.claim_token_digest,
+            return_to=record.return_to,
             state=digest(state),
         )
         if browser is None:
@@ -207,10 +207,10 @@ class Login:
                 await self.revocations.revoke(session)
                 raise
             return await self._full(pending.model_copy(update={"began": True}), browser)
-        if context == "pwa" and record.claimTokenDigest is not None:
-            await self._park(provider, digest(state), made, record.claimTokenDigest, restored=False)
+        if context == "pwa" and record.claim_token_digest is not None:
+            await self._park(provider, digest(state), made, record.claim_token_digest, restored=False)
         self.site.count("login", "login", "succeeded")
-        return Finished(made.token, made.session, context, record.returnTo or self.settings.return_to)
+        return Finished(made.token, made.session, context, record.return_to or self.settings.return_to)
 
     async def confirm(
         self,
@@ -235,7 +235,7 @@ class Login:
             )
         if end is not None:
             await self.sessions.revoke_id(pending.uid, end, Act(where=visitor.where, why="to make room"))
-        claim = pending.claimTokenDigest if pending.loginContext == "pwa" else None
+        claim = pending.claim_token_digest if pending.login_context == "pwa" else None
         # A browser that only helped gets no session: the app that holds the claim token does.
         helped = claim is not None and pending.state is not None and not pending.began
         try:
@@ -246,7 +246,7 @@ class Login:
             await self._park(provider, pending.state, made, claim, restored=helped)
         self.site.count("login", "login", "confirmed")
         issued = None if helped else made.token
-        return Finished(issued, made.session, pending.loginContext, pending.returnTo or self.settings.return_to)
+        return Finished(issued, made.session, pending.login_context, pending.return_to or self.settings.return_to)
 
     async def deny(self, provider: str, confirm: str, browser: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> None:
         """The user says that a login is not theirs, or ends no session for it: it is over, and the provider's tokens
@@ -263,7 +263,7 @@ class Login:
         if (
             pending is None
             or browser is None
-            or not same(digest(browser), pending.browserDigest)
+            or not same(digest(browser), pending.browser_digest)
             or (pending.provider or DISCORD) != provider
         ):
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
@@ -281,7 +281,7 @@ class Login:
     async def _wait_for_user(self, pending: PendingLogin, browser: str, code: str | None = None) -> str:
         """Keep a login until its user has answered; what the answer comes with."""
         confirm = new_secret()
-        kept = pending.model_copy(update={"browserDigest": digest(browser), "code": code})
+        kept = pending.model_copy(update={"browser_digest": digest(browser), "code": code})
         await self.keys.login_confirm(digest(confirm)).set(kept)
         return confirm
 
@@ -303,9 +303,9 @@ class Login:
             raise LoginRefused(
                 "NOT_FOUND", "there is no session to claim: the sign-in is not finished, or too long ago"
             )
-        if record.claimTokenDigest is None:
+        if record.claim_token_digest is None:
             raise LoginRefused("NOT_CLAIMABLE", "this session cannot be claimed")
-        if not same(claim_digest(claim), record.claimTokenDigest):
+        if not same(claim_digest(claim), record.claim_token_digest):
             _security.warning("login: a session was claimed with a wrong claim token", extra=_event(provider))
             raise LoginRefused("CLAIM_TOKEN_WRONG", "only the app in which the sign-in began can claim its session")
         taken = await _readable(parked.consume())
@@ -445,7 +445,7 @@ class Login:
             raise LoginRefused(
                 "LOGIN_AGAIN",
                 "you signed in too long ago to end other sessions; sign in again",
-                startUrl=self.start_path(live.session),
+                start_url=self.start_path(live.session),
             )
         return live
 
@@ -535,11 +535,11 @@ class Login:
     async def _park(self, provider: str, state: str, made: New[Session], claim: str, *, restored: bool) -> None:
         record = PwaSession(
             sid=made.token,
-            userId=made.session.uid,
-            loginContext="pwa",
-            issuedAt=self.now,
-            metadata=PwaSessionMetadata(stateRestoredFromKv=restored),
-            claimTokenDigest=claim,
+            user_id=made.session.uid,
+            login_context="pwa",
+            issued_at=self.now,
+            metadata=PwaSessionMetadata(state_restored_from_kv=restored),
+            claim_token_digest=claim,
         )
         await self._parked(provider, state).set(record)
 

@@ -61,21 +61,25 @@ class Devices:
         refresh_token, expires = tokens.refresh_token or "", moment(tokens.expires_at_ms)
         now = moment(self._keys.now_ms())
         record = SessionData(
-            accessToken=tokens.access_token, refreshToken=refresh_token, expiresAt=expires, userId=user, createdAt=now
+            access_token=tokens.access_token,
+            refresh_token=refresh_token,
+            expires_at=expires,
+            user_id=user,
+            created_at=now,
         )
         held = UserTokenData(
-            accessToken=tokens.access_token,
-            refreshToken=refresh_token,
-            expiresAt=expires,
+            access_token=tokens.access_token,
+            refresh_token=refresh_token,
+            expires_at=expires,
             email=email,
-            fullName=name,
-            sessionTokens=[],
-            updatedAt=now,
+            full_name=name,
+            session_tokens=[],
+            updated_at=now,
         )
         for _ in range(_SECRETS):
             token = new_token(self._new_secret(), user)
             named = Named(user, session_uuid(token))
-            ended = await self._swapped(named, record, held.model_copy(update={"sessionTokens": [named.session]}))
+            ended = await self._swapped(named, record, held.model_copy(update={"session_tokens": [named.session]}))
             if ended is not None:
                 for before in ended:
                     await self.drop(before)
@@ -92,7 +96,7 @@ class Devices:
             return []
         if not done:
             return None
-        return [] if done.value is None else done.value.value.sessionTokens
+        return [] if done.value is None else done.value.value.session_tokens
 
     @procedure(ordered="a session that its user's row does not name counts for nothing, and expires")
     def _swap(self, named: Named, record: SessionData, held: UserTokenData) -> Steps[Seen[UserTokenData] | None]:
@@ -132,12 +136,12 @@ class Devices:
                 if only is not None:
                     await self.drop(only)
                 return False
-            if only is not None and only not in seen.value.sessionTokens:
+            if only is not None and only not in seen.value.session_tokens:
                 await self.drop(only)
                 return False
             if await row.delete_seen(seen):
                 await self._forget(user)
-                for session in seen.value.sessionTokens:
+                for session in seen.value.session_tokens:
                     await self.drop(session)
                 return True
         raise AssertionError  # pragma: no cover - the last attempt raises Contended

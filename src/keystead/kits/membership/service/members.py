@@ -179,8 +179,8 @@ class Members:
         with _failing("IDENTITY_FETCH_FAILED", "the provider does not say who this is; sign in again"):
             told = await self._patreon.membership(tokens.access_token, self.settings.campaign)
         # Before the swap, too: where this fails, the session on the other device is still good.
-        await self.memberships.invalidate(self.keys.membership(told.userId))
-        token, named = await self.devices.admit(told.userId, tokens, told.email, told.fullName)
+        await self.memberships.invalidate(self.keys.membership(told.user_id))
+        token, named = await self.devices.admit(told.user_id, tokens, told.email, told.full_name)
         await self._forget(named)
         try:
             found = await self.memberships.get(self.keys.membership(named.user), lambda: self._asked(named.user))
@@ -189,7 +189,7 @@ class Members:
         self.site.count("membership", "sign-in", "succeeded")
         now_ms = self.keys.now_ms()
         if found is None:
-            found = CachedMembership(membership=told, cachedAt=moment(now_ms))
+            found = CachedMembership(membership=told, cached_at=moment(now_ms))
         lifetime = timedelta(milliseconds=self.keys.session.family.lifetime.longest_ms or 0)
         return SignedIn(token, self._member(named, lifetime, found))
 
@@ -287,7 +287,7 @@ class Members:
         is_there, held, *record, found = await self._each(
             self.keys.session(named.session).exists(), self.keys.user_token(named.user).get(), *chain, key.get()
         )
-        if not is_there or held is None or named.session not in held.sessionTokens:
+        if not is_there or held is None or named.session not in held.session_tokens:
             raise session_invalid()
         if chain and not _is_alive(record[0], named):
             raise session_invalid()
@@ -303,8 +303,8 @@ class Members:
         if found is None:
             raise session_invalid()
         # What an older version wrote does not say how old the plan is; then it is as old as what was written.
-        as_of_ms = deadline_ms(found.planAsOf or found.cachedAt)
-        return Entitled(named, found.plan, found.hasBonusTokens, as_of_ms, self._is_stale(as_of_ms))
+        as_of_ms = deadline_ms(found.plan_as_of or found.cached_at)
+        return Entitled(named, found.plan, found.has_bonus_tokens, as_of_ms, self._is_stale(as_of_ms))
 
     def _claimed(self, bearer: str) -> _Claimed:
         """What a bearer token of either kind names. It asks nobody."""
@@ -354,7 +354,7 @@ class Members:
             self.keys.user_token(named.user).get(),
             self.keys.membership(named.user).get(),
         )
-        if left is None or held is None or named.session not in held.sessionTokens:
+        if left is None or held is None or named.session not in held.session_tokens:
             # Another one is named: this one has ended, and who ended it did not come to its row. A row of the user that
             # cannot be read says nothing, as where a key is missing on the ring by mistake: that signs nobody out.
             if left is not None and held is not None:
@@ -402,7 +402,7 @@ class Members:
             if before is None or isinstance(fresh, Over):
                 if before is not None and isinstance(fresh, Over) and fresh.reason == "refused":
                     again = await row.get()
-                    if again is not None and again.sessionTokens != before.sessionTokens:
+                    if again is not None and again.session_tokens != before.session_tokens:
                         continue  # they have just signed in again, with tokens that nobody refused
                     await self._withdrawn(user, before)
                 return None
@@ -411,26 +411,30 @@ class Members:
                     self._patreon.provider.name, f"its tokens could not be renewed ({fresh.reason})"
                 )
             try:
-                told = await self._patreon.membership(fresh.value.accessToken, self.settings.campaign)
+                told = await self._patreon.membership(fresh.value.access_token, self.settings.campaign)
             except TokenRejected:
                 again = await row.get()
-                if again is None or again.accessToken == fresh.value.accessToken:
+                if again is None or again.access_token == fresh.value.access_token:
                     await self._withdrawn(user, fresh.value)
                     return None
                 continue  # it was renewed meanwhile, and the provider takes only the new one
             if fresh.was_renewed:
                 await self._copied(fresh.value)
-            if told.userId != user:
+            if told.user_id != user:
                 raise BadAnswer(self._patreon.provider.name, "its identity endpoint speaks of somebody else")
             asked_at = moment(self.keys.now_ms())
-            told = told.model_copy(update={"hasBonusTokens": await self._bonus_if_known(user, told.plan)})
-            return CachedMembership(membership=told, cachedAt=asked_at)
+            told = told.model_copy(update={"has_bonus_tokens": await self._bonus_if_known(user, told.plan)})
+            return CachedMembership(membership=told, cached_at=asked_at)
         raise ProviderUnavailable(self._patreon.provider.name, "it takes none of its tokens")
 
     async def _copied(self, held: UserTokenData) -> None:
         """The session shows the tokens that its user has now, as in the document. It is changed, and never revived."""
-        renewed = {"accessToken": held.accessToken, "refreshToken": held.refreshToken, "expiresAt": held.expiresAt}
-        for session in held.sessionTokens:
+        renewed = {
+            "access_token": held.access_token,
+            "refresh_token": held.refresh_token,
+            "expires_at": held.expires_at,
+        }
+        for session in held.session_tokens:
             await self.keys.session(session).change(lambda record: record.model_copy(update=renewed))
 
     async def _withdrawn(self, user: str, held: UserTokenData) -> None:
@@ -440,24 +444,24 @@ class Members:
         """
         _security.info("membership: the provider does not take a user's tokens any more", extra={"event": "withdrawn"})
         self.site.count("membership", "session", "withdrawn")
-        for session in held.sessionTokens:
+        for session in held.session_tokens:
             await self.devices.end(Named(user, session))
 
     async def _entitlement(self, named: Named) -> CachedAuth | None:
         left, held = await self.keys.run(
             self.keys.session(named.session).exists(), self.keys.user_token(named.user).get()
         )
-        if not left or held is None or named.session not in held.sessionTokens:
+        if not left or held is None or named.session not in held.session_tokens:
             return None
         found = await self._membership(named)
         plan = found.membership.plan
         bonus = await self._has_bonus_tokens(named.user, plan)
         return CachedAuth(
-            userId=named.user,
+            user_id=named.user,
             plan=plan,
-            hasBonusTokens=bonus,
-            cachedAt=moment(self.keys.now_ms()),
-            planAsOf=found.cachedAt,
+            has_bonus_tokens=bonus,
+            cached_at=moment(self.keys.now_ms()),
+            plan_as_of=found.cached_at,
         )
 
     async def _has_bonus_tokens(self, user: str, plan: Plan) -> bool:
@@ -476,7 +480,7 @@ class Members:
         self, named: Named, left: timedelta, found: CachedMembership, fresh_since_ms: int | None = None
     ) -> Member:
         """`fresh_since_ms`: what was told before this moment is stale; without it, what should not be remembered."""
-        as_of_ms = deadline_ms(found.cachedAt)
+        as_of_ms = deadline_ms(found.cached_at)
         is_stale = self._is_stale(as_of_ms) if fresh_since_ms is None else as_of_ms < fresh_since_ms
         ends_ms = self.keys.now_ms() + left // timedelta(milliseconds=1)
         return Member(named, found.membership, ends_ms, as_of_ms, is_stale)
@@ -511,7 +515,7 @@ class Members:
         member = await self.validate(token)
         named, profile = member.named, await self._profile(member.membership, member.as_of_ms)
         begun = await self.refresh.begin(
-            RefreshTokenData(userId=named.user, sessionToken=named.session, audience=self.settings.audience)
+            RefreshTokenData(user_id=named.user, session_token=named.session, audience=self.settings.audience)
         )
         row = self.keys.refresh_chain(named.session)
         before, _ = (await self.keys.atomically(row.get(), row.set(begun.id))).values
@@ -536,7 +540,7 @@ class Members:
         record = await self.refresh.examine(refresh_token)
         if isinstance(record, RotationRefused):
             raise _bad_refresh_token()
-        named = Named(record.userId, record.sessionToken)
+        named = Named(record.user_id, record.session_token)
         counts = await self._counts(named)
         if not counts:
             if counts is not None:
@@ -544,7 +548,7 @@ class Members:
                 await self.refresh.revoke(refresh_token)
             raise _session_expired()
         known = await self._membership(named)
-        membership, as_of_ms = known.membership, deadline_ms(known.cachedAt)
+        membership, as_of_ms = known.membership, deadline_ms(known.cached_at)
         profile = await self._profile(membership, as_of_ms)
         found = await self.refresh.rotate(refresh_token)
         if isinstance(found, RotationRefused):
@@ -563,12 +567,12 @@ class Members:
             held = await self.keys.user_token(user).get()
         except Unreadable:
             return None
-        return [] if held is None else held.sessionTokens
+        return [] if held is None else held.session_tokens
 
     async def _profile(self, membership: ParsedMembership, as_of_ms: int) -> _Profile:
         """Whom an access token is for. The database learns here what the provider said of them."""
-        user, plan = membership.userId, ToldPlan(membership.plan, as_of_ms)
-        email, name = membership.email or None, membership.fullName or None
+        user, plan = membership.user_id, ToldPlan(membership.plan, as_of_ms)
+        email, name = membership.email or None, membership.full_name or None
         found = await self.ledger.profile_of(user, self.keys.now_ms(), email=email, full_name=name, plan=plan)
         return _Profile(str(found.id), await self._has_bonus_tokens(user, membership.plan))
 
@@ -613,10 +617,10 @@ class Members:
             if not await self._counts(who.named):  # signed out meanwhile: nothing is left behind
                 return None
             used = (await self.ledger.usage(user, f"{month:%Y-%m}")).tokens_used
-            return CachedQuota(tokensUsed=used, cachedAt=moment(self.keys.now_ms()))
+            return CachedQuota(tokens_used=used, cached_at=moment(self.keys.now_ms()))
 
         found = await self.quotas.get(self.keys.quota(user, month), asked)
-        return 0 if found is None else found.tokensUsed
+        return 0 if found is None else found.tokens_used
 
     async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> Recorded:
         """Count what somebody has used, once for each event. What is remembered of their quota is dropped after it."""
@@ -647,7 +651,7 @@ class Members:
         has_bonus = await self._has_bonus_tokens(user, "Free")
 
         def told(cached: CachedMembership) -> CachedMembership:
-            membership = cached.membership.model_copy(update={"hasBonusTokens": has_bonus})
+            membership = cached.membership.model_copy(update={"has_bonus_tokens": has_bonus})
             return cached.model_copy(update={"membership": membership})
 
         for family in (self.keys.membership, self.keys.membership_stale):
@@ -672,7 +676,7 @@ class Members:
                     raise _unavailable(error) from None
                 found, is_stale = None, True
             if found is not None:
-                return KnownPlan(found.membership.plan, self._is_stale(deadline_ms(found.cachedAt)))
+                return KnownPlan(found.membership.plan, self._is_stale(deadline_ms(found.cached_at)))
         return KnownPlan(await self.ledger.plan_of(user) or "Free", is_stale)
 
     async def status_of(self, user: str, plan: Plan) -> Status:
@@ -730,7 +734,7 @@ class Members:
             record = await self.keys.session(session).get()
         except Unreadable:
             return False
-        return record is None or record.createdAt is None or deadline_ms(record.createdAt) <= at_ms
+        return record is None or record.created_at is None or deadline_ms(record.created_at) <= at_ms
 
     async def changed(self, user: str) -> None:
         """Somebody's membership has changed: it is out of every cache when this returns."""
@@ -772,10 +776,10 @@ class Members:
     def _renewed(self, held: UserTokenData, tokens: Tokens) -> UserTokenData:
         return held.model_copy(
             update={
-                "accessToken": tokens.access_token,
-                "refreshToken": tokens.refresh_token or held.refreshToken,
-                "expiresAt": moment(tokens.expires_at_ms),
-                "updatedAt": moment(self.keys.now_ms()),
+                "access_token": tokens.access_token,
+                "refresh_token": tokens.refresh_token or held.refresh_token,
+                "expires_at": moment(tokens.expires_at_ms),
+                "updated_at": moment(self.keys.now_ms()),
             }
         )
 
@@ -866,7 +870,7 @@ def _signing_keys(keys: MembershipKeys, settings: MembershipSettings) -> Signing
 
 
 def _held(row: UserTokenData) -> HeldTokens:
-    return HeldTokens(row.accessToken, row.refreshToken or None, deadline_ms(row.expiresAt))
+    return HeldTokens(row.access_token, row.refresh_token or None, deadline_ms(row.expires_at))
 
 
 def _claims_of(access: Access) -> _Claimed | None:
@@ -883,4 +887,4 @@ def _claims_of(access: Access) -> _Claimed | None:
 
 def _is_alive(record: RefreshTokenData | None, named: Named) -> bool:
     """Whether a chain of refresh tokens is that of this session, and has not ended."""
-    return record is not None and not record.is_used and record.sessionToken == named.session
+    return record is not None and not record.is_used and record.session_token == named.session

@@ -153,18 +153,18 @@ def parsed(told: Mapping[str, Any], campaign: str | None, provider: str) -> Pars
     status, charge = _text(first, "patron_status"), _text(first, "next_charge_date")
     amount = 0 if tier is None else amounts[tier]
     return ParsedMembership(
-        userId=user,
+        user_id=user,
         email=_text({"attributes": attributes}, "email") or "",
-        fullName=_text({"attributes": attributes}, "full_name") or "",
+        full_name=_text({"attributes": attributes}, "full_name") or "",
         plan=plan_of(amount),
-        hasBonusTokens=False,
-        pledgeAmountCents=amount,
-        campaignLifetimeSupportCents=_cents(first, "campaign_lifetime_support_cents"),
-        nextChargeDate=charge,
-        isActive=status == "active_patron",
-        tierId=_readable(tier),
-        patronStatus=status or "not_patron",
-        entitledAmountCents=_cents(first, "currently_entitled_amount_cents"),
+        has_bonus_tokens=False,
+        pledge_amount_cents=amount,
+        campaign_lifetime_support_cents=_cents(first, "campaign_lifetime_support_cents"),
+        next_charge_date=charge,
+        is_active=status == "active_patron",
+        tier_id=_readable(tier),
+        patron_status=status or "not_patron",
+        entitled_amount_cents=_cents(first, "currently_entitled_amount_cents"),
     )
 
 

@@ -1,47 +1,70 @@
-"""What can be asked for: the actions of the services, as data. Requests, answers and the API page go by it."""
+"""The actions of each service, as data: requests, answers, the guide and the API page go by them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
-from keystead.kits.widgets.routes import parameters as p
-from keystead.kits.widgets.routes.parameters import Parameter, named
+from keystead.kits.camel_model import CamelBody
+from keystead.kits.widgets.routes.requests import (
+    BoardRequest,
+    CleanUpRequest,
+    CounterRequest,
+    Format,
+    LikeRequest,
+    RankingRequest,
+    WelcomeRequest,
+)
 from keystead.kits.widgets.routes.views import BOARD, COUNTER, LIKE, RANKING, WELCOME, View
+from keystead.kits.widgets.service import Owner, Visitor
 
-Format: TypeAlias = Literal["json", "text", "image"]
+_SELECTS: Final = ("select1", "select2", "select3")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a service.
+    """One call of a service. Parameters are passed to its method by keyword.
 
-    method  the name of the method; parameters are passed by their keywords, and `visitor` beside them
-    owner   whether it takes an `Owner` first: the token, with the address of the page or the id
-    unused  what may stand there because the original wanted it, and is not looked at
-    when    the parameters that ask for it, any of them, where an action stands for several
+    needs      the parameters that must be given, as in "url token"
+    takes      those that may be given
+    is_owners  whether the owner calls it: by the token, with the address of the page or the id
+    unused     what may be given because the original wants it, and is ignored
+    when       of an action that stands for several calls: the parameter that asks for this one
     """
 
     method: str
-    needs: tuple[Parameter, ...] = ()
-    takes: tuple[Parameter, ...] = ()
-    owner: bool = False
-    unused: tuple[Parameter, ...] = ()
-    when: tuple[Parameter, ...] = ()
+    needs: str = ""
+    takes: str = ""
+    is_owners: bool = False
+    unused: str = ""
+    when: str = ""
 
     @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        owner = (p.TOKEN, p.URL, p.ID) if self.owner else ()
-        return (*owner, *self.needs, *self.takes, *self.unused)
+    def passed(self) -> tuple[str, ...]:
+        return (*self.needs.split(), *self.takes.split())
 
-    def keywords(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What is passed to the method."""
-        own = (*self.needs, *self.takes)
-        passed = {one.keyword or one.name: given[one.name] for one in own if one.name in given}
-        if "selects" in passed:  # of the three, those that were given
-            passed["selects"] = tuple(given.get(one.name) for one in p.SELECTS)
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        return (*self.needs.split(), *(("token",) if self.is_owners else ()))
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        owner = ("token", "url", "id") if self.is_owners else ()
+        return (*owner, *self.passed, *self.unused.split())
+
+    async def run(self, service: Any, given: Any, visitor: Visitor) -> Any:
+        """The result of the service. Raises what it raises."""
+        return await getattr(service, self.method)(**self.arguments(given), visitor=visitor)
+
+    def arguments(self, given: Any) -> dict[str, Any]:
+        """What is passed to the service: what was given."""
+        passed = {name: getattr(given, name) for name in self.passed if name in given.model_fields_set}
+        if not passed.keys().isdisjoint(_SELECTS):
+            passed["selects"] = tuple(passed.pop(name, None) for name in _SELECTS)
+        if self.is_owners:
+            passed["owner"] = Owner(given.token, given.url, given.id)
         return passed
 
 
@@ -49,438 +72,284 @@ class Call:
 class Action:
     """One action of an endpoint.
 
-    calls    what it does: of several, the first whose `when` is given
+    calls    what it does: of several, the first whose `when` is given, or the last
     writes   whether it changes what is stored
     visits   whether it counts a visit, which `get_writes = "visits"` still lets through by GET
     view     how it is shown as text and as a picture; None: it is JSON only
-    looks    the parameters of the view
-    plain    what is called for text and pictures in the place of `calls`, where less is enough
-    zero     whether one that is not there is shown as 0, as text and as a picture
     default  the format without `format`
-    display  whether it is for everybody alike: JSON is the data alone, and what is shown may be kept for a minute
-    answer   what stands in the answer, of the outcome and what was given
+    display  whether everybody gets the same: JSON is the data alone, and text and pictures may be kept for a minute
+    body     what stands beside `success` in the answer, by the result and what was given
     """
 
-    name: str
     doc: str
     calls: tuple[Call, ...]
-    writes: bool = False
+    writes: bool = True
     visits: bool = False
     view: View | None = None
-    looks: tuple[Parameter, ...] = ()
-    plain: Call | None = None
-    zero: bool = False
     default: Format = "json"
     display: bool = False
-    answer: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]] = field(default=lambda outcome, _: {"data": outcome})
+    body: Callable[[Any, Any], Mapping[str, Any]] = field(default=lambda result, given: {"data": result})
 
     @cached_property
-    def parameters(self) -> dict[str, Parameter]:
-        """All that it can take, by all names."""
-        every = (one for call in self.calls for one in call.parameters)
-        return named((*every, *self.looks, *((p.FORMAT,) if self.view else ())))
+    def looks(self) -> tuple[str, ...]:
+        """The parameters of the view."""
+        return (*self.view.parameters, "format") if self.view else ()
 
-    def chosen(self, given: Collection[str]) -> Call:
-        """The call that is asked for: the last one is for whatever the others are not asked for by."""
-        return next(
-            (call for call in self.calls if any(mark.name in given for mark in call.when)),
-            self.calls[-1],
-        )
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        every = [name for call in self.calls for name in call.parameters]
+        return tuple(dict.fromkeys((*every, *self.looks)))
+
+    def choose(self, given: Collection[str]) -> Call:
+        """The call that these parameters ask for."""
+        return next((call for call in self.calls if call.when in given), self.calls[-1])
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One of the services: its path, what `Widgets` calls it, and its actions."""
+    """One of the services: its path, its attribute of `Widgets`, what people call a widget of it, what requests to it
+    can give, and its actions.
+    """
 
     path: str
     name: str
     noun: str
+    request: type[CamelBody]
     actions: Mapping[str, Action]
 
 
-def _all(*actions: Action) -> dict[str, Action]:
-    return {action.name: action for action in actions}
+def _action(doc: str, method: str, needs: str, takes: str = "", **more: Any) -> Action:
+    return Action(doc, (Call(method, needs, takes),), **more)
 
 
-def _owner(method: str, *takes: Parameter, needs: tuple[Parameter, ...] = (), when: tuple[Parameter, ...] = ()) -> Call:
-    return Call(method, needs, takes, owner=True, when=when)
+def _owned(method: str, needs: str = "", takes: str = "", unused: str = "", when: str = "") -> Call:
+    return Call(method, needs, takes, is_owners=True, unused=unused, when=when)
 
 
-def _moderation(method: str, *takes: Parameter) -> Call:
-    """The original wants the author's secret of its owner, too, who does not have it."""
-    return Call(method, (p.MESSAGE_ID,), takes, owner=True, unused=(p.EDIT_TOKEN,))
+def _own(doc: str, method: str, needs: str = "", takes: str = "", unused: str = "") -> Action:
+    return Action(f"{doc} For its owner.", (_owned(method, needs, takes, unused),))
 
 
-def _one(method: str, *needs: Parameter, takes: tuple[Parameter, ...] = ()) -> tuple[Call]:
-    return (Call(method, needs, takes),)
+def _create(noun: str, takes: str, needs: str = "") -> Action:
+    doc = f"Create the {noun} of a page. Where there is one with the same token, that one is answered."
+    return _action(doc, "create", f"url token {needs}", f"id {takes}")
 
 
-def _seen(*takes: Parameter) -> tuple[Call, ...]:
-    """What everybody sees; and for its owner, who shows the token, also where events are sent."""
-    return (_owner("get_as_owner", *takes, when=(p.TOKEN,)), Call("get", (p.ID,), takes))
+def _get(doc: str, view: View, takes: str = "") -> Action:
+    """What everybody sees; and for the owner, who shows the token, also where events are sent."""
+    calls = (_owned("get_as_owner", "", takes, when="token"), Call("get", "id", takes))
+    return Action(f"{doc}; for its owner also where events are sent.", calls, writes=False, view=view)
 
 
-def _posted(posted: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"data": posted.data, "messageId": posted.message_id, "editToken": posted.edit_token}
+def _display(doc: str, view: View, takes: str = "", default: Format = "json") -> Action:
+    return Action(doc, (Call("get", "id", takes),), writes=False, view=view, display=True, default=default)
 
 
-def _summed(total: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"data": {"prefix": given["prefix"], "total": total}}
-
-
-_DELETE: Final = Action(
-    "delete", "Delete it with everything that belongs to it. For its owner.", (_owner("delete"),), writes=True
-)
-_BATCHES: Final = (
-    Action(
-        "batchCreate",
+_DELETE: Final = _own("Delete it with everything that belongs to it.", "delete")
+_BOTH: Final = "The same as updateSettings, set, or both, in one step."
+_BATCHES: Final = {
+    "batchCreate": _action(
         "Create many at once, each with an id of its own. Those that are there with the same token stay.",
-        _one("batch_create", p.TOKEN, p.NEW_ITEMS),
-        writes=True,
+        "batch_create",
+        "token items",
     ),
-    Action("batchGet", "The totals of many, by id.", _one("batch_get", p.IDS_WANTED)),
-    Action("sumByPrefix", "All totals whose ids begin so, together.", _one("sum_by_prefix", p.PREFIX), answer=_summed),
-)
-
-# --- counters -----------------------------------------------------------------------------------------------------
-
-_COUNTER_LOOKS: Final = (p.TYPE, p.COUNTER_THEME, p.DIGITS)
-_SHOWN: Final = Call("shown", (p.ID,), (p.TYPE,))
+    "batchGet": _action("The totals of many, by id.", "batch_get", "ids", writes=False),
+    "sumByPrefix": _action(
+        "All totals whose ids begin so, together.",
+        "sum_by_prefix",
+        "prefix",
+        writes=False,
+        body=lambda total, given: {"data": {"prefix": given.prefix, "total": total}},
+    ),
+}
 
 VISIT: Final = Endpoint(
     "/api/visit",
     "counters",
     "counter",
-    _all(
-        Action(
-            "create",
-            "Create the counter of a page. Where there is one with the same token, that one is answered.",
-            _one("create", p.URL, p.TOKEN, takes=(p.NEW_ID, p.WEBHOOK)),
-            writes=True,
-        ),
-        Action(
-            "increment",
+    CounterRequest,
+    {
+        "create": _create("counter", "webhook_url"),
+        "increment": _action(
             "Count a visit: each visitor once a day. A repeated one is answered like the first, with duplicate: true.",
-            _one("increment", p.ID),
-            writes=True,
+            "increment",
+            "id",
             visits=True,
             view=COUNTER,
-            looks=_COUNTER_LOOKS,
         ),
-        Action(
-            "display",
-            "Show it: a picture unless format says otherwise. JSON is the data alone.",
-            _one("get", p.ID),
-            view=COUNTER,
-            looks=_COUNTER_LOOKS,
-            plain=_SHOWN,
-            default="image",
-            display=True,
+        "display": _display(
+            "Show it: a picture unless format says otherwise. JSON is the data alone.", COUNTER, default="image"
         ),
-        Action(
-            "get",
-            "Its numbers; for its owner also where events are sent.",
-            _seen(),
-            view=COUNTER,
-            looks=_COUNTER_LOOKS,
-            plain=_SHOWN,
-        ),
-        Action(
-            "set",
-            "Set the total. The numbers of days stay. For its owner.",
-            (_owner("set", needs=(p.TOTAL,)),),
-            writes=True,
-        ),
-        Action(
-            "update",
-            "The same as updateSettings, set, or both, in one step. For its owner.",
-            (_owner("update_settings", p.WEBHOOK, p.TOTAL),),
-            writes=True,
-        ),
-        Action(
-            "updateSettings",
-            "Change where events are sent. For its owner.",
-            (_owner("update_settings", p.WEBHOOK),),
-            writes=True,
-        ),
-        _DELETE,
-        *_BATCHES,
-    ),
+        "get": _get("Its numbers", COUNTER),
+        "set": _own("Set the total. The numbers of days stay.", "set", "total"),
+        "update": _own(_BOTH, "update_settings", takes="webhook_url total"),
+        "updateSettings": _own("Change where events are sent.", "update_settings", takes="webhook_url"),
+        "delete": _DELETE,
+        **_BATCHES,
+    },
 )
-
-# --- like buttons -------------------------------------------------------------------------------------------------
-
-_LIKE_SETTINGS: Final = (p.LIKE_ICON, p.WEBHOOK)
 
 LIKES: Final = Endpoint(
     "/api/like",
     "likes",
     "like button",
-    _all(
-        Action(
-            "create",
-            "Create the like button of a page. Where there is one with the same token, that one is answered.",
-            _one("create", p.URL, p.TOKEN, takes=(p.NEW_ID, *_LIKE_SETTINGS)),
-            writes=True,
+    LikeRequest,
+    {
+        "create": _create("like button", "icon webhook_url"),
+        "toggle": _action("Like the page, or take it back, for today.", "toggle", "id"),
+        "get": _get("Its total, and whether whoever asks likes it today", LIKE),
+        "display": _display("Show it. JSON is the data alone; a picture does not tell who likes it.", LIKE),
+        "set": _own("Set the total.", "set", "value"),
+        "update": _own(_BOTH, "update_settings", takes="icon webhook_url value"),
+        "updateSettings": _own(
+            "Change its icon, and where events are sent.", "update_settings", takes="icon webhook_url"
         ),
-        Action("toggle", "Like the page, or take it back, for today.", _one("toggle", p.ID), writes=True),
-        Action(
-            "get",
-            "Its total, and whether whoever asks likes it today; for its owner also where events are sent.",
-            _seen(),
-            view=LIKE,
-            looks=(p.THEME,),
-            zero=True,
-        ),
-        Action(
-            "display",
-            "Show it. JSON is the data alone; a picture does not tell who likes it.",
-            _one("get", p.ID),
-            view=LIKE,
-            looks=(p.THEME,),
-            zero=True,
-            display=True,
-        ),
-        Action("set", "Set the total. For its owner.", (_owner("set", needs=(p.VALUE,)),), writes=True),
-        Action(
-            "update",
-            "The same as updateSettings, set, or both, in one step. For its owner.",
-            (_owner("update_settings", *_LIKE_SETTINGS, p.VALUE),),
-            writes=True,
-        ),
-        Action(
-            "updateSettings",
-            "Change its icon, and where events are sent. For its owner.",
-            (_owner("update_settings", *_LIKE_SETTINGS),),
-            writes=True,
-        ),
-        _DELETE,
-        *_BATCHES,
-    ),
+        "delete": _DELETE,
+        **_BATCHES,
+    },
 )
 
-# --- rankings -----------------------------------------------------------------------------------------------------
-
-_RANKING_SETTINGS: Final = (p.RANKING_TITLE, p.DESCRIPTION, p.MAX_ENTRIES, p.SORT_ORDER, p.WEBHOOK)
+_RANKING_SETTINGS: Final = "title description max_entries sort_order webhook_url"
 
 RANKINGS: Final = Endpoint(
     "/api/ranking",
     "rankings",
     "ranking",
-    _all(
-        Action(
-            "create",
-            "Create the ranking of a page. Where there is one with the same token, that one is answered.",
-            _one("create", p.URL, p.TOKEN, takes=(p.NEW_ID, *_RANKING_SETTINGS)),
-            writes=True,
-        ),
-        Action(
-            "submit",
+    RankingRequest,
+    {
+        "create": _create("ranking", _RANKING_SETTINGS),
+        "submit": _action(
             "Send a score. One that is no better than what the name has changes nothing. Without a name, the visitor "
             "gets one. Once in 60 seconds.",
-            _one("submit", p.ID, p.SCORE, takes=(p.NAME, p.DISPLAY_SCORE)),
-            writes=True,
+            "submit",
+            "id score",
+            "name display_score",
         ),
-        Action(
-            "update",
+        "update": Action(
             "Set the score of a name, also to a worse one; without a name, the same as updateSettings. For its owner.",
             (
-                _owner("update", p.DISPLAY_SCORE, needs=(p.NAME, p.SCORE), when=(p.NAME,)),
-                _owner("update_settings", *_RANKING_SETTINGS),
+                _owned("update", "name score", "display_score", when="name"),
+                _owned("update_settings", takes=_RANKING_SETTINGS),
             ),
-            writes=True,
         ),
-        Action("remove", "Take an entry out. For its owner.", (_owner("remove", needs=(p.NAME,)),), writes=True),
-        Action("clear", "Take all entries out. For its owner.", (_owner("clear"),), writes=True),
-        Action(
-            "updateSettings",
-            "Change its title, its description, how many it keeps, or its order. For its owner.",
-            (_owner("update_settings", *_RANKING_SETTINGS),),
-            writes=True,
+        "remove": _own("Take an entry out.", "remove", "name"),
+        "clear": _own("Take all entries out.", "clear"),
+        "updateSettings": _own(
+            "Change its title, its description, how many it keeps, or its order.",
+            "update_settings",
+            takes=_RANKING_SETTINGS,
         ),
-        Action(
-            "get",
-            "The best entries; for its owner also where events are sent.",
-            _seen(p.LIMIT),
-            view=RANKING,
-            looks=(p.THEME,),
+        "get": _get("The best entries", RANKING, "limit"),
+        "display": _display(
+            "Show it. JSON is the data alone; text is a line an entry; a picture has the best five.", RANKING, "limit"
         ),
-        Action(
-            "display",
-            "Show it. JSON is the data alone; text is a line an entry; a picture has the best five.",
-            _one("get", p.ID, takes=(p.LIMIT,)),
-            view=RANKING,
-            looks=(p.THEME,),
-            display=True,
-        ),
-        _DELETE,
-    ),
+        "delete": _DELETE,
+    },
 )
 
-# --- boards -------------------------------------------------------------------------------------------------------
-
-_BOARD_SETTINGS: Final = (
-    p.BOARD_TITLE,
-    p.PER_PAGE,
-    p.MAX_MESSAGES,
-    p.ICONS_ON,
-    p.SELECTS_ON,
-    p.WEBHOOK,
-)
-_CONTENT: Final = (p.AUTHOR, p.ICON, *p.SELECTS)
-_BY_AUTHOR: Final = (p.ID, p.MESSAGE_ID, p.EDIT_TOKEN)
+_BOARD_SETTINGS: Final = "title messages_per_page max_messages enable_icons enable_selects webhook_url"
+_CONTENT: Final = "author icon select1 select2 select3"
+_BY_AUTHOR: Final = "id message_id edit_token"
 
 BOARDS: Final = Endpoint(
     "/api/bbs",
     "boards",
     "board",
-    _all(
-        Action(
-            "create",
-            "Create the board of a page. Where there is one with the same token, that one is answered.",
-            _one("create", p.URL, p.TOKEN, takes=(p.NEW_ID, *_BOARD_SETTINGS)),
-            writes=True,
-        ),
-        Action(
-            "post",
+    BoardRequest,
+    {
+        "create": _create("board", _BOARD_SETTINGS),
+        "post": _action(
             "Write a message. The editToken is told here once; it lets its author change the message. Once in 10 "
             "seconds.",
-            _one("post", p.ID, p.MESSAGE, takes=_CONTENT),
-            writes=True,
-            answer=_posted,
+            "post",
+            "id message",
+            _CONTENT,
+            body=lambda posted, given: {
+                "data": posted.data,
+                "messageId": posted.message_id,
+                "editToken": posted.edit_token,
+            },
         ),
-        Action(
-            "get",
-            "A page of its messages, the newest first; for its owner also where events are sent.",
-            _seen(p.PAGE, p.MESSAGES),
-            view=BOARD,
-            looks=(p.THEME,),
-        ),
-        Action(
-            "display",
+        "get": _get("A page of its messages, the newest first", BOARD, "page limit"),
+        "display": _display(
             "Show it. JSON is the data alone; text is a line a message; a picture has the newest three, or as many as "
             "limit says, up to ten.",
-            _one("get", p.ID, takes=(p.PAGE, p.MESSAGES)),
-            view=BOARD,
-            looks=(p.THEME,),
-            display=True,
+            BOARD,
+            "page limit",
         ),
-        Action(
-            "editMessageById",
-            "Change a message. For its author.",
-            (Call("edit", _BY_AUTHOR, (p.MESSAGE, *_CONTENT)),),
-            writes=True,
-        ),
-        Action("deleteMessageById", "Take a message away. For its author.", _one("remove", *_BY_AUTHOR), writes=True),
-        Action(
-            "editMessage",
+        "editMessageById": _action("Change a message. For its author.", "edit", _BY_AUTHOR, f"message {_CONTENT}"),
+        "deleteMessageById": _action("Take a message away. For its author.", "remove", _BY_AUTHOR),
+        # The original wants the author's secret of the owner, too, who does not have it.
+        "editMessage": Action(
             "Change any message. For the board's owner.",
-            (_moderation("owner_edit", p.MESSAGE, *_CONTENT),),
-            writes=True,
+            (_owned("owner_edit", "message_id", f"message {_CONTENT}", unused="edit_token"),),
         ),
-        Action(
-            "deleteMessage",
+        "deleteMessage": Action(
             "Take any message away. For the board's owner.",
-            (_moderation("owner_remove"),),
-            writes=True,
+            (_owned("owner_remove", "message_id", unused="edit_token"),),
         ),
-        Action(
-            "update",
+        "update": Action(
             "Change a message: with editToken its author, with token the owner. Without messageId, the same as "
             "updateSettings.",
             (
-                Call("edit", _BY_AUTHOR, (p.MESSAGE, *_CONTENT), when=(p.EDIT_TOKEN,)),
-                _owner("owner_edit", p.MESSAGE, *_CONTENT, needs=(p.MESSAGE_ID,), when=(p.MESSAGE_ID,)),
-                _owner("update_settings", *_BOARD_SETTINGS),
+                Call("edit", _BY_AUTHOR, f"message {_CONTENT}", when="edit_token"),
+                _owned("owner_edit", "message_id", f"message {_CONTENT}", when="message_id"),
+                _owned("update_settings", takes=_BOARD_SETTINGS),
             ),
-            writes=True,
         ),
-        Action(
-            "remove",
+        "remove": Action(
             "Take a message away: with editToken its author, with token the board's owner.",
-            (
-                Call("remove", _BY_AUTHOR, when=(p.EDIT_TOKEN,)),
-                _owner("owner_remove", needs=(p.MESSAGE_ID,)),
-            ),
-            writes=True,
+            (Call("remove", _BY_AUTHOR, when="edit_token"), _owned("owner_remove", "message_id")),
         ),
-        Action("clear", "Take all messages away. For its owner.", (_owner("clear"),), writes=True),
-        Action(
-            "updateSettings",
-            "Change its title, and how many messages it keeps and shows. For its owner.",
-            (_owner("update_settings", *_BOARD_SETTINGS),),
-            writes=True,
+        "clear": _own("Take all messages away.", "clear"),
+        "updateSettings": _own(
+            "Change its title, and how many messages it keeps and shows.", "update_settings", takes=_BOARD_SETTINGS
         ),
-        _DELETE,
-    ),
+        "delete": _DELETE,
+    },
 )
 
-# --- welcome cards ------------------------------------------------------------------------------------------------
-
-_WELCOME_SETTINGS: Final = (p.MODE, p.WELCOMER, p.AVATAR, p.WEBHOOK)
+_WELCOME_SETTINGS: Final = "mode name avatar webhook_url"
 
 WELCOMES: Final = Endpoint(
     "/api/yokoso",
     "welcomes",
     "welcome card",
-    _all(
-        Action(
-            "create",
-            "Create the welcome card of a page. Where there is one with the same token, that one is answered.",
-            _one("create", p.URL, p.TOKEN, p.WELCOME, takes=(p.NEW_ID, *_WELCOME_SETTINGS)),
-            writes=True,
-        ),
-        Action(
-            "get",
-            "What it says; for its owner also where events are sent.",
-            _seen(),
-            view=WELCOME,
-            looks=(p.THEME, p.LANG),
-        ),
-        Action(
-            "display",
-            "Show it. JSON is the data alone; text is the message.",
-            _one("get", p.ID),
-            view=WELCOME,
-            looks=(p.THEME, p.LANG),
-            display=True,
-        ),
-        Action(
-            "update",
-            "Change what it says and who says it. For its owner.",
-            (_owner("update", p.WELCOME, *_WELCOME_SETTINGS),),
-            writes=True,
-        ),
-        _DELETE,
-    ),
+    WelcomeRequest,
+    {
+        "create": _create("welcome card", _WELCOME_SETTINGS, "message"),
+        "get": _get("What it says", WELCOME),
+        "display": _display("Show it. JSON is the data alone; text is the message.", WELCOME),
+        "update": _own("Change what it says and who says it.", "update", takes=f"message {_WELCOME_SETTINGS}"),
+        "delete": _DELETE,
+    },
 )
 
 ENDPOINTS: Final = (VISIT, LIKES, RANKINGS, BOARDS, WELCOMES)
-
-# --- for whoever runs the server ----------------------------------------------------------------------------------
 
 ADMIN: Final = Endpoint(
     "/api/admin/cleanup",
     "admin",
     "clean-up",
-    _all(
-        Action(
-            "cleanup",
+    CleanUpRequest,
+    {
+        "cleanup": _action(
             "Delete the widgets of an id: all of them, or that of one service.",
-            _one("cleanup", p.ADMIN_TOKEN, p.TARGET, takes=(p.SERVICE, p.DRY_RUN)),
-            writes=True,
+            "cleanup",
+            "admin_token target_id",
+            "service dry_run",
         ),
-        Action(
-            "autoCleanup",
+        "autoCleanup": _action(
             "Delete what nobody has used for idle_days, as the job does every day.",
-            _one("auto_cleanup", p.ADMIN_TOKEN, takes=(p.DRY_RUN,)),
-            writes=True,
+            "auto_cleanup",
+            "admin_token",
+            "dry_run",
         ),
-        Action(
-            "cleanupByUrl",
+        "cleanupByUrl": _action(
             "Delete the widgets of one page, or of all pages that a pattern fits.",
-            _one("cleanup_by_url", p.ADMIN_TOKEN, p.URL_PATTERN, takes=(p.DRY_RUN,)),
-            writes=True,
+            "cleanup_by_url",
+            "admin_token url_pattern",
+            "dry_run",
         ),
-    ),
+    },
 )

@@ -1,4 +1,4 @@
-"""The scripts that pages include to show widgets, as they are served."""
+"""The scripts that pages include to show widgets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keystead.http.refusals import Refusal
 from keystead.kits.widgets.themes import as_module
 
 _FOLDER: Final = Path(__file__).parents[1] / "components"
-_KEPT_FOR: Final = "public, max-age=3600"
+_CACHED: Final = "public, max-age=3600"
 
 
 class Script(NamedTuple):
@@ -24,19 +24,19 @@ class Script(NamedTuple):
 
 
 @cache
-def scripts() -> Mapping[str, Script]:
+def load_scripts() -> Mapping[str, Script]:
     """By name, as in `visit.js`. They are read once: they come with the program."""
     contents = {file.name: file.read_bytes() for file in sorted(_FOLDER.glob("*.js"))}
     contents["themes.js"] = as_module().encode()
     return {name: Script(content, f'"{sha256(content).hexdigest()[:32]}"') for name, content in contents.items()}
 
 
-async def component(request: Request, name: str) -> Response:
-    """A script. Browsers keep it for an hour, and ask then whether it has changed."""
-    found = scripts().get(f"{name}.js")
+async def serve_script(request: Request, name: str) -> Response:
+    """A script. Browsers cache it for an hour, and then ask whether it has changed."""
+    found = load_scripts().get(f"{name}.js")
     if found is None:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
-    headers = {"cache-control": _KEPT_FOR, "etag": found.tag}
+    headers = {"cache-control": _CACHED, "etag": found.tag}
     if found.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(found.content, media_type="text/javascript", headers=headers)

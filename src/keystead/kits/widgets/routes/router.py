@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from keystead.errors import Unreadable
 from keystead.http.refusals import NO_STORE, Refusal
-from keystead.kits.kit import Example, Kit, service_of
+from keystead.kits.kit import Example, Kit
 from keystead.kits.language import language_of
 from keystead.kits.visit import Visit
 from keystead.kits.widgets.keys import WidgetKeys
-from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Call, Endpoint, Format
-from keystead.kits.widgets.routes.answers import answer, refusals, refused
-from keystead.kits.widgets.routes.asked import Asked, action_of, asked, format_of, refuse_unwanted_write, sent
-from keystead.kits.widgets.routes.components import component
-from keystead.kits.widgets.routes.document import answers_of, body_of, query_of
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
+from keystead.kits.widgets.routes.components import serve_script
+from keystead.kits.widgets.routes.openapi import describe_answers, describe_body, describe_query
+from keystead.kits.widgets.routes.request_parsing import (
+    choose_format,
+    find_action,
+    parse_parameters,
+    read_request,
+    refuse_unwanted_write,
+)
+from keystead.kits.widgets.routes.requests import Format
+from keystead.kits.widgets.routes.responses import respond, respond_refused, translate_error
 from keystead.kits.widgets.service import Visitor, WidgetRefused, Widgets, WidgetSettings, open_widgets
 from keystead.kits.widgets.words import phrases, translated
-
-Opened = Annotated[Widgets, Depends(service_of("widgets"))]
+from keystead.parts.limit import LimitReached
 
 _COMPONENTS: Final = "/components/"
 
@@ -31,68 +38,63 @@ def router() -> APIRouter:
     """All routes of the kit."""
     routes = APIRouter()
     add = routes.add_api_route
-    add("/widgets", _gallery, methods=["GET"], include_in_schema=False)
-    add(f"{_COMPONENTS}{{name}}.js", component, methods=["GET"], include_in_schema=False)
+    add("/widgets", _show_gallery, methods=["GET"], include_in_schema=False)
+    add(f"{_COMPONENTS}{{name}}.js", serve_script, methods=["GET"], include_in_schema=False)
     for endpoint in (*ENDPOINTS, ADMIN):
-        for method, extra in {"GET": query_of(endpoint), "POST": body_of(endpoint)}.items():
+        for method, described in {"GET": describe_query(endpoint), "POST": describe_body(endpoint)}.items():
             add(
                 endpoint.path,
-                _answering(endpoint),
+                _make_handler(endpoint),
                 methods=[method],
                 operation_id=f"{endpoint.name}_{method.lower()}",
                 summary=f"{endpoint.noun.capitalize()}s: {'look' if method == 'GET' else 'write'}",
-                openapi_extra=extra,
-                **answers_of(endpoint),
+                openapi_extra=described,
+                **describe_answers(endpoint),
             )
     return routes
 
 
-def _answering(endpoint: Endpoint) -> Callable[..., Awaitable[Response]]:
-    async def answering(request: Request, widgets: Opened) -> Response:
-        return await _answered(endpoint, request, widgets)
+def _make_handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    """A handler of one endpoint. It reads the request itself: a visit costs no dependency of the framework."""
 
-    return answering
+    async def handle(request: Request) -> Response:
+        widgets: Widgets = request.app.state.kits["widgets"]
+        format: Format = "json"
+        try:
+            raw = await read_request(request)
+            action = find_action(endpoint, raw.action)
+            format = choose_format(action, raw)
+            refuse_unwanted_write(raw, action, request, widgets)
+            call, given = parse_parameters(endpoint, action, raw, request, widgets.settings.tokens_in_urls)
+            if action.writes and request.scope.get("keystead.head"):
+                return Response(status_code=200, headers=NO_STORE)  # HEAD writes nothing
+            result = await _run(call, action, format, getattr(widgets, endpoint.name), given, _visitor_of(request))
+        except Refusal as refusal:
+            return respond_refused(refusal, format)
+        except (WidgetRefused, Unreadable, LimitReached) as error:
+            return respond_refused(translate_error(error), format)
+        return respond(action, format, result, given)
+
+    return handle
 
 
-async def _answered(endpoint: Endpoint, request: Request, widgets: Widgets) -> Response:
-    wanted: Format = "json"
+async def _run(call: Call, action: Action, format: Format, service: Any, given: Any, visitor: Visitor) -> Any:
     try:
-        said = await sent(request)
-        action = action_of(endpoint, said.action)
-        wanted = format_of(action, said)
-        refuse_unwanted_write(action, request, widgets)
-        what = asked(action, said, request, widgets.settings)
-        if action.writes and request.scope.get("keystead.head"):
-            return Response(status_code=200, headers=NO_STORE)  # it asks what would be answered, and writes nothing
-        async with refusals():
-            outcome = await _outcome(what, getattr(widgets, endpoint.name), _visitor(request))
-    except Refusal as refusal:
-        return refused(refusal, wanted)
-    return answer(what, outcome)
-
-
-async def _outcome(what: Asked, service: Any, visitor: Visitor) -> Any:
-    action, is_plain = what.action, what.format != "json"
-    call = action.plain if is_plain and action.plain and not what.call.owner else what.call
-    try:
-        return await _called(call, what, service, visitor)
+        return await call.run(service, given, visitor)
     except WidgetRefused as refused:
-        if not (is_plain and action.zero and refused.reason == "NOT_FOUND"):
+        is_shown = format != "json" and action.view is not None and action.view.missing_is_0 and not action.writes
+        if not is_shown or refused.reason != "NOT_FOUND":
             raise
-        return 0
+        return None
 
 
-async def _called(call: Call, what: Asked, service: Any, visitor: Visitor) -> Any:
-    owner = (what.owner,) if call.owner else ()
-    return await getattr(service, call.method)(*owner, **call.keywords(what.given), visitor=visitor)
-
-
-def _visitor(request: Request) -> Visitor:
+def _visitor_of(request: Request) -> Visitor:
     return Visitor(request.client.host if request.client else "", request.headers.get("user-agent", ""))
 
 
-async def _gallery(request: Request, widgets: Opened) -> Response:
+async def _show_gallery(request: Request) -> Response:
     """Where a widget is made, seen live, and copied."""
+    widgets: Widgets = request.app.state.kits["widgets"]
     visit = Visit(request, widgets.site)
     if visit.home is not None:
         return visit.goes_on(visit.home)
@@ -108,7 +110,7 @@ async def _gallery(request: Request, widgets: Opened) -> Response:
     )
 
 
-def _shared(settings: WidgetSettings) -> dict[str, tuple[str, ...]]:
+def _list_shared(settings: WidgetSettings) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys((_COMPONENTS, *(endpoint.path for endpoint in ENDPOINTS)), settings.origins)
 
 
@@ -128,6 +130,6 @@ KIT: Final = Kit(
             "What a README shows; this one was never created, so it is 0.",
         ),
     ),
-    shared=_shared,
+    shared=_list_shared,
     jobs=lambda widgets: widgets.jobs,
 )

@@ -1,91 +1,96 @@
-"""How an outcome is shown where no JSON is asked for: as text for scripts, as a picture for a plain `<img>`."""
+"""What a widget looks like where the answer is not JSON: text for scripts, a picture for a plain `<img>`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from keystead.kits.widgets import pictures
-from keystead.kits.widgets.pictures import DEFAULT_THEME, BoardLine, RankingLine
+from keystead.kits.widgets.pictures import BoardLine, RankingLine
+from keystead.kits.widgets.routes.requests import (
+    BoardRequest,
+    CounterRequest,
+    LikeRequest,
+    RankingRequest,
+    WelcomeRequest,
+)
 from keystead.kits.widgets.service.outcomes import BoardData, CounterData, Entry, LikeData, RankingData, WelcomeData
-
-Given = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class View:
     """How one service is shown.
 
-    text     of the outcome and of what was given
-    picture  the same, and whether it is for whoever asks alone: one that others are shown too tells nothing of them
+    parameters    what the view takes besides `format`
+    text          of the result and of what was given
+    picture       the same, and whether it is for whoever asks alone: one that others are shown, too, tells nothing of
+                  them
+    missing_is_0  a widget that is not there is shown as 0: the result is None
     """
 
-    text: Callable[[Any, Given], str]
-    picture: Callable[[Any, Given, bool], str]
+    parameters: tuple[str, ...]
+    text: Callable[[Any, Any], str]
+    picture: Callable[[Any, Any, bool], str]
+    missing_is_0: bool = False
 
 
-def _theme(given: Given) -> str:
-    theme: str = given.get("theme", DEFAULT_THEME)
-    return theme
-
-
-def _visits(outcome: CounterData | int, given: Given) -> int:
-    if isinstance(outcome, int):
-        return outcome
-    number: int = getattr(outcome, given.get("type", "total"))
+def _count_visits(result: CounterData | None, given: CounterRequest) -> int:
+    number: int = 0 if result is None else getattr(result, given.type)
     return number
 
 
-def _counter(outcome: CounterData | int, given: Given, personal: bool) -> str:
-    return pictures.counter(_visits(outcome, given), theme=_theme(given), digits=given.get("digits"))
+def _draw_counter(result: CounterData | None, given: CounterRequest, personal: bool) -> str:
+    return pictures.counter(_count_visits(result, given), theme=given.theme, digits=given.digits)
 
 
-def _likes(outcome: LikeData | int, given: Given) -> str:
-    return str(outcome if isinstance(outcome, int) else outcome.total)
+def _draw_like(result: LikeData | None, given: LikeRequest, personal: bool) -> str:
+    if result is None:
+        return pictures.like(0, theme=given.theme)
+    liked = personal and result.user_liked
+    return pictures.like(result.total, theme=given.theme, icon=result.icon, liked=liked)
 
 
-def _like(outcome: LikeData | int, given: Given, personal: bool) -> str:
-    if isinstance(outcome, int):
-        return pictures.like(outcome, theme=_theme(given))
-    liked = personal and outcome.userLiked
-    return pictures.like(outcome.total, theme=_theme(given), icon=outcome.icon, liked=liked)
+def _format_score(entry: Entry) -> str:
+    return str(entry.score) if entry.display_score is None else entry.display_score
 
 
-def _entries(outcome: RankingData, given: Given) -> str:
-    return "".join(f"{entry.rank}\t{entry.name}\t{_score(entry)}\n" for entry in outcome.entries)
+def _list_entries(result: RankingData, given: RankingRequest) -> str:
+    return "".join(f"{entry.rank}\t{entry.name}\t{_format_score(entry)}\n" for entry in result.entries)
 
 
-def _score(entry: Entry) -> str:
-    return str(entry.score) if entry.displayScore is None else entry.displayScore
+def _draw_ranking(result: RankingData, given: RankingRequest, personal: bool) -> str:
+    lines = (RankingLine(entry.rank, entry.name, _format_score(entry)) for entry in result.entries)
+    return pictures.ranking(result.title, lines, theme=given.theme)
 
 
-def _ranking(outcome: RankingData, given: Given, personal: bool) -> str:
-    lines = (RankingLine(entry.rank, entry.name, _score(entry)) for entry in outcome.entries)
-    return pictures.ranking(outcome.title, lines, theme=_theme(given))
+def _list_messages(result: BoardData, given: BoardRequest) -> str:
+    """A line for each message, also where the message has several."""
+    return "".join(f"{one.timestamp}\t{one.author}\t{' '.join(one.message.split())}\n" for one in result.messages)
 
 
-def _messages(outcome: BoardData, given: Given) -> str:
-    """A line a message: those that have several become one."""
-    return "".join(f"{one.timestamp}\t{one.author}\t{' '.join(one.message.split())}\n" for one in outcome.messages)
+def _draw_board(result: BoardData, given: BoardRequest, personal: bool) -> str:
+    lines = (BoardLine(one.author, one.message) for one in result.messages)
+    return pictures.bbs(result.title, lines, theme=given.theme, limit=given.limit)
 
 
-def _board(outcome: BoardData, given: Given, personal: bool) -> str:
-    lines = (BoardLine(one.author, one.message) for one in outcome.messages)
-    return pictures.bbs(outcome.title, lines, theme=_theme(given), limit=given.get("limit"))
+def _draw_welcome(result: WelcomeData, given: WelcomeRequest, personal: bool) -> str:
+    if result.mode == "badge":
+        return pictures.welcome_badge(result.message, theme=given.theme)
+    year, month, day = result.updated_at[:10].split("-")
+    date = f"{month}-{day}-{year}" if given.lang == "en" else f"{year}-{month}-{day}"
+    return pictures.welcome_card(result.message, name=result.name, avatar=result.avatar, date=date, theme=given.theme)
 
 
-def _welcome(outcome: WelcomeData, given: Given, personal: bool) -> str:
-    if outcome.mode == "badge":
-        return pictures.welcome_badge(outcome.message, theme=_theme(given))
-    year, month, day = outcome.updatedAt[:10].split("-")
-    date = f"{month}-{day}-{year}" if given.get("lang") == "en" else f"{year}-{month}-{day}"
-    theme = _theme(given)
-    return pictures.welcome_card(outcome.message, name=outcome.name, avatar=outcome.avatar, date=date, theme=theme)
-
-
-COUNTER: Final = View(lambda outcome, given: str(_visits(outcome, given)), _counter)
-LIKE: Final = View(_likes, _like)
-RANKING: Final = View(_entries, _ranking)
-BOARD: Final = View(_messages, _board)
-WELCOME: Final = View(lambda outcome, given: outcome.message, _welcome)
+COUNTER: Final = View(
+    ("type", "theme", "digits"),
+    lambda result, given: str(_count_visits(result, given)),
+    _draw_counter,
+    missing_is_0=True,
+)
+LIKE: Final = View(
+    ("theme",), lambda result, given: str(0 if result is None else result.total), _draw_like, missing_is_0=True
+)
+RANKING: Final = View(("theme",), _list_entries, _draw_ranking)
+BOARD: Final = View(("theme",), _list_messages, _draw_board)
+WELCOME: Final = View(("theme", "lang"), lambda result, given: result.message, _draw_welcome)

@@ -141,9 +141,9 @@ async def _readable(asked: Any) -> WidgetRecord | None:
 
 def _told(ended: list[tuple[str, WidgetRecord]], errors: list[str]) -> Cleaned:
     return Cleaned(
-        deletedServices=[CleanedWidget(type=name, id=record.id, url=record.url) for name, record in ended],
-        foundInstances=list(dict.fromkeys(record.id for _, record in ended)),
-        deletedKeys=[f"{name}:{record.id}" for name, record in ended],
+        deleted_services=[CleanedWidget(type=name, id=record.id, url=record.url) for name, record in ended],
+        found_instances=list(dict.fromkeys(record.id for _, record in ended)),
+        deleted_keys=[f"{name}:{record.id}" for name, record in ended],
         errors=errors,
-        totalDeleted=len(ended),
+        total_deleted=len(ended),
     )

@@ -21,9 +21,9 @@ from keystead.kits.widgets.service.outcomes import (
     Posted,
     Visitor,
 )
-from keystead.kits.widgets.service.records import Guards, tries
+from keystead.kits.widgets.service.records import Guards, Use, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, Use
+from keystead.kits.widgets.service.services import UNSET, Service
 from keystead.parts.digest import digest, same
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.key import Key
@@ -74,8 +74,8 @@ class Boards(Service[BbsRecord]):
         """A board for a page; the one that is there, for whoever has its token."""
         settings = BbsSettings(
             title=text("title", title, 1, TITLE_MAX),
-            messagesPerPage=whole("messagesPerPage", messages_per_page, 1, PAGE_MAX),
-            maxMessages=whole("max", max_messages, 1, MAX_MESSAGES),
+            messages_per_page=whole("messagesPerPage", messages_per_page, 1, PAGE_MAX),
+            max_messages=whole("max", max_messages, 1, MAX_MESSAGES),
             icons=list(ICONS) if enable_icons else None,
             selects=list(SELECTS) if enable_selects else None,
         )
@@ -110,7 +110,7 @@ class Boards(Service[BbsRecord]):
         async with self._turn(id):
             await self._allowing(id, visitor, message, author, icon, selects)
             async for _ in tries(self.word):
-                seen = await self._known(id)
+                seen = await self._load_known(id)
                 board = seen.value
                 version, below = await self.keys.run(
                     self.keys.bbs_version(board.id).get(), self.keys.bbs_messages(board.id).items(0, 0).if_readable()
@@ -119,11 +119,13 @@ class Boards(Service[BbsRecord]):
                 new = BbsMessage(
                     id=_message_id(board.id, now_ms),
                     timestamp=moment(now_ms),
-                    userHash=self._visitor_hash(board.id, visitor),
-                    editDigest=digest(edit_token),
+                    user_hash=self._visitor_hash(board.id, visitor),
+                    edit_digest=digest(edit_token),
                     **self._checked(board, message, author, icon, selects),
                 )
-                done = await self._guarded(seen, limit, visitor, partial(self._post, board=board, new=new, at=version))
+                done = await self._run_guarded(
+                    seen, limit, visitor, partial(self._post, board=board, new=new, at=version)
+                )
                 limit = None  # it is counted
                 if done.stopped == "bbs_post":
                     self.site.count("widgets", "post", "too-soon")
@@ -138,12 +140,12 @@ class Boards(Service[BbsRecord]):
         """A message on top of those that were read at this version."""
         keys, version = self.keys, self.keys.bbs_version(board.id)
         data = {"messageId": new.id, "author": new.author, "message": new.message}
-        told = self._hooks.told(self.name, board, "bbs.post", data)
+        told = self._hooks.make_event(self.name, board, "bbs.post", data)
         return Steps(
             *guards,
             self._is(version, at),
-            keys.bbs_post(board.id, new.userHash).add(moment(self.site.now_ms())),
-            keys.bbs_messages(board.id).prepend(new, keep=board.settings.maxMessages or DEFAULT_MESSAGES),
+            keys.bbs_post(board.id, new.user_hash).add(moment(self.site.now_ms())),
+            keys.bbs_messages(board.id).prepend(new, keep=board.settings.max_messages or DEFAULT_MESSAGES),
             version.increment(),
             *told,
         )
@@ -155,7 +157,7 @@ class Boards(Service[BbsRecord]):
         """
         number = whole("page", page, 1)
         wanted = None if limit is None else whole("limit", limit, 1, LIMIT_MAX)
-        size = wanted or (await self._known(id)).value.settings.messagesPerPage or DEFAULT_PAGE
+        size = wanted or (await self._load_known(id)).value.settings.messages_per_page or DEFAULT_PAGE
         async for _ in tries(self.word):
             at = (number - 1) * size
 
@@ -165,9 +167,9 @@ class Boards(Service[BbsRecord]):
                 return [page.if_readable(), messages.count(), newest.if_readable()]
 
             record, (messages, total, newest) = await self._read(id, visitor, operations)
-            if wanted or (record.settings.messagesPerPage or DEFAULT_PAGE) == size:
+            if wanted or (record.settings.messages_per_page or DEFAULT_PAGE) == size:
                 break
-            size, visitor = record.settings.messagesPerPage or DEFAULT_PAGE, None  # it was counted
+            size, visitor = record.settings.messages_per_page or DEFAULT_PAGE, None  # it was counted
         pages = max(1, -(-total // size))
         settings = record.settings
         return BoardData(
@@ -175,19 +177,19 @@ class Boards(Service[BbsRecord]):
             url=record.url,
             title=settings.title or DEFAULT_TITLE,
             messages=[_data(one) for one in messages],
-            totalMessages=total,
-            currentPage=number,
-            totalPages=pages,
-            pagination=Pagination(page=number, totalPages=pages, hasPrev=number > 1, hasNext=number < pages),
+            total_messages=total,
+            current_page=number,
+            total_pages=pages,
+            pagination=Pagination(page=number, total_pages=pages, has_prev=number > 1, has_next=number < pages),
             settings=BoardSettings(
                 title=settings.title or DEFAULT_TITLE,
-                messagesPerPage=settings.messagesPerPage or DEFAULT_PAGE,
-                maxMessages=settings.maxMessages or DEFAULT_MESSAGES,
+                messages_per_page=settings.messages_per_page or DEFAULT_PAGE,
+                max_messages=settings.max_messages or DEFAULT_MESSAGES,
                 icons=settings.icons,
                 selects=settings.selects,
             ),
-            lastMessage=iso(newest[0].timestamp) if newest else None,
-            currentUserHash=None if visitor is None else self._visitor_hash(record.id, visitor),
+            last_message=iso(newest[0].timestamp) if newest else None,
+            current_user_hash=None if visitor is None else self._visitor_hash(record.id, visitor),
         )
 
     async def edit(self, id: Any, message_id: Any, edit_token: Any, *, visitor: Visitor, **changed: Any) -> BoardData:
@@ -205,13 +207,13 @@ class Boards(Service[BbsRecord]):
 
     async def owner_edit(self, owner: Owner, message_id: Any, *, visitor: Visitor, **changed: Any) -> BoardData:
         """Change any message of the board."""
-        id = (await self._owned(owner, visitor)).value.id
+        id = (await self._find_owned(owner, visitor)).value.id
         await self._change_message(id, message_id, None, None, changed)
         return await self.get(id)
 
     async def owner_remove(self, owner: Owner, message_id: Any, *, visitor: Visitor) -> BoardData:
         """Take any message of the board away."""
-        id = (await self._owned(owner, visitor)).value.id
+        id = (await self._find_owned(owner, visitor)).value.id
         await self._change_message(id, message_id, None, None, None)
         return await self.get(id)
 
@@ -240,9 +242,9 @@ class Boards(Service[BbsRecord]):
         if title is not UNSET:
             kept["title"] = text("title", title, 1, TITLE_MAX)
         if messages_per_page is not UNSET:
-            kept["messagesPerPage"] = whole("messagesPerPage", messages_per_page, 1, PAGE_MAX)
+            kept["messages_per_page"] = whole("messagesPerPage", messages_per_page, 1, PAGE_MAX)
         if max_messages is not UNSET:
-            kept["maxMessages"] = whole("max", max_messages, 1, MAX_MESSAGES)
+            kept["max_messages"] = whole("max", max_messages, 1, MAX_MESSAGES)
         if enable_icons is not UNSET:
             kept["icons"] = list(ICONS) if enable_icons else None
         if enable_selects is not UNSET:
@@ -252,24 +254,24 @@ class Boards(Service[BbsRecord]):
         async def step(seen: Seen[BbsRecord]) -> Sequence[Operation[Any]]:
             settings = seen.value.settings.model_copy(update=kept)
             record = change.of(seen.value).model_copy(update={"settings": settings})
-            most = settings.maxMessages or DEFAULT_MESSAGES
+            most = settings.max_messages or DEFAULT_MESSAGES
             messages = self.keys.bbs_messages(record.id)
-            return [self._written(record), messages.trim(most), self.keys.bbs_version(record.id).increment()]
+            return [self._write_record(record), messages.trim(most), self.keys.bbs_version(record.id).increment()]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
-        return data.model_copy(update={"webhookSecret": change.secret})
+        return data.model_copy(update={"webhook_secret": change.secret})
 
     # --- one message -------------------------------------------------------------------------------------------
 
     async def _allowing(self, id: Any, visitor: Visitor, *given: Any) -> None:
         """Refuse what the board does not take. One that this process remembers may have other settings by now."""
-        record = (await self._met(id, "post", visitor)).value
+        record = (await self._load_for_visitor(id, "post", visitor)).value
         try:
             self._checked(record, *given)
         except WidgetRefused:
             await self._limit.count("write", visitor.address)  # what is refused costs something, too
             self._forget(record.id)
-            self._checked((await self._known(id)).value, *given)
+            self._checked((await self._load_known(id)).value, *given)
 
     def _checked(
         self, record: BbsRecord, message: Any, author: Any, icon: Any, selects: Sequence[Any]
@@ -313,7 +315,7 @@ class Boards(Service[BbsRecord]):
         if visitor is not None:
             await self._limit.count("write", visitor.address)
         async for _ in tries(self.word):
-            seen = await self._known(id)
+            seen = await self._load_known(id)
             record = seen.value
             version = await self.keys.bbs_version(record.id).get()
             found = await self._found(record.id, message_id)
@@ -323,7 +325,7 @@ class Boards(Service[BbsRecord]):
                     continue
                 raise WidgetRefused("NOT_FOUND", "there is no such message; it may have been taken away")
             place, stored, message = found
-            if edit_token is not None and not same(digest(edit_token), message.editDigest or ""):
+            if edit_token is not None and not same(digest(edit_token), message.edit_digest or ""):
                 raise WidgetRefused("UNAUTHORIZED", "this is not the edit token of this message")
             await self._hooks.announce(self.name, record)
             counter = self.keys.bbs_version(record.id)
@@ -342,12 +344,12 @@ class Boards(Service[BbsRecord]):
     ) -> list[Operation[Any]]:
         messages = self.keys.bbs_messages(record.id)
         if changed is None:
-            told = self._hooks.told(self.name, record, "bbs.delete", {"messageId": message.id})
+            told = self._hooks.make_event(self.name, record, "bbs.delete", {"messageId": message.id})
             return [messages.remove(stored, 1), *told]
         written = self._changed(record, message, changed)
         new = message.model_copy(update=written | {"edited": moment(self.site.now_ms())})
         data = {"messageId": new.id, "author": new.author, "message": new.message}
-        return [messages.replace(place, new), *self._hooks.told(self.name, record, "bbs.edit", data)]
+        return [messages.replace(place, new), *self._hooks.make_event(self.name, record, "bbs.edit", data)]
 
     async def _found(self, id: str, message_id: str) -> tuple[int, Seen[BbsMessage | None], BbsMessage] | None:
         """A message with its place and as it is stored, looked for from the newest on."""
@@ -396,7 +398,7 @@ def _data(message: BbsMessage) -> MessageData:
         message=message.message,
         icon=message.icon,
         selects=None if chosen is None else {label: str(one) for label, one in chosen.items()},
-        userHash=message.userHash,
+        user_hash=message.user_hash,
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -16,9 +16,10 @@ from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, checked_id, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, CounterData, Created, Owner, Visitor
-from keystead.kits.widgets.service.records import KEPT, Guards, Surroundings, tries
+from keystead.kits.widgets.service.records import KEPT, Guards, Surroundings, Use, last_use, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, Use, days_since, last_use
+from keystead.kits.widgets.service.services import UNSET
+from keystead.kits.widgets.service.totals import TotalsService
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.key import Key
 from keystead.schema.kinds import CounterKey, Seen, SetKey, ValueKey
@@ -32,7 +33,7 @@ _PRUNED_AT: Final = 16  # visits of a day, when the visitors of the days before 
 _SETTLING_MS: Final = 60_000  # after midnight
 
 
-class Counters(Service[CounterRecord]):
+class Counters(TotalsService[CounterRecord]):
     name = "counter"
     word = "counter"
 
@@ -60,7 +61,7 @@ class Counters(Service[CounterRecord]):
 
         A counter whose events are told takes two: the event names the total before and after.
         """
-        if (await self._met(id, "write", visitor)).value.webhook is None:
+        if (await self._load_for_visitor(id, "write", visitor)).value.webhook is None:
             return await self._increment(id, visitor)
         async with self._turn(id):
             return await self._increment(id, visitor)
@@ -68,12 +69,12 @@ class Counters(Service[CounterRecord]):
     async def _increment(self, id: str, visitor: Visitor) -> CounterData:
         limit: str | None = "write"
         async for _ in tries(self.word):
-            seen = await self._met(id, limit, visitor)
+            seen = await self._load_for_visitor(id, limit, visitor)
             told = None if seen.value.webhook is None else await self.keys.counter_total(id).get()
             now_ms = self.site.now_ms()
             day = self._calendar.day(now_ms)
             step = partial(self._visit, record=seen.value, visitor=visitor, now_ms=now_ms, day=day, before=told)
-            visit, known = self._guarded(seen, limit, visitor, step), self._known_past(id, day)
+            visit, known = self._run_guarded(seen, limit, visitor, step), self._known_past(id, day)
             if known is not None:
                 done, past = await visit, known
             else:
@@ -104,7 +105,7 @@ class Counters(Service[CounterRecord]):
         told: list[Operation[Any]] = []
         if before is not None and before < LARGEST:
             counts = {"previousCount": before, "newCount": before + 1, "incrementBy": 1}
-            told = self._hooks.told(self.name, record, "counter.increment", counts)
+            told = self._hooks.make_event(self.name, record, "counter.increment", counts)
         counted, counted_today = total.increment(), today.increment()
         return Steps(
             *guards,
@@ -167,14 +168,14 @@ class Counters(Service[CounterRecord]):
         change = self._hook_change(webhook_url)
 
         async def step(seen: Seen[CounterRecord]) -> Sequence[Operation[Any]]:
-            writes: list[Operation[Any]] = [self._written(change.of(seen.value))]
+            writes: list[Operation[Any]] = [self._write_record(change.of(seen.value))]
             return writes if number is None else [*writes, self.keys.counter_total(seen.value.id).set(number)]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
-        return data.model_copy(update={"webhookSecret": change.secret})
+        return data.model_copy(update={"webhook_secret": change.secret})
 
     async def batch_create(self, token: Any, items: Sequence[BatchItem], *, visitor: Visitor) -> list[Created]:
-        return await self._create_many(
+        return await self._create_all(
             token,
             items,
             visitor,
@@ -183,17 +184,17 @@ class Counters(Service[CounterRecord]):
         )
 
     async def batch_get(self, ids: Sequence[str], *, visitor: Visitor) -> dict[str, int]:
-        return await self._many(ids, visitor, self.keys.counter_total)
+        return await self._get_totals(ids, visitor, self.keys.counter_total)
 
     async def sum_by_prefix(self, prefix: Any, *, visitor: Visitor) -> int:
         return await self._sum(prefix, visitor, self.keys.counter_total)
 
     async def _upgrade_steps(self, record: CounterRecord) -> list[Operation[Any]]:
         steps: list[Operation[Any]] = []
-        if record.totalCount is not None:
-            steps.append(self.keys.counter_total(record.id).start_at(record.totalCount))
-        if record.lastVisit is not None:
-            steps.append(self.keys.counter_last(record.id).add(record.lastVisit))
+        if record.total_count is not None:
+            steps.append(self.keys.counter_total(record.id).start_at(record.total_count))
+        if record.last_visit is not None:
+            steps.append(self.keys.counter_last(record.id).add(record.last_visit))
         return steps
 
     def _known_past(self, id: str, day: Day) -> Past | None:
@@ -229,7 +230,7 @@ class Counters(Service[CounterRecord]):
 
     def _belongings(self, record: CounterRecord) -> list[Key]:
         keys, id = self.keys, record.id
-        days = [keys.counter_daily(id, day) for day in days_since(record, self.site.now_ms())]
+        days = [keys.counter_daily(id, day) for day in _list_days(record, self.site.now_ms())]
         return [keys.counter_total(id), keys.counter_last(id), keys.counter_visitors(id), *days]
 
     def _marks(self, id: str) -> tuple[SetKey[str], Bound[ValueKey[Any]]]:
@@ -276,6 +277,14 @@ def _data(record: CounterRecord, now: Now, past: Past, *, duplicate: bool | None
         yesterday=past.yesterday,
         week=past.week + now.today,
         month=past.month + now.today,
-        lastVisit=iso(now.last),
+        last_visit=iso(now.last),
         duplicate=duplicate,
     )
+
+
+def _list_days(record: CounterRecord, now_ms: int) -> Iterable[dt.date]:
+    """All days since a widget was made, and one before and after: the zone of the settings may have changed."""
+    day, last = record.created.date() - timedelta(days=1), moment(now_ms).date() + timedelta(days=1)
+    while day <= last:
+        yield day
+        day += timedelta(days=1)

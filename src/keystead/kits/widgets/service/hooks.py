@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, get_args
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, get_args
 
 from keystead.kits.kit import Site
 from keystead.kits.widgets.models import Hook, ServiceName, WidgetRecord
@@ -16,6 +17,8 @@ from keystead.parts.outbox import Outbox, OutboxKeys, OutboxMessage, Undeliverab
 from keystead.parts.webhook import BadWebhook, Webhook, WebhookSender, check_url, new_secret
 from keystead.schema import Operation
 from keystead.schema.times import moment
+
+R = TypeVar("R", bound=WidgetRecord)
 
 _MARKS = re.compile(r"[\\*_~`|>#\[\]()]")  # what Discord reads as more than text
 _ADDRESS_MAX: Final = 200
@@ -33,6 +36,22 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "bbs.delete": "a message was taken away",
     "yokoso.update": "welcome: {message}",
 }
+
+
+@dataclass(frozen=True)
+class HookChange(Generic[R]):
+    """Another webhook, none any more, or the one that is there."""
+
+    hook: Hook | None = None
+    changes: bool = False
+
+    @property
+    def secret(self) -> str | None:
+        """What is told once: the secret of a new one."""
+        return None if self.hook is None else self.hook.secret
+
+    def of(self, record: R) -> R:
+        return record.model_copy(update={"webhook": self.hook}) if self.changes else record
 
 
 class Hooks:
@@ -64,7 +83,7 @@ class Hooks:
         if record.webhook is not None:
             await self.outbox.announce(service, record.id)
 
-    def told(
+    def make_event(
         self, service: ServiceName, record: WidgetRecord, event: str, data: Mapping[str, Any]
     ) -> list[Operation[Any]]:
         """The operations that tell an event, for the step in which it happens; none: nobody wants to know."""
@@ -80,7 +99,7 @@ class Hooks:
         }
         return self.outbox.add(service, record.id, payload)
 
-    def dropped(self, service: ServiceName, id: str) -> list[Operation[Any]]:
+    def drop_events(self, service: ServiceName, id: str) -> list[Operation[Any]]:
         """The operations that drop all that was not told yet, for the step in which a widget is deleted."""
         return self.outbox.drop(service, id)
 
@@ -95,12 +114,12 @@ class Hooks:
         is_its_own = record is not None and told.pop("of", None) == iso(record.created)
         if record is None or record.webhook is None or not is_its_own or not self._settings.webhooks:
             raise Undeliverable("nobody wants to know of it any more")
-        body = json.dumps(told | _said(told), ensure_ascii=False, separators=(",", ":"))
+        body = json.dumps(told | _write_sentences(told), ensure_ascii=False, separators=(",", ":"))
         webhook = Webhook(record.webhook.url, record.webhook.secret)
         await self._sender.send(webhook, message.id, body.encode())
 
 
-def _said(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _write_sentences(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The event as a sentence of one line, under the names by which Discord and Slack take it.
 
     What visitors wrote calls nobody, and is neither a heading nor a link there.

@@ -10,9 +10,10 @@ from keystead.kits.widgets.models import Icon, LikeRecord
 from keystead.kits.widgets.service.checks import LARGEST, whole
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import BatchItem, Created, LikeData, Owner, Visitor
-from keystead.kits.widgets.service.records import Guards, tries
+from keystead.kits.widgets.service.records import Guards, Use, last_use, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, Use, last_use
+from keystead.kits.widgets.service.services import UNSET
+from keystead.kits.widgets.service.totals import TotalsService
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.key import Key
 from keystead.schema.kinds import Seen, SetKey, ValueKey
@@ -21,7 +22,7 @@ from keystead.schema.times import moment
 ICONS: Final[tuple[Icon, ...]] = get_args(Icon)
 
 
-class Likes(Service[LikeRecord]):
+class Likes(TotalsService[LikeRecord]):
     name = "like"
     word = "like button"
 
@@ -52,11 +53,11 @@ class Likes(Service[LikeRecord]):
         limit: str | None = "write"
         async with self._turn(id):
             async for _ in tries(self.word):
-                seen, day = await self._met(id, limit, visitor), self._today
+                seen, day = await self._load_for_visitor(id, limit, visitor), self._today
                 mark = self._mark(id, visitor, day)
                 state, before = await self.keys.run(mark.see(), self.keys.like_total(id).get())
                 step = partial(self._toggle, record=seen.value, mark=mark, state=state, before=before, day=day)
-                done = await self._guarded(seen, limit, visitor, step)
+                done = await self._run_guarded(seen, limit, visitor, step)
                 limit = None  # it is counted
                 likes = not (state is not None and state.value)
                 is_full = likes and before >= LARGEST
@@ -74,7 +75,7 @@ class Likes(Service[LikeRecord]):
         total = self.keys.like_total(id)
         after = before + 1 if likes else max(before - 1, 0)
         counts = {"previousLikes": before, "newLikes": after, "userAction": "like" if likes else "unlike"}
-        told = self._hooks.told(self.name, record, "like.toggle", counts)
+        told = self._hooks.make_event(self.name, record, "like.toggle", counts)
         return Steps(
             *guards,
             mark.holds(state),
@@ -98,9 +99,9 @@ class Likes(Service[LikeRecord]):
             id=record.id,
             url=record.url,
             total=total,
-            userLiked=bool(liked and liked[0]),
+            user_liked=bool(liked and liked[0]),
             icon=record.icon or "heart",
-            lastLike=iso(last),
+            last_like=iso(last),
         )
 
     async def shown(self, id: Any, visitor: Visitor | None = None) -> int:
@@ -130,27 +131,27 @@ class Likes(Service[LikeRecord]):
         change = self._hook_change(webhook_url)
 
         async def step(seen: Seen[LikeRecord]) -> Sequence[Operation[Any]]:
-            writes: list[Operation[Any]] = [self._written(change.of(seen.value).model_copy(update=shown))]
+            writes: list[Operation[Any]] = [self._write_record(change.of(seen.value).model_copy(update=shown))]
             return writes if number is None else [*writes, self.keys.like_total(seen.value.id).set(number)]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
-        return data.model_copy(update={"webhookSecret": change.secret})
+        return data.model_copy(update={"webhook_secret": change.secret})
 
     async def batch_create(self, token: Any, items: Sequence[BatchItem], *, visitor: Visitor) -> list[Created]:
-        return await self._create_many(token, items, visitor, lambda values: LikeRecord(**values), self._at_zero)
+        return await self._create_all(token, items, visitor, lambda values: LikeRecord(**values), self._at_zero)
 
     async def batch_get(self, ids: Sequence[str], *, visitor: Visitor) -> dict[str, int]:
-        return await self._many(ids, visitor, self.keys.like_total)
+        return await self._get_totals(ids, visitor, self.keys.like_total)
 
     async def sum_by_prefix(self, prefix: Any, *, visitor: Visitor) -> int:
         return await self._sum(prefix, visitor, self.keys.like_total)
 
     async def _upgrade_steps(self, record: LikeRecord) -> list[Operation[Any]]:
         steps: list[Operation[Any]] = []
-        if record.totalLikes is not None:
-            steps.append(self.keys.like_total(record.id).start_at(record.totalLikes))
-        if record.lastLike is not None:
-            steps.append(self.keys.like_last(record.id).add(record.lastLike))
+        if record.total_likes is not None:
+            steps.append(self.keys.like_total(record.id).start_at(record.total_likes))
+        if record.last_like is not None:
+            steps.append(self.keys.like_last(record.id).add(record.last_like))
         return steps
 
     @property

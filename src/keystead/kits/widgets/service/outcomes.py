@@ -1,13 +1,13 @@
-"""What comes of an action, with the names that it has in JSON."""
-
-# ruff: noqa: N815 - as clients of the original read them
+"""The results of the service. Their JSON has the same names in camelCase, as clients of the original read them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from pydantic import BaseModel
+from pydantic import ConfigDict
 
+from keystead.kits.camel_model import CamelModel
 from keystead.kits.widgets.models import BbsSelect, Icon, SortOrder, WelcomeMode
 
 
@@ -28,34 +28,34 @@ class Owner:
     id: str | None = None
 
 
-class Created(BaseModel):
+class Created(CamelModel):
     id: str
     url: str
-    webhookSecret: str | None = None  # told once: what events are signed with
+    webhook_secret: str | None = None  # told once: what events are signed with
 
 
-class Deleted(BaseModel):
+class Deleted(CamelModel):
     id: str
     message: str
 
 
-class CleanedWidget(BaseModel):
+class CleanedWidget(CamelModel):
     type: str
     id: str
     url: str
 
 
-class Cleaned(BaseModel):
+class Cleaned(CamelModel):
     """What a clean-up has deleted, or would delete where it was only asked."""
 
-    deletedServices: list[CleanedWidget]
-    foundInstances: list[str]
-    deletedKeys: list[str]
+    deleted_services: list[CleanedWidget]
+    found_instances: list[str]
+    deleted_keys: list[str]
     errors: list[str]
-    totalDeleted: int
+    total_deleted: int
 
 
-class CounterData(BaseModel):
+class CounterData(CamelModel):
     id: str
     url: str
     total: int
@@ -63,47 +63,47 @@ class CounterData(BaseModel):
     yesterday: int
     week: int
     month: int
-    lastVisit: str | None = None
+    last_visit: str | None = None
     duplicate: bool | None = None  # of an increment: this visitor was counted today already
-    webhookUrl: str | None = None  # for its owner alone: where events are told
-    webhookSecret: str | None = None  # of new settings: what events are signed with; told once
+    webhook_url: str | None = None  # for its owner alone: where events are told
+    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
-class LikeData(BaseModel):
+class LikeData(CamelModel):
     id: str
     url: str
     total: int
-    userLiked: bool
+    user_liked: bool
     icon: Icon = "heart"
-    lastLike: str | None = None
-    webhookUrl: str | None = None  # for its owner alone: where events are told
-    webhookSecret: str | None = None  # of new settings: what events are signed with; told once
+    last_like: str | None = None
+    webhook_url: str | None = None  # for its owner alone: where events are told
+    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
-class Entry(BaseModel):
+class Entry(CamelModel):
     rank: int
     name: str
     score: int
-    displayScore: str | None = None
+    display_score: str | None = None
 
 
-class RankingData(BaseModel):
+class RankingData(CamelModel):
     id: str
     url: str
     title: str | None = None
     description: str | None = None
     entries: list[Entry]
-    totalEntries: int
-    maxEntries: int
-    sortOrder: SortOrder
-    lastSubmit: str | None = None
+    total_entries: int
+    max_entries: int
+    sort_order: SortOrder
+    last_submit: str | None = None
     improved: bool | None = None  # of a submit: whether it was better than what stood there
     rank: int | None = None  # of a submit: where the name stands now
-    webhookUrl: str | None = None  # for its owner alone: where events are told
-    webhookSecret: str | None = None  # of new settings: what events are signed with; told once
+    webhook_url: str | None = None  # for its owner alone: where events are told
+    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
-class MessageData(BaseModel):
+class MessageData(CamelModel):
     id: str
     timestamp: str
     edited: str | None = None
@@ -111,50 +111,50 @@ class MessageData(BaseModel):
     message: str
     icon: str | None = None
     selects: dict[str, str] | None = None
-    userHash: str
+    user_hash: str
 
 
-class WelcomeData(BaseModel):
+class WelcomeData(CamelModel):
     id: str
     url: str
     message: str
     mode: WelcomeMode
     name: str | None = None
     avatar: str | None = None
-    updatedAt: str
-    webhookUrl: str | None = None  # for its owner alone: where events are told
-    webhookSecret: str | None = None  # of new settings: what events are signed with; told once
+    updated_at: str
+    webhook_url: str | None = None  # for its owner alone: where events are told
+    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
-class Pagination(BaseModel):
+class Pagination(CamelModel):
     page: int
-    totalPages: int
-    hasPrev: bool
-    hasNext: bool
+    total_pages: int
+    has_prev: bool
+    has_next: bool
 
 
-class BoardSettings(BaseModel):
+class BoardSettings(CamelModel):
     title: str
-    messagesPerPage: int
-    maxMessages: int
+    messages_per_page: int
+    max_messages: int
     icons: list[str] | None = None
     selects: list[BbsSelect] | None = None
 
 
-class BoardData(BaseModel):
+class BoardData(CamelModel):
     id: str
     url: str
     title: str
     messages: list[MessageData]
-    totalMessages: int
-    currentPage: int
-    totalPages: int
+    total_messages: int
+    current_page: int
+    total_pages: int
     pagination: Pagination
     settings: BoardSettings
-    lastMessage: str | None = None
-    currentUserHash: str | None = None  # whoever asks, as their messages name them
-    webhookUrl: str | None = None  # for its owner alone: where events are told
-    webhookSecret: str | None = None  # of new settings: what events are signed with; told once
+    last_message: str | None = None
+    current_user_hash: str | None = None  # whoever asks, as their messages name them
+    webhook_url: str | None = None  # for its owner alone: where events are told
+    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
 @dataclass(frozen=True)
@@ -168,5 +168,7 @@ class Posted:
 
 @dataclass(frozen=True)
 class BatchItem:
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     id: str
     url: str

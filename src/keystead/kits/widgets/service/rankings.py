@@ -19,9 +19,9 @@ from keystead.kits.widgets.service.checks import checked_id, refuse_spam, text, 
 from keystead.kits.widgets.service.days import iso
 from keystead.kits.widgets.service.nicknames import nickname
 from keystead.kits.widgets.service.outcomes import Created, Entry, Owner, RankingData, Visitor
-from keystead.kits.widgets.service.records import Guards, tries
+from keystead.kits.widgets.service.records import Guards, Use, last_use, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, too_soon, wrong
-from keystead.kits.widgets.service.services import UNSET, Service, Use, last_use
+from keystead.kits.widgets.service.services import UNSET, Service
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.key import Key
 from keystead.schema.kinds import Seen, SortedSetKey, ValueKey
@@ -71,7 +71,7 @@ class Rankings(Service[RankingRecord]):
             url,
             token,
             visitor,
-            lambda values: RankingRecord(**values, maxEntries=most, sortOrder=order),
+            lambda values: RankingRecord(**values, max_entries=most, sort_order=order),
             id=id,
             webhook_url=webhook_url,
             first=lambda new: [self.keys.ranking_meta(new).set(meta)],
@@ -91,12 +91,12 @@ class Rankings(Service[RankingRecord]):
         limit: str | None = "write"
         async with self._turn(id):
             async for _ in tries(self.word):
-                seen = await self._met(id, limit, visitor)
+                seen = await self._load_for_visitor(id, limit, visitor)
                 standing = await self._standing(seen.value, sent.member)
                 improved = standing.is_improved_by(sent.score)
                 cut = await self._cut_for_one_more(standing) if improved else []
                 step = partial(self._submit, visitor=visitor, sent=sent, standing=standing, cut=cut)
-                done = await self._guarded(seen, limit, visitor, step)
+                done = await self._run_guarded(seen, limit, visitor, step)
                 limit = None  # it is counted
                 if done.stopped == "ranking_submit":
                     raise await self._too_soon(id, visitor)
@@ -119,7 +119,7 @@ class Rankings(Service[RankingRecord]):
         if not standing.is_improved_by(sent.score):
             return Steps(*guards, same, mark.holds(None))
         data = {"name": sent.member.name, "score": sent.score, "displayScore": sent.display}
-        told = self._hooks.told(self.name, record, "ranking.submit", data)
+        told = self._hooks.make_event(self.name, record, "ranking.submit", data)
         return Steps(
             *guards,
             same,
@@ -132,7 +132,7 @@ class Rankings(Service[RankingRecord]):
         )
 
     def _with_entry(self, id: str, sent: _Sent, turn: int) -> list[Operation[Any]]:
-        detail = RankingDetail(displayScore=sent.display, at=moment(self.site.now_ms()))
+        detail = RankingDetail(display_score=sent.display, at=moment(self.site.now_ms()))
         return [
             self.keys.ranking_scores(id).put({sent.member: sent.score}),
             self.keys.ranking_turns(id).put({sent.member: turn}),
@@ -164,7 +164,7 @@ class Rankings(Service[RankingRecord]):
             ]
 
         record, (meta, total, last, highest, lowest) = await self._read(id, visitor, operations)
-        found = highest if record.sortOrder == "desc" else lowest
+        found = highest if record.sort_order == "desc" else lowest
         best = await self._first(id, found, count)
         ids = [member.unique_id for member, _ in best]
         details = await self.keys.ranking_details(id).fields(*ids) if ids else {}
@@ -174,13 +174,13 @@ class Rankings(Service[RankingRecord]):
             title=None if meta is None else meta.title,
             description=None if meta is None else meta.description,
             entries=[
-                Entry(rank=rank, name=member.name, score=floor(score), displayScore=_shown(details, member))
+                Entry(rank=rank, name=member.name, score=floor(score), display_score=_shown(details, member))
                 for rank, (member, score) in enumerate(best, 1)
             ],
-            totalEntries=total,
-            maxEntries=record.maxEntries,
-            sortOrder=record.sortOrder,
-            lastSubmit=iso(last),
+            total_entries=total,
+            max_entries=record.max_entries,
+            sort_order=record.sort_order,
+            last_submit=iso(last),
         )
 
     async def update(
@@ -254,9 +254,9 @@ class Rankings(Service[RankingRecord]):
             shown["description"] = None if description is None else text("description", description, 0, DESCRIPTION_MAX)
         kept: dict[str, Any] = {}
         if max_entries is not UNSET:
-            kept["maxEntries"] = whole("max", max_entries, 1, MAX_ENTRIES)
+            kept["max_entries"] = whole("max", max_entries, 1, MAX_ENTRIES)
         if sort_order is not UNSET:
-            kept["sortOrder"] = _order(sort_order)
+            kept["sort_order"] = _order(sort_order)
         change = self._hook_change(webhook_url)
 
         async def step(seen: Seen[RankingRecord]) -> Sequence[Operation[Any]]:
@@ -268,14 +268,14 @@ class Rankings(Service[RankingRecord]):
             if kept:
                 counter, scores = self.keys.ranking_sequence(id), self.keys.ranking_scores(id)
                 number, total = await self.keys.run(counter.get(), scores.count())
-                cut = await self._worst(record, total - record.maxEntries)
+                cut = await self._worst(record, total - record.max_entries)
                 writes += [self._is(counter, number), counter.increment(), *self._without_entries(id, cut)]
             if shown:
                 writes += [meta.holds(was), meta.set((was.value if was else RankingMeta()).model_copy(update=shown))]
-            return [*writes, self._written(record)]
+            return [*writes, self._write_record(record)]
 
         data = await self.get((await self._change(owner, visitor, step)).id)
-        return data.model_copy(update={"webhookSecret": change.secret})
+        return data.model_copy(update={"webhook_secret": change.secret})
 
     def _name(self, name: Any) -> str:
         shown = text("name", name, 1, NAME_MAX)
@@ -292,7 +292,7 @@ class Rankings(Service[RankingRecord]):
     async def _standing(self, record: RankingRecord, member: RankingEntry) -> _Standing:
         """What a new score meets. One round trip."""
         scores = self.keys.ranking_scores(record.id)
-        worst = scores.lowest(1) if record.sortOrder == "desc" else scores.highest(1)
+        worst = scores.lowest(1) if record.sort_order == "desc" else scores.highest(1)
         sequence, own, count, last = await self.keys.run(
             self.keys.ranking_sequence(record.id).get(), scores.score(member), scores.count(), worst
         )
@@ -301,14 +301,14 @@ class Rankings(Service[RankingRecord]):
     async def _cut_for_one_more(self, standing: _Standing) -> list[RankingEntry]:
         """Who goes where a new entry comes: nobody where it is none, or where there is room."""
         new = 1 if standing.own is None else 0
-        return await self._worst(standing.record, standing.entries + new - standing.record.maxEntries)
+        return await self._worst(standing.record, standing.entries + new - standing.record.max_entries)
 
     async def _worst(self, record: RankingRecord, number: int) -> list[RankingEntry]:
         """The entries at the end of the ranking; of equal ones, those that came last."""
         if number <= 0:
             return []
         scores = self.keys.ranking_scores(record.id)
-        found = await (scores.lowest(number + 1) if record.sortOrder == "desc" else scores.highest(number + 1))
+        found = await (scores.lowest(number + 1) if record.sort_order == "desc" else scores.highest(number + 1))
         worst = await self._first(record.id, found, number, last_come=True)
         return [member for member, _ in worst]
 
@@ -352,7 +352,7 @@ class Rankings(Service[RankingRecord]):
     async def _rank(self, record: RankingRecord, member: RankingEntry, score: float, has_just_come: bool) -> int | None:
         """The place of an entry; None: it is gone by now. One that has just come is the last of its score."""
         scores = self.keys.ranking_scores(record.id)
-        not_worse = (score, inf) if record.sortOrder == "desc" else (-inf, score)
+        not_worse = (score, inf) if record.sort_order == "desc" else (-inf, score)
         own, count, equal = await self.keys.run(
             scores.score(member), scores.count_between(*not_worse), scores.count_between(score, score)
         )
@@ -374,13 +374,13 @@ class Rankings(Service[RankingRecord]):
             counter.get(), scores.see_lowest(10**9), self.keys.ranking_details(id).get().if_readable()
         )
         placed: dict[RankingEntry, float] = {}
-        for seen, score in reversed(found) if record.sortOrder == "desc" else found:
+        for seen, score in reversed(found) if record.sort_order == "desc" else found:
             member = _member(_name_of(seen))
-            if member not in placed and len(placed) < record.maxEntries:
+            if member not in placed and len(placed) < record.max_entries:
                 placed[member] = floor(score) if number else float(score)  # only with a sequence a fraction is a turn
         steps: list[Operation[Any]] = [self._is(counter, number)]
-        if record.lastSubmit is not None:
-            steps.append(self.keys.ranking_last(id).add(record.lastSubmit))
+        if record.last_submit is not None:
+            steps.append(self.keys.ranking_last(id).add(record.last_submit))
         if found:
             again = counter.set(max(number, len(placed)) + 1)
             steps += [scores.delete(), self.keys.ranking_turns(id).delete(), again]
@@ -440,11 +440,11 @@ class _Standing(NamedTuple):
 
     def is_improved_by(self, score: int) -> bool:
         """Whether a score is better than that of its name, and good enough to be kept. Of equals the first stays."""
-        is_full = self.own is None and self.entries >= self.record.maxEntries
+        is_full = self.own is None and self.entries >= self.record.max_entries
         beaten = self.worst if is_full else self.own
         if beaten is None:
             return True
-        return score > beaten if self.record.sortOrder == "desc" else score < beaten
+        return score > beaten if self.record.sort_order == "desc" else score < beaten
 
 
 def _name_of(seen: Seen[RankingEntry | None]) -> str:
@@ -469,4 +469,4 @@ def _order(given: Any) -> SortOrder:
 
 def _shown(details: dict[str, RankingDetail], member: RankingEntry) -> str | None:
     detail = details.get(member.unique_id)
-    return None if detail is None else detail.displayScore
+    return None if detail is None else detail.display_score

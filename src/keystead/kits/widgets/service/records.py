@@ -14,7 +14,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from datetime import datetime
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from keystead.errors import BadKey, Contended, Unreadable
@@ -52,6 +53,19 @@ class Surroundings:
     secret: bytes  # what makes the names of visitors, so that nobody can guess an address from them
 
 
+class Use(NamedTuple):
+    """When a widget was last used, and guards that hold that; no time: nobody knows of any use."""
+
+    at: datetime | None
+    still: Callable[[], Sequence[Operation[Any]]] = tuple
+
+
+async def last_use(last: ValueKey[datetime]) -> Use:
+    """Of a widget that keeps the time under a key of its own."""
+    seen = await last.see().if_readable()
+    return Use(None if seen is None else seen.value, lambda: [last.holds(seen)])
+
+
 class Records(Generic[R]):
     """The records of one of the services."""
 
@@ -74,13 +88,13 @@ class Records(Generic[R]):
         """The record as it is stored, whether it is ending or not; None: there is none. Old rows are upgraded first."""
         try:
             seen = await self._records(id).see()
-            return await self._upgraded(seen) if seen is not None and seen.value.is_old else seen
+            return await self._upgrade_record(seen) if seen is not None and seen.value.is_old else seen
         except BadKey:  # what is stored for an address is no id, so it leads nowhere
             return None
         except Unreadable:
             raise self._unreadable() from None
 
-    async def _upgraded(self, seen: Seen[R]) -> Seen[R] | None:
+    async def _upgrade_record(self, seen: Seen[R]) -> Seen[R] | None:
         """The record, with its rows in the layout of today; None: it was deleted meanwhile."""
         raise NotImplementedError
 
@@ -91,7 +105,7 @@ class Records(Generic[R]):
             raise unknown(self.word)
         return seen.value
 
-    async def _known(self, id: Any) -> Seen[R]:
+    async def _load_known(self, id: Any) -> Seen[R]:
         """The record, as this process remembers it. A guard says whether it is still true. Raises WidgetRefused."""
         kept = self._kept.get(checked_id(id))
         if kept is not None:
@@ -103,10 +117,10 @@ class Records(Generic[R]):
         self._keep(seen)
         return seen
 
-    async def _met(self, id: Any, limit: str | None, visitor: Visitor) -> Seen[R]:
+    async def _load_for_visitor(self, id: Any, limit: str | None, visitor: Visitor) -> Seen[R]:
         """The same for a visitor: who asks for what is not there is counted, too."""
         try:
-            return await self._known(id)
+            return await self._load_known(id)
         except WidgetRefused:
             if limit is not None:
                 await self._limit.count(limit, visitor.address)
@@ -121,7 +135,7 @@ class Records(Generic[R]):
     def _forget(self, id: str) -> None:
         self._kept.pop(id, None)
 
-    async def _guarded(
+    async def _run_guarded(
         self, seen: Seen[R], limit: str | None, visitor: Visitor, step: Callable[[Guards], Coroutine[Any, Any, Done[D]]]
     ) -> Done[D]:
         """What a procedure does behind the guards that it is given: that this is still the record, and the limit.
@@ -195,7 +209,7 @@ class Records(Generic[R]):
             "UNREADABLE", f"what is stored of this {self.word} cannot be read; `keystead doctor` shows it"
         )
 
-    def _written(self, record: R) -> Operation[None]:
+    def _write_record(self, record: R) -> Operation[None]:
         """A write of the record alone: its index names it already, or is written beside it."""
         return self._records(record.id).alone.set(record)
 
@@ -228,4 +242,4 @@ class tries(attempts):  # noqa: N801 - it is used as a function is
             return await super().__anext__()
         except Contended:
             sentence = "too many change this at the same time; try again in a moment"
-            raise WidgetRefused("TRY_AGAIN", sentence, retryAfter=1) from None
+            raise WidgetRefused("TRY_AGAIN", sentence, retry_after_s=1) from None

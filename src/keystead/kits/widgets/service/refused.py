@@ -1,4 +1,4 @@
-"""What is refused, with a stable word for it."""
+"""Refusals of the service, each with a stable word for it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from keystead.errors import KeysteadError
 
 
 class WidgetRefused(KeysteadError):
-    """Something is refused, and nothing was stored. `reason` is a stable word; `more` is told beside the sentence."""
+    """Something is refused, and nothing was stored.
+
+    reason         a stable word for programs
+    field          the parameter that is not accepted, under its name in JSON; None: it is not about one
+    retry_after_s  how many seconds to wait before the next try; None: waiting does not help
+    """
 
     code = "widget-refused"
 
-    def __init__(self, reason: str, sentence: str, **more: object) -> None:
+    def __init__(
+        self, reason: str, sentence: str, *, field: str | None = None, retry_after_s: int | None = None
+    ) -> None:
         super().__init__(sentence)
         self.reason = reason
-        self.more = more
+        self.field = field
+        self.retry_after_s = retry_after_s
 
 
 def wrong(field: str, sentence: str) -> WidgetRefused:
-    """A value that is not let in. The sentence does not repeat it."""
+    """A value that is not accepted. The sentence does not repeat it."""
     return WidgetRefused("VALIDATION_ERROR", sentence, field=field)
 
 
@@ -30,4 +38,4 @@ def not_owner() -> WidgetRefused:
 
 
 def too_soon(wait_s: int, what: str) -> WidgetRefused:
-    return WidgetRefused("COOLDOWN", f"{what}; wait {wait_s} seconds", retryAfter=wait_s)
+    return WidgetRefused("COOLDOWN", f"{what}; wait {wait_s} seconds", retry_after_s=wait_s)

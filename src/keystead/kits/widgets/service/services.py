@@ -6,17 +6,13 @@ that are guarded by the mark, and the record goes last. Whoever meets the mark, 
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from hashlib import sha256
 from math import inf
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -32,25 +28,21 @@ from keystead.kits.widgets.service.checks import (
     is_derived,
     is_id,
 )
-from keystead.kits.widgets.service.outcomes import BatchItem, Created, Deleted, Owner, Visitor
-from keystead.kits.widgets.service.records import Records, Surroundings, tries
+from keystead.kits.widgets.service.hooks import HookChange
+from keystead.kits.widgets.service.outcomes import Created, Deleted, Owner, Visitor
+from keystead.kits.widgets.service.owner_token import OwnerToken, unquoted
+from keystead.kits.widgets.service.records import Records, Surroundings, Use, tries
 from keystead.kits.widgets.service.refused import WidgetRefused, not_owner, unknown, wrong
 from keystead.parts.digest import same
 from keystead.parts.passwords import PasswordsBusy, hashed, matches
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.key import Key
-from keystead.schema.kinds import CounterKey, Seen, SetKey, SortedSetKey, ValueKey
+from keystead.schema.kinds import Seen, SetKey, SortedSetKey, ValueKey
 from keystead.schema.times import deadline_ms, moment
 
 R = TypeVar("R", bound=WidgetRecord)
-
 T = TypeVar("T")
 
-BATCH_CREATE_MAX: Final = 100
-BATCH_GET_MAX: Final = 1000
-_SUM_KEPT_MS: Final = 60_000
-_SUMS_KEPT: Final = 100
-_WALKED: Final = 5000  # entries of an index that are read at once
 _AT_ONCE: Final = 500  # keys that are deleted in one step
 _PAGE: Final = 100  # widgets that are looked at together
 _OTHER_IS_BACK: Final = "the record that the address led to is there by now"
@@ -65,35 +57,6 @@ class _Unset:
 UNSET: Final = _Unset()
 
 
-@dataclass(frozen=True)
-class HookChange(Generic[R]):
-    """Another webhook, none any more, or the one that is there."""
-
-    hook: Hook | None = None
-    changes: bool = False
-
-    @property
-    def secret(self) -> str | None:
-        """What is told once: the secret of a new one."""
-        return None if self.hook is None else self.hook.secret
-
-    def of(self, record: R) -> R:
-        return record.model_copy(update={"webhook": self.hook}) if self.changes else record
-
-
-class Use(NamedTuple):
-    """When a widget was last used, and guards that hold that; no time: nobody knows of any use."""
-
-    at: datetime | None
-    still: Callable[[], Sequence[Operation[Any]]] = tuple
-
-
-async def last_use(last: ValueKey[datetime]) -> Use:
-    """Of a widget that keeps the time under a key of its own."""
-    seen = await last.see().if_readable()
-    return Use(None if seen is None else seen.value, lambda: [last.holds(seen)])
-
-
 class Service(Records[R]):
     """One of the services."""
 
@@ -101,8 +64,6 @@ class Service(Records[R]):
 
     def __init__(self, given: Surroundings) -> None:
         super().__init__(given)
-        self._sums: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by prefix, and when it was found
-        self._summing = asyncio.Lock()
         self._urls: Bound[ValueKey[str]] = getattr(self.keys, f"{self.name}_url")
         self._owners: Bound[ValueKey[str]] = getattr(self.keys, f"{self.name}_owner")
         index: Bound[SortedSetKey[str]] = getattr(self.keys, f"{self.name}s")
@@ -147,14 +108,14 @@ class Service(Records[R]):
         wanted = None if id is None else checked_id(id)
         hook = None if webhook_url is None else self._hooks.new(webhook_url)
         await self._limit.count("create", visitor.address)
-        keeping = _Keeping(secret, visitor)
-        created, is_new = await self._made(page, keeping, wanted, make, hook, first)
-        return Created(id=created.id, url=page, webhookSecret=hook.secret if hook is not None and is_new else None)
+        owner_token = OwnerToken(secret, visitor)
+        created, is_new = await self._find_or_create(page, owner_token, wanted, make, hook, first)
+        return Created(id=created.id, url=page, webhook_secret=hook.secret if hook is not None and is_new else None)
 
-    async def _made(
+    async def _find_or_create(
         self,
         url: str,
-        keeping: _Keeping,
+        owner_token: OwnerToken,
         wanted: str | None,
         make: Callable[[dict[str, Any]], R],
         hook: Hook | None,
@@ -173,7 +134,7 @@ class Service(Records[R]):
                     await self._finish(there)
                     continue
                 try:
-                    await self._check_again(there.value.id, keeping)
+                    await self._check_again(there.value.id, owner_token)
                 except WidgetRefused as refused:
                     if refused.reason != "NOT_FOUND":
                         raise
@@ -183,7 +144,7 @@ class Service(Records[R]):
                 continue
             created = moment(self.site.now_ms())
             record = make({"id": free, "url": url, "created": created, "webhook": hook, "layout": LAYOUT})
-            done = await self._add(record, await keeping.hashed(), first, mapped, before)
+            done = await self._add(record, await owner_token.hashed(), first, mapped, before)
             if done:
                 self.site.count("widgets", f"{self.name}-created", "ok")
                 return record, True
@@ -212,7 +173,7 @@ class Service(Records[R]):
             address.holds(mapped),
             address.set(id),
             *([self._records(other).holds(before).otherwise(_OTHER_IS_BACK)] if is_id(other) and other != id else []),
-            self._listed(record),
+            self._list_record(record),
             self._records(id).alone.add(record).required(),
             self._owners(id).set(token_hash),
             *first(id),
@@ -240,7 +201,7 @@ class Service(Records[R]):
         Others may have made it just now, or a cluster was interrupted between the two.
         """
         record, address = there.value, self._urls(there.value.url)
-        listed, mapping = self._listed(record), address.set(record.id)
+        listed, mapping = self._list_record(record), address.set(record.id)
         return Steps(listed, address.holds(mapped), mapping, self._records(record.id).holds(there))
 
     async def _has(self, id: str, url: str) -> bool:
@@ -254,12 +215,12 @@ class Service(Records[R]):
         if seen is not None and seen.value == record:
             await self._end(seen)
 
-    def _listed(self, record: R) -> Operation[Any]:
+    def _list_record(self, record: R) -> Operation[Any]:
         return self.index.put({record.id: round(record.created.timestamp() * 1000)})
 
     # --- owning ------------------------------------------------------------------------------------------------
 
-    async def _owned(self, owner: Owner, visitor: Visitor) -> Seen[R]:
+    async def _find_owned(self, owner: Owner, visitor: Visitor) -> Seen[R]:
         """The record, if this is its owner. Raises WidgetRefused, and LimitReached for whoever guesses."""
         if (owner.url is None) == (owner.id is None):
             raise wrong("url", "say which one it is: by the url of its page, or by its id")
@@ -286,19 +247,19 @@ class Service(Records[R]):
 
     async def get_as_owner(self, owner: Owner, *, visitor: Visitor, **shown: Any) -> Any:
         """What everybody sees of it, and what only its owner may know: where its events are told."""
-        record = (await self._owned(owner, visitor)).value
+        record = (await self._find_owned(owner, visitor)).value
         data: BaseModel = await self.get(record.id, **shown)
-        return data.model_copy(update={"webhookUrl": None if record.webhook is None else record.webhook.url})
+        return data.model_copy(update={"webhook_url": None if record.webhook is None else record.webhook.url})
 
-    async def _check_again(self, id: str, keeping: _Keeping) -> None:
+    async def _check_again(self, id: str, owner_token: OwnerToken) -> None:
         """The same for a create, which could guess as well: it is counted like any guess. Widgets of one batch have one
         hash, which is compared once.
         """
         kept = await self._owners(id).get()
-        if kept is None or kept not in keeping.fits:
-            await self._limit.count("owner", keeping.visitor.address)
-            await self._check(id, keeping.token)
-            keeping.fits.add(kept or "")
+        if kept is None or kept not in owner_token.fits:
+            await self._limit.count("owner", owner_token.visitor.address)
+            await self._check(id, owner_token.token)
+            owner_token.fits.add(kept or "")
 
     async def _check(self, id: str, token: str) -> None:
         """Raises WidgetRefused where this is not the owner's token, or it was deleted meanwhile."""
@@ -312,7 +273,7 @@ class Service(Records[R]):
                 self.site.count("widgets", f"{self.name}-owner", "refused")
                 raise not_owner()
         except PasswordsBusy as busy:
-            raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
+            raise WidgetRefused("TRY_AGAIN", str(busy), retry_after_s=1) from None
         except ValueError:  # no hash of ours: whoever wrote it
             raise not_owner() from None
 
@@ -332,7 +293,7 @@ class Service(Records[R]):
 
     # --- upgrading ---------------------------------------------------------------------------------------------
 
-    async def _upgraded(self, seen: Seen[R]) -> Seen[R] | None:
+    async def _upgrade_record(self, seen: Seen[R]) -> Seen[R] | None:
         """Who may come between: another process that upgrades it, or its owner. The record holds all of them off."""
         async for _ in tries(self.word):
             steps = await self._upgrade_steps(seen.value)
@@ -351,11 +312,11 @@ class Service(Records[R]):
         record = seen.value
         update = {**dict.fromkeys(record.old_fields), "layout": LAYOUT, "moved": moment(self.site.now_ms())}
         return Steps(
-            self._listed(record),
+            self._list_record(record),
             self._records(record.id).holds(seen),
             *steps,
             *([] if record.owner is None else [self._owners(record.id).add(record.owner)]),
-            self._written(record.model_copy(update=update)),
+            self._write_record(record.model_copy(update=update)),
         )
 
     async def upgrade_all(self) -> int:
@@ -365,7 +326,7 @@ class Service(Records[R]):
             with suppress(WidgetRefused, Unreadable, BadKey):  # one that cannot be read keeps no other
                 seen = await key.see()
                 if seen is not None and seen.value.is_old:
-                    found += await self._upgraded(seen) is not None
+                    found += await self._upgrade_record(seen) is not None
         return found
 
     async def _change(
@@ -375,7 +336,7 @@ class Service(Records[R]):
         step: Callable[[Seen[R]], Awaitable[Sequence[Operation[Any]]]],
     ) -> R:
         """What an owner changes, in one atomic step. The new record, where a step writes it, is read again."""
-        seen = await self._owned(owner, visitor)
+        seen = await self._find_owned(owner, visitor)
         id = seen.value.id
         async for number in tries(self.word):
             if number:
@@ -386,7 +347,7 @@ class Service(Records[R]):
             if await self._write(seen, await step(seen)):
                 break
         self._forget(id)
-        return (await self._known(id)).value
+        return (await self._load_known(id)).value
 
     def _hook_change(self, webhook_url: Any) -> HookChange[R]:
         """What is done to the webhook of a record. Raises WidgetRefused."""
@@ -399,7 +360,7 @@ class Service(Records[R]):
     async def delete(self, owner: Owner, *, visitor: Visitor) -> Deleted:
         """It is gone for everybody at once, and everything of it when this returns. Raises WidgetRefused."""
         try:
-            seen = await self._owned(owner, visitor)
+            seen = await self._find_owned(owner, visitor)
         except WidgetRefused as refused:
             if refused.reason == "NOT_FOUND":
                 await self._finish_what_was_begun(owner)
@@ -427,7 +388,7 @@ class Service(Records[R]):
         name, ending = WidgetName(self.name, last.id), self.keys.ending()
         # Once more after it: the clean-up may have come between, and taken the note back.
         return Steps(
-            ending.add(name), self._records(last.id).holds(seen), *guards, self._written(last), ending.add(name)
+            ending.add(name), self._records(last.id).holds(seen), *guards, self._write_record(last), ending.add(name)
         )
 
     async def there(self, id: str) -> R | None:
@@ -472,7 +433,7 @@ class Service(Records[R]):
         seen = await self._see(id)
         if seen is not None and seen.value.ending is not None:
             await self._finish(seen)
-        await self._unnoted(id)
+        await self._remove_note(id)
         return seen is not None and seen.value.ending is not None
 
     async def _finish_what_was_begun(self, owner: Owner) -> None:
@@ -480,7 +441,7 @@ class Service(Records[R]):
         if id is not None:
             await self.finish(id)
 
-    async def _unnoted(self, id: str) -> None:
+    async def _remove_note(self, id: str) -> None:
         """Take back the note of a delete, unless another one has begun meanwhile."""
         name = WidgetName(self.name, id)
         await self.keys.ending().remove(name)
@@ -511,7 +472,7 @@ class Service(Records[R]):
             there = await self._see(id)
             if there is not None and there.value.ending is None:
                 await self._lead_to(there, await self._urls(there.value.url).see())
-        await self._unnoted(id)
+        await self._remove_note(id)
 
     @procedure(ordered="the record goes last, and as long as it is marked, the clean-up finishes what is noted")
     def _remove(self, seen: Seen[R], mapped: Seen[str] | None) -> Steps[None]:
@@ -522,104 +483,10 @@ class Service(Records[R]):
             self.index.remove(id),
             *([address.holds(mapped), address.alone.delete()] if leads_here else []),
             self._records(id).holds(seen),
-            *self._hooks.dropped(self.name, id),
+            *self._hooks.drop_events(self.name, id),
             self._records(id).alone.delete(),
             self.keys.ending().remove(WidgetName(self.name, id)),
         )
-
-    # --- listing -----------------------------------------------------------------------------------------------
-
-    async def _create_many(
-        self,
-        token: Any,
-        items: Sequence[BatchItem],
-        visitor: Visitor,
-        make: Callable[[dict[str, Any]], R],
-        first: Callable[[str], list[Operation[Any]]],
-    ) -> list[Created]:
-        """One after the other: where one is refused, those before it are made. All of them are checked first."""
-        if not 1 <= len(items) <= BATCH_CREATE_MAX:
-            raise wrong("items", f"items are 1 to {BATCH_CREATE_MAX}, each with an id and a url")
-        checked = [(checked_url(item.url), checked_id(item.id)) for item in items]
-        if len({id for _, id in checked}) < len(checked) or len({url for url, _ in checked}) < len(checked):
-            raise wrong("items", "each id and each url stands in items once")
-        keeping = _Keeping(checked_token(token), visitor)
-        await self._limit.count("create", visitor.address, by=len(checked))
-        made = [await self._made(url, keeping, id, make, None, first) for url, id in checked]
-        return [Created(id=record.id, url=record.url) for record, _ in made]
-
-    async def _many(self, ids: Sequence[str], visitor: Visitor, totals: Bound[Any]) -> dict[str, int]:
-        """The totals of these; 0: there is no such widget. One round trip."""
-        if not 1 <= len(ids) <= BATCH_GET_MAX:
-            raise wrong("ids", f"ids are 1 to {BATCH_GET_MAX}")
-        wanted = [checked_id(id) for id in ids]
-        await self._limit.count("read", visitor.address)
-        return await self._totals(wanted, totals)
-
-    async def _totals(self, ids: Sequence[str], totals: Bound[Any]) -> dict[str, int]:
-        return dict(zip(ids, await self._numbers(totals, ids), strict=True))
-
-    async def _numbers(self, counters: Bound[CounterKey], names: Sequence[Any]) -> list[int]:
-        """What these counters hold. One round trip. One that cannot be read counts as 0, and hides no other."""
-        if not names:
-            return []
-        try:
-            return [number or 0 for number in await counters.get_all(*names)]
-        except Unreadable:
-            keys = (counters(*name) if isinstance(name, tuple) else counters(name) for name in names)
-            return list(await self.keys.run(*(key.get().if_readable() for key in keys)))
-
-    async def _sum(self, prefix: Any, visitor: Visitor, totals: Bound[Any]) -> int:
-        """Of all whose ids begin so. It walks through the index, a page at a time: so one walk at a time in a process,
-        and what it found is told for a while.
-        """
-        beginning = checked_id(prefix)
-        await self._limit.count("create", visitor.address)  # it costs about as much
-        async with self._summing:
-            found = self._sums.get(beginning)
-            if found is None or found[1] < self.site.now_ms() - _SUM_KEPT_MS:
-                found = (await self._walked(beginning, totals), self.site.now_ms())
-                self._sums[beginning] = found
-                if len(self._sums) > _SUMS_KEPT:
-                    self._sums.popitem(last=False)
-        return found[0]
-
-    async def _walked(self, beginning: str, totals: Bound[CounterKey]) -> int:
-        found = 0
-        async for ids in self.index.pages(page=_WALKED):
-            found += sum(await self._numbers(totals, [id for id in ids if id.startswith(beginning) and is_id(id)]))
-        return found
-
-
-class _Keeping:
-    """The token of a new widget, and its slow hash, which is made once and only if it is needed."""
-
-    def __init__(self, token: str, visitor: Visitor) -> None:
-        self.token = token
-        self.visitor = visitor
-        self.fits: set[str] = set()  # hashes that it was found to fit
-        self._hash: str | None = None
-
-    async def hashed(self) -> str:
-        if self._hash is None:
-            try:
-                self._hash = await hashed(self.token)
-            except PasswordsBusy as busy:
-                raise WidgetRefused("TRY_AGAIN", str(busy), retryAfter=1) from None
-        return self._hash
-
-
-def unquoted(text: str) -> str:
-    """A text that may stand there as JSON."""
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
-def days_since(record: WidgetRecord, now_ms: int) -> Iterable[Any]:
-    """All days since a widget was made, and one before and after: the zone of the settings may have changed."""
-    day, last = record.created.date() - timedelta(days=1), moment(now_ms).date() + timedelta(days=1)
-    while day <= last:
-        yield day
-        day += timedelta(days=1)
 
 
 async def _all_of(marked: SetKey[str] | SortedSetKey[str]) -> list[str]:

@@ -89,11 +89,15 @@ class Welcomes(Service[WelcomeRecord]):
             update = {**shown, "mode": new_mode, "message": said, "updated": moment(self.site.now_ms())}
             record = change.of(was).model_copy(update=update)
             await self._hooks.announce(self.name, record)
-            told = [] if message is UNSET else self._hooks.told(self.name, record, "yokoso.update", {"message": said})
-            return [self._written(record), *told]
+            told = (
+                []
+                if message is UNSET
+                else self._hooks.make_event(self.name, record, "yokoso.update", {"message": said})
+            )
+            return [self._write_record(record), *told]
 
         data = _data(await self._change(owner, visitor, step))
-        return data.model_copy(update={"webhookSecret": change.secret})
+        return data.model_copy(update={"webhook_secret": change.secret})
 
     def _belongings(self, record: WelcomeRecord) -> list[Key]:
         return []
@@ -110,7 +114,7 @@ def _data(record: WelcomeRecord) -> WelcomeData:
         mode=record.mode,
         name=record.name,
         avatar=record.avatar,
-        updatedAt=iso(record.updated) or "",
+        updated_at=iso(record.updated) or "",
     )
 
 

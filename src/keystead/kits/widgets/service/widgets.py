@@ -93,7 +93,7 @@ class Widgets:
 
     async def _delete_idle(self, run: Run) -> Mapping[str, int | str]:
         cleaned = await self.admin.delete_idle()
-        return {"deleted": cleaned.totalDeleted, "unreadable": len(cleaned.errors)}
+        return {"deleted": cleaned.total_deleted, "unreadable": len(cleaned.errors)}
 
     async def _record(self, service: str, id: str) -> WidgetRecord | None:
         found = self.services.get(service)

@@ -1,0 +1,79 @@
+"""Answers: a result as JSON, as text or as a picture, and a refusal in the same format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from keystead.errors import Unreadable
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.kits.widgets import pictures
+from keystead.kits.widgets.routes.actions import Action
+from keystead.kits.widgets.routes.requests import Format
+from keystead.kits.widgets.service import WidgetRefused
+from keystead.parts.limit import LimitReached
+from keystead.schema.unreadable import log_unreadable
+
+# The status of each refusal of the service.
+STATUS: Final[Mapping[str, int]] = {
+    "VALIDATION_ERROR": 400,
+    "UNAUTHORIZED": 403,
+    "NOT_FOUND": 404,
+    "COOLDOWN": 429,
+    "UNREADABLE": 409,
+    "TRY_AGAIN": 503,
+}
+
+_CACHED: Final = {"cache-control": "public, max-age=60"}
+_TEXT: Final = "text/plain; charset=utf-8"
+_SVG: Final = "image/svg+xml"
+# An `<img>` shows what is wrong with its address as a picture that says so. Proxies of pictures, such as GitHub's, show
+# a picture only where the status is a success.
+_SHOWN_AS_PICTURE: Final = frozenset({400, 404})
+
+
+def respond(action: Action, format: Format, result: Any, given: Any) -> Response:
+    """The result of an action, in the format that was asked for."""
+    if format == "json" or action.view is None:
+        content = result if action.display else {"success": True, **action.body(result, given)}
+        return Response(to_json(content, exclude_none=True), media_type="application/json", headers=NO_STORE)
+    headers = _CACHED if action.display else NO_STORE
+    if format == "text":
+        return Response(action.view.text(result, given), media_type=_TEXT, headers=headers)
+    return Response(action.view.picture(result, given, not action.display), media_type=_SVG, headers=headers)
+
+
+def respond_refused(refusal: Refusal, format: Format) -> Response:
+    """A refusal in the format that was asked for. Raises it where that is JSON: the server writes it."""
+    if format == "text":
+        return Response(f"{refusal.sentence}\n", refusal.status, refusal.headers, _TEXT)
+    if format == "image":
+        status = 200 if refusal.status in _SHOWN_AS_PICTURE else refusal.status
+        return Response(pictures.error(), status, refusal.headers, _SVG)
+    raise refusal
+
+
+def make_refusal(
+    status: int, code: str, sentence: str, *, headers: Mapping[str, str] | None = None, **more: object
+) -> Refusal:
+    """A refusal as clients of the original read it, beside the shape that all refusals have."""
+    more = {name: value for name, value in more.items() if value is not None}
+    more |= {"success": False, "statusCode": status}
+    return Refusal(status, code, sentence, headers=NO_STORE | dict(headers or {}), more=more)
+
+
+def translate_error(error: WidgetRefused | Unreadable | LimitReached) -> Refusal:
+    """What the service refuses, as the server answers it."""
+    if isinstance(error, Unreadable):
+        log_unreadable(None, error)
+        sentence = "what is stored of this cannot be read; `keystead doctor` shows it"
+        return make_refusal(STATUS["UNREADABLE"], "UNREADABLE", sentence)
+    wait = error.retry_after_s
+    headers = {} if wait is None else {"retry-after": str(wait)}
+    if isinstance(error, LimitReached):
+        return make_refusal(429, "RATE_LIMITED", str(error), headers=headers, retryAfter=wait)
+    status, field = STATUS[error.reason], error.field
+    return make_refusal(status, error.reason, str(error), headers=headers, field=field, retryAfter=wait)
