@@ -1,0 +1,49 @@
+"""What can be done with the guestbook. It knows no HTTP."""
+
+from datetime import UTC, datetime
+from secrets import token_hex
+
+from sqlalchemy import Connection, insert, select, update
+
+from guestbook.keys import Entry, GuestbookKeys
+from guestbook.tables import DAYS
+from keystead.kits.kit import Site
+from keystead.parts.schedule import Run
+
+
+class Guestbook:
+    def __init__(self, keys: GuestbookKeys, page_size: int, site: Site) -> None:
+        self._keys = keys
+        self._page_size = page_size
+        self._site = site
+        self._tables = site.tables_for("guestbook")
+
+    async def sign(self, name: str, text: str) -> None:
+        """Write an entry, and count it in the table."""
+        await self._keys.entry(token_hex(8)).add(Entry(name=name, text=text))
+        await self._tables.write(lambda connection: _count(connection, self._today()))
+
+    async def entries(self) -> list[Entry]:
+        """The latest entries, newest first. Those that have expired are not among them."""
+        ids = (await self._keys.index().live())[-self._page_size :]
+        found = [await self._keys.entry(id).get() for id in reversed(ids)]
+        return [entry for entry in found if entry is not None]
+
+    async def days(self) -> dict[str, int]:
+        """How many entries each day had."""
+        return await self._tables.read(
+            lambda connection: {row.day: row.entries for row in connection.execute(select(DAYS))}
+        )
+
+    async def prune(self, run: Run) -> dict[str, int | str]:
+        """The job: take expired entries out of the index."""
+        return {"listed": len(await self._keys.index().live())}
+
+    def _today(self) -> str:
+        return datetime.fromtimestamp(self._site.now_ms() / 1000, UTC).date().isoformat()
+
+
+def _count(connection: Connection, day: str) -> None:
+    changed = connection.execute(update(DAYS).where(DAYS.c.day == day).values(entries=DAYS.c.entries + 1))
+    if not changed.rowcount:
+        connection.execute(insert(DAYS).values(day=day, entries=1))
