@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from keystead.errors import BadDeclaration, BadKey
 from keystead.schema.pattern import Pattern
-from keystead.schema.placeholder import TYPES, Hashed, PlaceholderType, placeholder
+from keystead.schema.placeholder import Hashed
+from keystead.schema.placeholder_types import TYPES, PlaceholderType, placeholder
 from keystead.stores.globs import compile_glob
 
 # What a key is likely to be taken apart wrongly at, so that examples meet it often.

@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, Final, Literal, TypeVar, overload
 
 from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
-from keystead.schema import operation
+from keystead.schema import operation_batch
 from keystead.schema.family import Bound, Family
-from keystead.schema.operation import Done, Operation
+from keystead.schema.operation import Operation
+from keystead.schema.operation_batch import Done
 from keystead.schema.procedure import Procedure
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
@@ -142,14 +143,14 @@ class Keyspace:
 
         All are tried. The first error is raised then; its `results` holds what the others gave.
         """
-        return operation.run(operations)
+        return operation_batch.run(operations)
 
     async def run_each(self, *operations: Operation[Any]) -> list[Any]:
         """As `run`, with the error in the place of each that failed, so that one hides no other.
 
         Raises StoreUnavailable. What cannot be read is not logged here: whoever is given the error may have said it.
         """
-        return await operation.run_each(operations)
+        return await operation_batch.run_each(operations)
 
     @overload
     async def atomically(self, a: Operation[A], /) -> Done[tuple[A]]: ...
@@ -170,7 +171,7 @@ class Keyspace:
         its own work: a `compare_and_set` that finds another value, an `update` of a record that is gone.
         The result is true or false; `values` holds the results.
         """
-        return operation.atomically(operations)
+        return operation_batch.atomically(operations)
 
 
 def with_parts(keyspaces: Iterable[type[Keyspace]]) -> list[type[Keyspace]]:

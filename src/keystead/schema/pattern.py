@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from keystead.errors import BadCall, BadDeclaration, BadKey, shown
 from keystead.schema.overlap import Automaton, Language, choice, common_text, longest, sequence
-from keystead.schema.placeholder import SHORTEST_BOUND, TYPES, PlaceholderPosition, PlaceholderType, unknown_type
+from keystead.schema.placeholder import SHORTEST_BOUND, PlaceholderPosition
+from keystead.schema.placeholder_types import TYPES, PlaceholderType, unknown_type
 from keystead.stores.globs import escape
 
 

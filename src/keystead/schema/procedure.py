@@ -10,7 +10,8 @@ from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadError, Unreadable
-from keystead.schema.operation import Done, Guarded, Operation, finished, stopped_in, use_all
+from keystead.schema.operation import Guarded, Operation, use_all
+from keystead.schema.operation_batch import Done, finish_batch, stopped_batch
 from keystead.schema.slots import slots_of
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Store
@@ -133,7 +134,7 @@ class Procedure(Generic[O, P, R]):
                 parts = [operation.in_batch() for operation in steps.operations]
                 outcome = await store.atomically([step for part in parts for step in part])
                 if not outcome:
-                    return stopped_in(steps.operations, parts, outcome)
+                    return stopped_batch(steps.operations, parts, outcome)
                 at, results = 0, {}
                 for operation, part in zip(steps.operations, parts):  # noqa: B905 - one for each, and strict is slow
                     end = at + len(part)
@@ -241,7 +242,7 @@ async def _group_done(store: Store, group: list[Operation[Any]]) -> Done[Any]:
     operation = group[0]
     if not operation.takes_several:
         parts = [one.in_batch() for one in group]
-        return await finished(group, parts, await store.atomically([step for part in parts for step in part]))
+        return await finish_batch(group, parts, await store.atomically([step for part in parts for step in part]))
     result = await operation.alone()
     # A write of a listed record says False where it stopped; the result of a `set` that took effect is None.
     own = operation if operation.inner is None else operation.inner

@@ -15,7 +15,7 @@ from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel
-from keystead.schema.placeholder import TYPES
+from keystead.schema.placeholder_types import TYPES
 
 _LONGEST_SHAPE = 90  # in a cell of the table; what is longer stands in the family's own section only
 
