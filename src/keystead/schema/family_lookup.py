@@ -41,6 +41,10 @@ class Belonging:
         self._anywhere = _Alternatives(anywhere)
         self._by_segment = {segment: _Alternatives(some) for segment, some in by_segment.items()}
 
+    def glob(self, narrowed: bool) -> str:
+        """What to scan for: everything, or the keys of the only family that is wanted."""
+        return self.bounds[0].glob() if narrowed and len(self.bounds) == 1 else "*"
+
     def of(self, raw: bytes) -> Member | None:
         """None: no family makes this key."""
         try:
@@ -123,6 +127,11 @@ def by_store(keyspaces: Sequence[Keyspace], families: Collection[Family[Any]] | 
                 if held is None or len(held.keyspace.families) < len(keys.families):
                     found[bound.family] = bound
     return [Belonging(store, bounds[place].values()) for place, store in stores.items()]
+
+
+async def total_keys(places: Sequence[Belonging]) -> int:
+    """How many keys these stores say they hold."""
+    return sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
 
 
 def name_of(family: Family[Any]) -> str:

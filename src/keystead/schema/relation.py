@@ -182,20 +182,24 @@ def resolve(
             f'comes from: {target.name}.by({next(iter(origins))}="...")',
         )
     _refuse_unfit(kind, source, target, origins)
+    if given.admits and kind != "listed_in":
+        raise _dangling(source, f"admits is for listed_in, not for {kind}")
+    if given.optional and kind != "owns":
+        raise _dangling(source, f"optional is for owns, not for {kind}")
     if kind != "listed_in":
-        if given.admits:
-            raise _dangling(source, f"admits is for listed_in, not for {kind}")
-        if given.optional and kind != "owns":
-            raise _dangling(source, f"optional is for owns, not for {kind}")
         return Relation(kind, source, target, origins, optional=given.optional)
-    if given.optional:
-        raise _dangling(source, "optional is for owns, not for listed_in")
+    return _resolve_listing(source, target, given, origins)
+
+
+def _resolve_listing(
+    source: Family[Any], target: Family[Any], given: Link, origins: Mapping[str, Origin | None]
+) -> Relation:
     if target.kind not in ("set", "zset"):
         raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
     member = given.member or _member(source, target, origins)
     if member not in source.pattern.names:
         raise _dangling(source, f"listed_in names {member!r} as the member, which is no placeholder of this family")
-    score = _origin(kind, source, target, given.score, None) if given.score else None
+    score = _origin("listed_in", source, target, given.score, None) if given.score else None
     if given.score and score is None:
         raise _dangling(
             source, f"listed_in takes its score from {given.score!r}, which is neither placeholder nor field"
@@ -203,7 +207,6 @@ def resolve(
     _refuse_unfit_member(source, target, member)
     if given.admits and target.kind != "set":
         raise _dangling(source, f"an index that admits is a Set, and {target.name} is a {target.kind_name}")
-    relation = Relation(kind, source, target, origins, member, score, given.admits)
     lost = set(source.pattern.names) - {member} - {o.name for o in origins.values() if o and o.kind == "placeholder"}
     if lost:
         raise _dangling(
@@ -211,7 +214,7 @@ def resolve(
             f"an entry of {target.name} could not be followed back: it does not tell {min(lost)!r}; "
             f"add {{{min(lost)}}} to the pattern of the index",
         )
-    return relation
+    return Relation("listed_in", source, target, origins, member, score, given.admits)
 
 
 def _refuse_unfit(kind: str, source: Family[Any], target: Family[Any], origins: Mapping[str, Origin | None]) -> None:

@@ -47,22 +47,20 @@ def _nodes(
 ) -> Iterator[dict[str, Any]]:
     """Every schema at and below one, through the definitions it refers to, and not below the types of `stop_at`."""
     seen = set() if seen is None else seen
+    inner: Iterable[Any] = schema if isinstance(schema, (list, tuple)) else ()
     if isinstance(schema, dict):
         kind = schema.get("type")
         is_schema = isinstance(kind, str)  # else it is a dict of schemas by name, and one of the names may be `type`
+        if is_schema and kind in stop_at:
+            return
+        if kind == "definition-ref" and schema["schema_ref"] not in seen:
+            seen.add(schema["schema_ref"])
+            yield from _nodes(definitions.get(schema["schema_ref"]), definitions, stop_at, seen)
         if is_schema:
-            if kind in stop_at:
-                return
-            if kind == "definition-ref" and schema["schema_ref"] not in seen:
-                seen.add(schema["schema_ref"])
-                yield from _nodes(definitions.get(schema["schema_ref"]), definitions, stop_at, seen)
             yield schema
-        for name, value in schema.items():
-            if not (is_schema and name in _NO_SCHEMAS):
-                yield from _nodes(value, definitions, stop_at, seen)
-    elif isinstance(schema, (list, tuple)):
-        for value in schema:
-            yield from _nodes(value, definitions, stop_at, seen)
+        inner = [value for name, value in schema.items() if not (is_schema and name in _NO_SCHEMAS)]
+    for value in inner:
+        yield from _nodes(value, definitions, stop_at, seen)
 
 
 def fields_of(node: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:

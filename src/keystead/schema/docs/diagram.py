@@ -129,11 +129,11 @@ class _Group:
 
     def __init__(self, entries: Mapping[str, FamilyEntry], edges: Sequence[Edge]) -> None:
         self._edges = edges
-        self._texts = {name: _Text(_broken(entry.key), _note(entry)) for name, entry in entries.items()}
-        backwards = _closing(list(entries), edges)
-        layers = _layers(list(entries), [_turned(edge) if edge in backwards else edge for edge in edges])
+        self._texts = {name: _Text(_break_lines(entry.key), _note(entry)) for name, entry in entries.items()}
+        backwards = _cycle_edges(list(entries), edges)
+        layers = _layers(list(entries), [_reverse(edge) if edge in backwards else edge for edge in edges])
         self._routes = [_route(number, edge, edge in backwards, layers) for number, edge in enumerate(edges)]
-        self._columns = _ordered(layers, self._routes)
+        self._columns = _arrange_columns(layers, self._routes)
         self.height = max(map(self._height_of, self._columns))
 
     def boxes(self, top: float) -> dict[str, Box]:
@@ -188,7 +188,7 @@ class _Group:
         }
 
 
-def _closing(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
+def _cycle_edges(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
     """The relations that close a circle when one follows them from the first family on."""
     found: set[Edge] = set()
     done: set[str] = set()
@@ -207,7 +207,7 @@ def _closing(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
     return found
 
 
-def _turned(edge: Edge) -> Edge:
+def _reverse(edge: Edge) -> Edge:
     return edge._replace(start=edge.end, end=edge.start)
 
 
@@ -230,8 +230,8 @@ def _route(number: int, edge: Edge, backwards: bool, layers: Mapping[str, int]) 
     return _Route((left, *gaps, right), backwards)
 
 
-def _ordered(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[str]]:
-    """The columns from left to right. In each, what hangs together stands at about the same height."""
+def _arrange_columns(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[str]]:
+    """The columns from left to right. In each, connected families stand at about the same height."""
     columns: list[list[str]] = [[] for _ in range(max(layers.values()) + 1)]
     for name, layer in layers.items():
         columns[layer].append(name)
@@ -243,14 +243,19 @@ def _ordered(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[s
         for left, right in pairwise(route.stops):
             before[right].append(left)
             behind[left].append(right)
-    for sweep in range(_SWEEPS):
-        near = before if sweep % 2 == 0 else behind
-        place = {name: number / len(column) for column in columns for number, name in enumerate(column)}
-        for column in columns if sweep % 2 == 0 else columns[::-1]:
-            middle = {name: _mean([place[one] for one in near[name]], place[name]) for name in column}
-            column.sort(key=middle.__getitem__)
-            place |= {name: number / len(column) for number, name in enumerate(column)}
+    for _ in range(_SWEEPS // 2):
+        _sweep(columns, before)
+        _sweep(columns[::-1], behind)
     return columns
+
+
+def _sweep(columns: Sequence[list[str]], near: Mapping[str, Sequence[str]]) -> None:
+    """Sort each column by the mean height of its neighbours in the columns that were sorted before."""
+    place = {name: number / len(column) for column in columns for number, name in enumerate(column)}
+    for column in columns:
+        middle = {name: _mean([place[one] for one in near.get(name, ())], place[name]) for name in column}
+        column.sort(key=middle.__getitem__)
+        place |= {name: number / len(column) for number, name in enumerate(column)}
 
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
@@ -276,7 +281,7 @@ def _note(entry: FamilyEntry) -> str:
     return f"{entry.kind}{role}" + (f", of a {entry.belongs_to}" if entry.belongs_to else "")
 
 
-def _broken(key: str) -> tuple[str, ...]:
+def _break_lines(key: str) -> tuple[str, ...]:
     """A key in lines that are not too long, broken behind a colon."""
     lines = [""]
     for part in re.findall(r"[^:]*:|[^:]+", "".join(one if one.isprintable() else "?" for one in key)):

@@ -14,6 +14,7 @@ from keystead.schema.chunked_reading import AT_ONCE, SIZES, entries_of, whole
 from keystead.schema.clock import store_clock_ms
 from keystead.schema.codec import OmittedIfNone
 from keystead.schema.family import Family
+from keystead.schema.family_lookup import Belonging
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import after
@@ -59,6 +60,11 @@ class QuarantineKeys(Keyspace):
 
 
 FAMILY: Final[Family[Any]] = QuarantineKeys.families["quarantine"]
+
+
+def with_quarantine(places: Sequence[Belonging]) -> list[Belonging]:
+    """The same stores, where keys in quarantine belong to a family, too."""
+    return [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
 
 
 def name_aside(key: str) -> str:

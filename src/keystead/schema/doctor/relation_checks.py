@@ -5,7 +5,7 @@ What is in quarantine counts as being there: nothing that belongs to it is delet
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from keystead.errors import BadKey, BadValue, WrongKind, shown
 from keystead.schema import listing
@@ -16,8 +16,11 @@ from keystead.schema.doctor.guarded_changes import StoreGuard
 from keystead.schema.doctor.key_state import KeyState
 from keystead.schema.doctor.quarantine import name_aside
 from keystead.schema.doctor.suspicion import Suspicion
+from keystead.schema.pace import Pace
 from keystead.schema.relation import Relation
-from keystead.stores import Command, Required, Store, absent
+from keystead.stores import TABLE, Call, Command, Required, Store, absent
+
+_EXISTS: Final = TABLE["EXISTS"]
 
 
 class StoredAt(NamedTuple):
@@ -248,6 +251,12 @@ def _score_fields(relation: Relation) -> list[str]:
 def fields_of(relation: Relation) -> list[str]:
     """The fields of the source's value that a relation takes something from."""
     return [origin.name for origin in relation.origins.values() if origin is not None and origin.kind == "field"]
+
+
+async def all_exist(pace: Pace, store: Store, names: list[bytes]) -> bool:
+    """Whether all of these keys exist: one command, and the usual answer in a healthy store is yes."""
+    [count] = await pace.run(store, [Call(_EXISTS, names, None)], len(names))  # type: ignore[list-item]
+    return bool(count == len(names))
 
 
 def is_missing(reply: Any) -> bool:

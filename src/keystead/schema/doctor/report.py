@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from keystead.errors import shown
+from keystead.schema.chunked_reading import NotOpened
 from keystead.schema.family import Family
 from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
@@ -156,9 +157,13 @@ class Report:
         if self.count(code) < self.examples:
             finding = Finding(code, shown(key), sentence, CODES[code].remedy, name or None, shown(key))
             self.found.append(Found(finding, fixed, note))
-        by_family[name] = by_family.get(name, 0) + 1
+        add_count(by_family, name)
         if fixed:
-            self.fixed[code] = self.fixed.get(code, 0) + 1
+            add_count(self.fixed, code)
+
+    def count_unopened(self, problem: str, family: str) -> None:
+        if isinstance(problem, NotOpened):
+            add_count(self.unopened, family)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -178,5 +183,8 @@ class Report:
 
 
 def tally(counts: dict[str, int], family: Family[Any], number: int = 1) -> None:
-    name = name_of(family)
+    add_count(counts, name_of(family), number)
+
+
+def add_count(counts: dict[str, int], name: str, number: int = 1) -> None:
     counts[name] = counts.get(name, 0) + number
