@@ -712,7 +712,7 @@ CODECS = [codec_for(type_) for type_ in (str, int, float, bool, datetime, Plan, 
         (datetime, b"2026-02-23T10:05:00Z", "2026-02-23T10:05:00Z"),
         (Point, b'{"x":1,"later":null}', {"x": 1, "later": None}),
         (int, b"x", {"unreadable": "the value is not an integer in plain digits"}),
-        (Point, b'{"y":1}', {"unreadable": "the value is no Point: x: Field required"}),
+        (Point, b'{"y":1}', {"unreadable": "the value is not a valid Point: x: Field required"}),
     ],
     ids=str,
 )

@@ -876,7 +876,7 @@ async def test_to_delete_more_than_one_in_a_hundred_of_a_family_must_be_confirme
     [left] = [found for found in report.found if not found.fixed]
     assert (left.finding.key, left.note) == (
         "email:b",
-        "more than 1 % of them would be deleted, which somebody must confirm",
+        "more than 1 % of them would be deleted, which an operator must confirm",
     )
     assert (await repair([keys], set_aside="all")).left == 0
     assert await raw(memory, "EXISTS", "email:b") == 0

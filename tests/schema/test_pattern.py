@@ -343,7 +343,7 @@ def test_a_digest_may_have_the_character_that_separates() -> None:
         (
             "x:{a<=64}",
             Hashed("A" * 42),
-            "x:{a<=64}: a is Hashed with what is no digest: that is 43 characters, SHA-256 in base64url",
+            "x:{a<=64}: a is Hashed with an invalid digest; a digest is 43 characters, SHA-256 in base64url",
         ),
     ],
 )
@@ -474,7 +474,7 @@ DAY = datetime(2026, 2, 23, 10, 5)
         (
             "x:{a:ip}",
             "localhost",
-            "a takes an IPv4Address, an IPv6Address or its text; the str given is no address of IPv4 or IPv6",
+            "a takes an IPv4Address, an IPv6Address or its text; the str given is not an IPv4 or IPv6 address",
         ),
         (
             "x:{a:ip}",
@@ -756,7 +756,7 @@ def test_a_built_in_type_is_not_replaced() -> None:
 @pytest.mark.parametrize(
     ("name", "characters", "reason"),
     [
-        ("no-name", None, "is no name of a type; write one word of letters, digits and '_'"),
+        ("no-name", None, "is not a valid type name; write one word of letters, digits and '_'"),
         ("empty", "", "has no characters; leave characters= out to allow all of them"),
     ],
 )

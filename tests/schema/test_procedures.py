@@ -243,7 +243,7 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
         await keys.undoes_another()
     with pytest.raises(BadArgument, match="bind its keyspace first"):
         Wrong.nothing()
-    with pytest.raises(BadArgument, match="otherwise takes what the caller is told"):
+    with pytest.raises(BadArgument, match="otherwise takes the reason for the caller"):
         keys.n(1).increment().otherwise(" ")
     async with connect("memory://") as second:
         apart = Wrong(memory, cache=second)

@@ -255,7 +255,7 @@ INDEX: Any = {"lifetime": FOREVER}
     ("make", "finding", "words"),
     [
         (lambda: Value("a:{x}", str), "no-lifetime", "lifetime is not stated"),  # type: ignore[call-overload]
-        (lambda: Value("a:{x}", str, lifetime="30d"), "no-lifetime", "'30d' is no lifetime"),  # type: ignore[call-overload]
+        (lambda: Value("a:{x}", str, lifetime="30d"), "no-lifetime", "'30d' is not a lifetime"),  # type: ignore[call-overload]
         (lambda: Value("a:{x}", str, lifetime=FOREVER, role="not a name"), "bad-role", "role"),
         (lambda: Counter("a:{x}", lifetime=FOREVER, listed_in="x"), "dangling-relation", "only a Value or a Hash"),
         (lambda: List("a:{x}", str, keep=0, lifetime=FOREVER), "bad-declaration", "keep"),

@@ -430,7 +430,7 @@ def test_shown_hides_sealed_fields_and_needs_no_ring() -> None:
 @pytest.mark.parametrize("secret", [SECRET, f"sealed.{SECRET}"])
 def test_shown_does_not_show_a_secret_that_was_stored_in_plain(secret: str) -> None:
     picture = CODEC.shown(json.dumps({"uid": "42", "access_token": secret}).encode(), "sess:1")
-    assert picture == {"unreadable": "the value is no Session: access_token: is not a sealed text"}
+    assert picture == {"unreadable": "the value is not a valid Session: access_token: is not a sealed text"}
 
 
 def test_shown_says_what_else_cannot_be_read() -> None:

@@ -126,7 +126,7 @@ async def test_of_many_who_count_on_from_the_number_that_they_read_one_succeeds(
     assert await total.get() == 8
 
 
-@pytest.mark.parametrize(("number", "says"), [(0, "at_most"), (True, "64 bits"), (1.5, "64 bits"), (2**63, "64 bits")])
+@pytest.mark.parametrize(("number", "says"), [(0, "at_most"), (True, "64-bit"), (1.5, "64-bit"), (2**63, "64-bit")])
 async def test_a_counter_holds_no_zero_and_nothing_that_is_no_number(memory: Store, number: Any, says: str) -> None:
     with pytest.raises(BadValue, match=says):
         Keys(memory, seal=RING).total("a").holds(number)

@@ -904,9 +904,9 @@ async def test_a_field_that_is_a_number_has_a_limit_and_may_be_the_time_of_the_s
     assert not await keys.atomically(window.field_at_most("count", 1), window.increment("count", 2))
     assert await window.field("count") == 2
     note = keys.note("a")
-    with pytest.raises(BadCall, match="no whole number"):
+    with pytest.raises(BadCall, match="not an integer"):
         note.field_at_most("x", 1)
-    with pytest.raises(BadCall, match="no whole number"):
+    with pytest.raises(BadCall, match="not an integer"):
         note.add_field("x", store_ms())
     with pytest.raises(BadValue, match="64 bits"):
         window.field_at_most("count", 2**63)
@@ -946,7 +946,7 @@ async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
     left = await keys.waiting("a").remaining()
     assert left is not None
     await store.run([("SET", keys.total("a").key, "9" * 30)])
-    with pytest.raises(Unreadable, match="total: this is no whole number"):
+    with pytest.raises(Unreadable, match="total: this is not a 64-bit integer"):
         await ask("a", "dan")
     with pytest.raises(BadDeclaration, match="one command each"):
         Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))

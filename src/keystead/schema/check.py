@@ -36,7 +36,7 @@ def check(
     families = list(dict.fromkeys(family for one in keyspaces for family in one.families.values()))
     stores = _Stores(guarantees, cluster)
     found = [*_overlaps(families, stores), *_naming(keyspaces)]
-    for rule in (_unfit, _weak, _across_slots):
+    for rule in (_misfits, _weak, _across_slots):
         found += [finding for family in families for finding in rule(family, stores)]
     for keyspace in keyspaces:
         found += _procedures(keyspace, stores)
@@ -112,7 +112,7 @@ def _breaks_the_rule(pattern: str) -> str | None:
     segments = pattern.split(":")
     for name, segment in zip_longest(("domain", "entity"), segments[:2], fillvalue=""):
         if not re.fullmatch(_LITERAL, segment):
-            return f"the {name} is {segment!r}, which is no literal" if segment else f"there is no {name}"
+            return f"the {name} is {segment!r}, which is not a literal" if segment else f"there is no {name}"
     for segment in segments[2:]:
         if not re.fullmatch(rf"{_LITERAL}|\{{\w+\}}", segment):
             return f"{segment!r} in the scope is neither a literal nor one placeholder"
@@ -122,7 +122,7 @@ def _breaks_the_rule(pattern: str) -> str | None:
 _LITERAL = r"[^{}\[\]]+"
 
 
-def _unfit(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
+def _misfits(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
     if stores.by_role is None:
         return
     store = stores.of(family)
@@ -194,7 +194,7 @@ def _outliving(family: Family[Any]) -> Iterator[str]:
 
 
 def _misspelt_moments(family: Family[Any]) -> Iterator[str]:
-    """A moment that is given with each write is no field of the value; one that looks like a field is a slip."""
+    """A moment that is given with each write is not a field of the value; one that looks like a field is a slip."""
     if isinstance(family.lifetime, Until) and family.takes_deadline:
         near = get_close_matches(family.lifetime.field, family.field_names, 1)
         if near:

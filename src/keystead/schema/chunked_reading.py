@@ -66,7 +66,7 @@ class Pages:
     """The entries of one key, page by page. What is taken out meanwhile is said, so that nothing is passed over."""
 
     def __init__(self, bound: Bound[Any], key: str, page: int = PAGE) -> None:
-        self.removed = 0  # to be set by whoever takes entries of the last page out
+        self.removed = 0  # to be set when entries of the last page are removed
         self._bound = bound
         self._key = key
         self._page = page

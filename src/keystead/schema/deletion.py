@@ -320,7 +320,7 @@ def _add_entries(related: _Related, bound: Bound[Any], key: str, values: dict[st
         try:
             related.entry(listing.entry_of(bound, relation, values, value), key)
         except (BadKey, BadValue):
-            related.notes.append(f"{key}: which entry of {relation.target.name} names it cannot be told")
+            related.notes.append(f"{key}: its entry in {relation.target.name} cannot be determined")
 
 
 def _owned_keys(

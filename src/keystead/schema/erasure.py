@@ -230,7 +230,7 @@ class _Search:
         if subject.kind != self._kind:
             return False
         if subject.origin.kind != "placeholder":
-            self.note(f"whose it is cannot be told of what was set aside of {name_of(member.bound.family)}")
+            self.note(f"cannot determine the owner of quarantined keys of {name_of(member.bound.family)}")
             return False
         return self._is_subject(member.values[subject.origin.name])
 
@@ -317,7 +317,7 @@ def value_of(pattern: Pattern, name: str, text: str) -> Any:
         written = type_.render(value)
     except Exception:  # whatever a type says of a text that it does not take
         raise BadKey(f"{name} takes {type_.doc}, and {text!r} is none, such as {type_.example}") from None
-    # What only reads like another text, as 007 reads like 7, is not taken: nobody meant that one.
+    # What only reads like another text, as 007 reads like 7, is not taken: that is not what was meant.
     if written.casefold() != text.casefold():
         raise BadKey(f"{name} takes {type_.doc}; {text!r} would be {written}. Write that if it is meant")
     return value

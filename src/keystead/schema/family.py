@@ -100,7 +100,7 @@ class Family(Generic[K]):
                 f"a pattern is text, such as 'user:{{uid}}', not {type(pattern).__name__}", "bad-pattern"
             )
         if not isinstance(lifetime, Lifetime):
-            what = "its lifetime is not stated" if lifetime is None else f"{lifetime!r} is no lifetime"
+            what = "its lifetime is not stated" if lifetime is None else f"{lifetime!r} is not a lifetime"
             raise BadDeclaration(
                 f'{pattern}: {what}; write lifetime=after("30d"), sliding(...), until(...), end_of_day(...) '
                 'or never("why")',
@@ -121,7 +121,7 @@ class Family(Generic[K]):
         used_by = given.get("used_by", ())
         self.used_by: tuple[str, ...] = (used_by,) if isinstance(used_by, str) else tuple(used_by)
         self.changed = " ".join(given.get("changed", "").split())
-        self.naming_exempt = _reason(pattern, given.get("naming_exempt"))
+        self.naming_exempt = _check_exemption(pattern, given.get("naming_exempt"))
         self.name = ""
         self.keyspace: type[Keyspace] | None = None
         self.links = {kind: as_links(given.get(kind)) for kind in ("listed_in", "owns", "leads_to")}
@@ -148,7 +148,7 @@ class Family(Generic[K]):
         `owns=token.by(short="short_token")`: the placeholder `short` is the field `short_token` of the owner's value.
         For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by. `admits` is
         for a Set whose entries say what counts: only `add` and `set` list a record, later writes never list it again.
-        So whoever takes an entry out, or deletes the whole index, ends the records for good.
+        So removing an entry, or deleting the whole index, ends the records for good.
 
         `optional` is for `owns`: such a key may also be there without an owner. It is deleted with its owner if it has
         one, and the doctor does not call it an orphan if it has none.
@@ -221,7 +221,7 @@ class Family(Generic[K]):
         return f"<{self.kind_name} {self.place}>"
 
 
-def _reason(pattern: str, exempt: Any) -> str:
+def _check_exemption(pattern: str, exempt: Any) -> str:
     """Why a family is exempt from the naming rule; the empty text: it is not."""
     if exempt is None:
         return ""
@@ -311,11 +311,11 @@ class Bound(Generic[K]):
     def key(self, key: str) -> K:
         """The key of this name. Raises BadKey where it is none of this family."""
         if self.parse(str(key)) is None:
-            raise BadKey(f"{shown(str(key))} is no key of {self.family.place}")
+            raise BadKey(f"{shown(str(key))} is not a key of {self.family.place}")
         return self._make(self, key)
 
     def parse(self, key: str | bytes) -> dict[str, Any] | None:
-        """The values of the placeholders in a key of the store; None where it is no key of this family."""
+        """The values of the placeholders in a key of the store; None where it is not a key of this family."""
         found: dict[str, Any] | None = self.family.pattern.parse(key, tagged=self.tagged)
         return found
 
@@ -337,14 +337,16 @@ class Bound(Generic[K]):
         keys are asked for at once, has no name here: a placeholder may be called so.
         """
         # Compared as they are written: a UUID may be given as its text, and of a long text a key has only the digest.
-        wanted = {name: self._written(name, value) for name, value in values.items()}
+        wanted = {name: self._render_value(name, value) for name, value in values.items()}
         async for keys in self.store.scan(self.glob(values), kind=self.family.kind, page=page):
             for raw in keys:
                 found = self.parse(raw)
-                if found is not None and all(self._written(name, found[name]) == text for name, text in wanted.items()):
+                if found is not None and all(
+                    self._render_value(name, found[name]) == text for name, text in wanted.items()
+                ):
                     yield self._make(self, raw.decode())
 
-    def _written(self, name: str, value: Any) -> str | None:
+    def _render_value(self, name: str, value: Any) -> str | None:
         text: str | None = None if value is None else self.family.pattern.render_one(name, value)
         return text
 

@@ -49,7 +49,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
-            raise KeyError(f"{self.code!r} is no code of the catalogue")
+            raise KeyError(f"{self.code!r} is not a code of the catalogue")
 
     @property
     def severity(self) -> Severity:
@@ -124,7 +124,7 @@ _DECLARED_WRONGLY = _catalogue(
         "check",
         "error",
         "A family that does not say how long its keys live",
-        "Every family states its lifetime: a key without one is a key that stays for ever without anybody having "
+        "Every family states its lifetime: a key without one is a key that stays for ever without anyone having "
         "decided so.",
         'Write `lifetime=after("30d")`, `sliding(...)`, `until(...)`, `end_of_day(...)`, or `never("why")` with the '
         "reason.",
@@ -144,7 +144,7 @@ _DECLARED_WRONGLY = _catalogue(
         "bad-role",
         "check",
         "error",
-        "A role that is no name",
+        "A role that is not a name",
         "A role is an identifier, because stores are given by role as keyword arguments: `AppKeys(store, "
         "cache=other)`.",
         "Write `default`, `durable`, `cache`, or a name of your own.",
@@ -208,7 +208,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "Two families that could make one key",
         "Both patterns can render the same key, so that one family would read, overwrite or delete what the other "
         "wrote. Families of all given keyspaces are compared, if their roles can lead to one store. Channels are "
-        "only compared with channels: they are no keys.",
+        "only compared with channels: they are not keys.",
         "Give one of them another literal, or a placeholder type that cannot make the text of the other.",
         'profile = Value("user:{uid}", Profile, ...)\n'
         'count = Counter("user:count", ...)  # the key of a user whose uid is "count"',
@@ -284,7 +284,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "warning",
         "An exemption from the naming rule that is not needed",
         "The family gives a reason why its keys need not follow the naming rule, but they do, or its keyspace has no "
-        "such rule. The next pattern that is written there would be let through without anybody having decided so.",
+        "such rule. The next pattern that is written there would be let through without anyone having decided so.",
         "Take `naming_exempt` out.",
         'Value("app:profile:{uid}", Profile, naming_exempt="an old program reads it", ...)  # it follows the rule',
     ),

@@ -34,7 +34,7 @@ class Named:
         """The values of the placeholders."""
         found = self.bound.parse(self.key)
         if found is None:
-            raise BadCall(f"{self.key!r} is no key of {self.bound.family.place}")
+            raise BadCall(f"{self.key!r} is not a key of {self.bound.family.place}")
         return found
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Key(Named):
         return Operation(self.bound, "exists", [("EXISTS", self.key)], truth)
 
     def remaining(self) -> Operation[timedelta | None]:
-        """How long it will live if nobody touches it; None: there is no such key; timedelta.max: for ever."""
+        """How long it will live if it is not touched; None: there is no such key; timedelta.max: for ever."""
         return Operation(self.bound, "remaining", [("PTTL", self.key)], _remaining)
 
     def touch(self) -> Operation[bool]:
@@ -138,7 +138,7 @@ class Key(Named):
         return Operation(self.bound, "extend", [("PEXPIREAT", self.key, at_ms, "GT")], truth)
 
     def left_ms(self) -> Operation[int]:
-        """How many ms it will live if nobody touches it; -2: there is no such key; -1: for ever."""
+        """How many ms it will live if it is not touched; -2: there is no such key; -1: for ever."""
         return Operation(self.bound, "left_ms", [("PTTL", self.key)], number)
 
     def _sliding(self, verb: str) -> Sliding:

@@ -148,7 +148,7 @@ class Keyspace:
     async def run_each(self, *operations: Operation[Any]) -> list[Any]:
         """As `run`, with the error in the place of each that failed, so that one hides no other.
 
-        Raises StoreUnavailable. What cannot be read is not logged here: whoever is given the error may have said it.
+        Raises StoreUnavailable. What cannot be read is not logged here: the caller may handle the error.
         """
         return await operation_batch.run_each(operations)
 

@@ -35,7 +35,7 @@ def duration_ms(duration: str | timedelta, what: str = "a lifetime") -> int:
     else:
         raise _bad(f'{what} needs a unit: write "{duration}s" or a timedelta, not {duration!r}')
     if ms <= 0:
-        raise _bad(f"{what} of {duration!r} is no time to live; it must be longer than zero")
+        raise _bad(f"{what} of {duration!r} is not a time to live; it must be longer than zero")
     if ms >= LATEST_MS:
         raise _bad(f"{what} of {duration!r} is too long; no clock reaches that far")
     return ms
@@ -202,20 +202,20 @@ class Until(Lifetime):
         return self.at_most_ms
 
     def on_create(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("PXAT", self._checked(now_ms, at_ms))
+        return ("PXAT", self._check_moment(now_ms, at_ms))
 
     def on_update(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("KEEPTTL",) if at_ms is None else ("PXAT", self._checked(now_ms, at_ms))
+        return ("KEEPTTL",) if at_ms is None else ("PXAT", self._check_moment(now_ms, at_ms))
 
     def on_write(self, key: str, now_ms: int, at_ms: int | None) -> list[Command]:
-        at = self._checked(now_ms, at_ms)
+        at = self._check_moment(now_ms, at_ms)
         return [("PEXPIREAT", key, at, "NX"), ("PEXPIREAT", key, at, "GT")]
 
     def repair(self, key: str, now_ms: int, at_ms: int | None) -> Command:
         latest = LATEST_MS if self.at_most_ms is None else now_ms + self.at_most_ms
         return ("PEXPIREAT", key, latest if at_ms is None else min(at_ms, latest))
 
-    def _checked(self, now_ms: int, at_ms: int | None) -> int:
+    def _check_moment(self, now_ms: int, at_ms: int | None) -> int:
         if at_ms is None:
             raise BadCall(f"this family lives until {self.field}: pass {self.field}=...")
         if at_ms <= now_ms:

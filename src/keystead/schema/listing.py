@@ -134,12 +134,12 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
         there = [entry for entry, count in zip(page, found, strict=True) if count]
         dead = [entry for entry, count in zip(page, found, strict=True) if not count]
         await asyncio.gather(*(take_dead(index, key, data, keys) for data, _, keys in dead))
-        moved = await _moved(index, key, where, [(data, keys) for data, _, keys in there])
+        moved = await _remove_moved(index, key, where, [(data, keys) for data, _, keys in there])
         alive += [member for data, member, _ in there if data not in moved]
     return alive
 
 
-async def _moved(
+async def _remove_moved(
     index: Bound[Any], key: str, where: dict[str, Any], there: list[tuple[bytes, list[str]]]
 ) -> set[bytes]:
     """Entries whose record is alive but names another index by now: they are taken out, too.
@@ -153,7 +153,7 @@ async def _moved(
         return set()
     [relation] = relations
     source = index.related(relation.source)
-    found = await _run_each(index.store, [source.family.read_command(names[0]) for _, names in there])
+    found = await _replies_or_errors(index.store, [source.family.read_command(names[0]) for _, names in there])
     moved = set()
     for (data, names), raw in zip(there, found, strict=True):
         try:
@@ -171,7 +171,7 @@ async def _moved(
     return moved
 
 
-async def _run_each(store: Store, commands: list[Command]) -> list[Reply]:
+async def _replies_or_errors(store: Store, commands: list[Command]) -> list[Reply]:
     """As `store.run`, with the error in the place of each key that is of another kind."""
     try:
         return await store.run(commands)
@@ -212,7 +212,7 @@ async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) 
     score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
     if (await store.run([("EXISTS", *names)]))[0]:
         if any(relation.admits for relation in index.family.lists):
-            return False  # whoever took it out meanwhile may have ended it; a record that is made is listed once more
+            return False  # a concurrent removal may have ended it; a record that is created is listed once more
         if by_name:
             await store.run([("SADD", key, data)])
         elif score is not None:  # else another pruner took it out before, and puts it back as this one would
@@ -228,7 +228,8 @@ def _score(entry: ListedEntry, values: dict[str, Any], value: Any, otherwise: in
     if isinstance(score, datetime):
         return round(score.timestamp() * 1000)
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise BadValue(f"{entry.relation.source.place}: its score in {entry.relation.target.name} is no number or time")
+        index = entry.relation.target.name
+        raise BadValue(f"{entry.relation.source.place}: its score in {index} is neither a number nor a time")
     return score
 
 
@@ -290,8 +291,8 @@ class ListedWrite(Compound[Any]):
 def _prune(entries: list[tuple[ListedEntry, int, int]], replies: list[Reply]) -> Awaitable[None] | None:
     due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in entries]
     work = [one for one in due if one is not None]
-    return _all(work) if work else None
+    return _gather(work) if work else None
 
 
-async def _all(work: list[Awaitable[None]]) -> None:
+async def _gather(work: list[Awaitable[None]]) -> None:
     await asyncio.gather(*work)

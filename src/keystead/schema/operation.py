@@ -1,4 +1,4 @@
-"""Operations: what a verb of a key returns. Await one, or put several into one `run` or one `atomically`."""
+"""Operations: what the verbs of a key return. Await one, or put several into one `run` or one `atomically`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ R = TypeVar("R")
 _NOT_STOPPED: Any = object()
 _OWN_MODULES: Final = "keystead.schema."
 
-# Commands whose reply is neither nil nor 0 where nothing was found, or 0 although something was done.
-_UNDECIDED = frozenset(
+# Commands whose reply does not tell whether they found or did something: not nil or 0 for nothing, or 0 for success.
+_AMBIGUOUS_REPLIES = frozenset(
     {"HGETALL", "HMGET", "HSET", "SMEMBERS", "LRANGE", "ZRANGE", "ZPOPMIN", "XRANGE", "XREVRANGE", "PTTL"}
 )
 
@@ -34,21 +34,21 @@ _UNDECIDED = frozenset(
 class Operation(Generic[R]):
     """One round trip that has not been made yet.
 
-    `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them as
-    one, all or nothing. An operation is used once. One that is dropped unused warns as a coroutine does: the
-    RuntimeWarning names family and verb, and the line that dropped it.
+    `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them one
+    atomic step, all or nothing. An operation is used once. Dropping one unused warns as for a coroutine: a
+    RuntimeWarning with its family and verb, and the line that dropped it.
     """
 
     __slots__ = ("bound", "finish", "pending", "steps")
 
-    # What only some operations have is a slot of `Compound`; most are made without it, once for each access to a key.
+    # Slots of `Compound` only: one plain operation is made per access to a key, and most need none of these.
     atomic: bool = False
     stopped: Any = _NOT_STOPPED
     follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None
-    reason: str = ""  # why the whole is stopped where this one stops it
-    takes_several: bool = False  # awaited alone it makes several steps, because a cluster cannot make them one
-    stops_by_itself: bool = False  # where its result is False it has stopped
-    inner: Operation[Any] | None = None  # of which this is made, where it is marked as a guard
+    reason: str = ""  # given to the caller if this operation stops the batch
+    takes_several: bool = False  # takes several steps when awaited alone: its keys span slots of a cluster
+    stops_by_itself: bool = False  # a result of False means that it stopped
+    inner: Operation[Any] | None = None  # the operation that this one wraps as a guard
 
     def __init__(self, bound: Bound[Any], verb: str, steps: list[Any], finish: Callable[[list[Reply]], R]) -> None:
         self.bound = bound
@@ -63,7 +63,7 @@ class Operation(Generic[R]):
     def __await__(self) -> Generator[Any, None, R]:
         self.pending = ""
         try:
-            # Without a coroutine of its own: this is on the way of every read.
+            # Without a coroutine of its own: this is the hot path of every read.
             return self.finish((yield from self.bound.store.run(self.steps).__await__()))
         except Unreadable as error:
             log_unreadable(self.store, error)
@@ -81,7 +81,7 @@ class Operation(Generic[R]):
         return f"<operation that was not awaited: {names or 'delete'}>"
 
     async def upkeep(self, replies: list[Reply]) -> None:
-        """What the replies ask for besides. The operation itself has taken effect, so no error of this hides it."""
+        """Follow-up work, such as pruning. The operation has already taken effect, so errors here are only logged."""
         if self.follow is None:
             return
         try:
@@ -89,31 +89,31 @@ class Operation(Generic[R]):
             if work is not None:
                 await work
         except KeysteadError as error:
-            # Its code only: the sentence names the key, which may be a secret.
-            _log.warning("the upkeep after an operation that took effect failed: %s", error.code)
+            # Only the code: the message names the key, which may be a secret.
+            _log.warning("upkeep failed after an operation that took effect: %s", error.code)
 
     def close(self) -> None:
         """Drop it unused, without a warning, as `close` of a coroutine does."""
         self.pending = ""
 
     def in_batch(self) -> list[Any]:
-        """The steps, for a batch of which this is a part."""
+        """The steps, for use in a batch."""
         self.pending = ""
         return self.steps
 
     def if_readable(self) -> Operation[R]:
-        """The same read, for which what cannot be read is not there. One line in the log names the family.
+        """The same read, treating unreadable content as absent. One log line names the family.
 
-        Of a set, a sorted set, a list or a log, the entries that can be read are the result; of anything else, and
-        where the key is of another kind, the result is that of a key that does not exist. For reads, alone or in a
-        `run`. Raises BadCall for a write: what it would write over must not be lost unseen.
+        For a set, a sorted set, a list or a log, the result holds the readable entries. Otherwise, and if the key is of
+        another kind, the result is that of a missing key. For reads, alone or in a `run`. Raises BadCall for a write,
+        which must not silently overwrite unreadable content.
         """
         return IfReadable(self)
 
     def or_error(self) -> Operation[R | Unreadable]:
-        """The same read, whose result is the error where what it finds cannot be read; it is neither raised nor logged.
+        """The same read. Unreadable content makes the error the result; it is neither raised nor logged.
 
-        For who goes on in another way then. A key of another kind is an error of the store, and raised as ever.
+        For callers with a fallback. A key of another kind is a store error and is raised as usual.
         """
         verb, steps = self.pending, self.in_batch()
         if type(self) is not Operation:
@@ -121,23 +121,23 @@ class Operation(Generic[R]):
         return Operation(self.bound, verb, steps, partial(_finish_or_error, self.finish))
 
     def required(self) -> Operation[R]:
-        """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
+        """For `atomically`: if the reply of this operation is nil or 0, nothing in the batch takes effect.
 
-        Raises BadArgument for an operation whose reply does not say whether it found or did something.
+        Raises BadArgument for an operation whose reply does not tell whether it found or did something.
         """
         return Guarded(self, "")
 
     def otherwise(self, reason: str) -> Operation[R]:
-        """As `required`, with what the caller is told where it stops the whole: `done.stopped` is this reason."""
+        """As `required`, with a reason for the caller: `done.stopped`, if this operation stops the batch."""
         if not reason.strip():
             self.close()
-            raise BadArgument("otherwise takes what the caller is told, as in otherwise('sold out')")
+            raise BadArgument("otherwise takes the reason for the caller, as in otherwise('sold out')")
         return Guarded(self, reason)
 
     def afterwards(self, work: Callable[[R], Awaitable[Any]]) -> Operation[R]:
-        """The same operation. Once it took effect, alone or in a batch, `work` is awaited with its result.
+        """The same operation. After it took effect, alone or in a batch, `work` is awaited with its result.
 
-        An error of Keystead in it is logged and hides nothing, because the operation itself has been done.
+        A KeysteadError in it is only logged, because the operation itself has taken effect.
         """
         finish, upkeep, verb = self.finish, self.upkeep, self.pending
 
@@ -150,16 +150,16 @@ class Operation(Generic[R]):
         )
 
     async def alone(self) -> R:
-        """The result of what takes several steps by itself."""
+        """The result of an operation that takes several steps by itself."""
         return await self
 
 
 class Compound(Operation[R]):
     """An operation of several steps, or with upkeep.
 
-    atomic    its steps are one: they go through `atomically` even when it is awaited alone
-    stopped   its result where a guard of its own stopped it
-    follow    upkeep that its replies may ask for, such as pruning
+    atomic    its steps are one atomic step, even when it is awaited alone
+    stopped   its result if one of its own guards stopped it
+    follow    upkeep that depends on its replies, such as pruning
     """
 
     __slots__ = ("atomic", "follow", "stopped")
@@ -175,7 +175,7 @@ class Compound(Operation[R]):
         stopped: Any = _NOT_STOPPED,
         follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
     ) -> None:
-        # Without `super()`: most procedures make several.
+        # Without `super()`, for speed: most procedures make several.
         self.bound = bound
         self.pending = verb
         self.steps = steps
@@ -205,7 +205,7 @@ class Compound(Operation[R]):
 
 
 class Guarded(Compound[R]):
-    """An operation without whose effect the others of an atomic step have none either."""
+    """An operation that must take effect, or nothing in its atomic step does."""
 
     __slots__ = ("inner", "reason")
 
@@ -217,8 +217,8 @@ class Guarded(Compound[R]):
         self.inner: Operation[R] = inner
         self.reason = reason
         self.bound = inner.bound
-        # What takes several steps is never marked: its own result says whether it had an effect.
-        self.steps = [] if inner.takes_several else _marked(inner)
+        # One that takes several steps is never marked: its own result tells whether it took effect.
+        self.steps = [] if inner.takes_several else _with_guard(inner)
         self.finish = inner.finish
         self.atomic = True
         self.stopped = _NOT_STOPPED
@@ -231,7 +231,7 @@ class Guarded(Compound[R]):
 
     def in_batch(self) -> list[Any]:
         self.pending = ""
-        return self.steps or _marked(self.inner)
+        return self.steps or _with_guard(self.inner)
 
     async def alone(self) -> R:
         self.pending = ""
@@ -248,12 +248,12 @@ class Guarded(Compound[R]):
             return cast("R", self.inner.stopped)
         try:
             return self.finish([None] * len(self.steps))
-        except Exception:  # it has no result for nothing
+        except Exception:  # it has no result for an empty reply
             return cast("R", None)
 
 
-def _marked(operation: Operation[Any]) -> list[Any]:
-    """The steps of an operation, of which the first stops the whole where it finds or does nothing."""
+def _with_guard(operation: Operation[Any]) -> list[Any]:
+    """The steps of an operation. The first stops the batch if it finds or does nothing."""
     steps = operation.in_batch()
     first = steps[0]
     if type(first) in _GUARDS:
@@ -261,34 +261,34 @@ def _marked(operation: Operation[Any]) -> list[Any]:
     name = _command_name(first)
     if name is None:
         return steps
-    if not isinstance(operation, Deleting) and _is_undecided(name, steps):
+    if not isinstance(operation, Deleting) and _is_ambiguous(name, steps):
         raise BadArgument(
-            "this operation cannot be required, because its reply does not say whether there was something; "
+            "this operation cannot be required, because its reply does not tell whether it found anything; "
             "put key.exists().required() beside it"
         )
     return [Required(first), *steps[1:]]
 
 
 def _warn_dropped(operation: Operation[Any]) -> None:
-    """What a coroutine says when it is dropped: with the line that dropped it, which for a statement is its own.
+    """The warning that a dropped coroutine gives, with the line that dropped it.
 
-    Not where the program did not forget it: at exit; where a batch is not made because a key or a value for it is
-    refused; and where asyncio drops it, with a task that was cancelled before it began.
+    There is none where the program did not forget the operation: at exit, if a batch is not made because one of its
+    keys or values is refused, and if asyncio drops it with a task that was cancelled before it began.
     """
     if sys.is_finalizing() or is_refusing():
         return
-    # What a task or a callback forgets is dropped in `asyncio.events`, when the program's own frame is gone.
+    # A task or a callback drops its operations in `asyncio.events`, when the program's own frame is gone.
     frame, level = sys._getframe(2), 3  # past this function and `__del__`
     while (module := frame.f_globals.get("__name__", "")).startswith(_OWN_MODULES) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    if not module.startswith("asyncio.") or (module == "asyncio.events" and not _wraps_one(frame)):
+    if not module.startswith("asyncio.") or (module == "asyncio.events" and not _is_wrapper_task(frame)):
         keyspace, family = type(operation.bound.keyspace).__name__, operation.bound.family.name
         sentence = f"operation {keyspace}.{family}.{operation.pending} was never awaited"
         warnings.warn(sentence, RuntimeWarning, stacklevel=level, source=operation)
 
 
-def _wraps_one(frame: FrameType) -> bool:
-    """Whether this frame runs a task that asyncio made of an operation, as in `asyncio.gather(keys.a(1).get())`."""
+def _is_wrapper_task(frame: FrameType) -> bool:
+    """Whether this frame runs a task that asyncio made from an operation, as in `asyncio.gather(keys.a(1).get())`."""
     step = getattr(frame.f_locals.get("self"), "_callback", None)
     task = getattr(step, "__self__", None)
     return isinstance(task, asyncio.Task) and getattr(task.get_coro(), "__name__", "") == "_wrap_awaitable"
@@ -296,8 +296,8 @@ def _wraps_one(frame: FrameType) -> bool:
 
 _GUARDS: Final = frozenset({Required, Holds, FieldHolds, Absent, AtMost, MoreThan, Still})
 
-# The replies of reads to a key that is not there; that of all other reads is nil.
-_OF_NOTHING: dict[str, Any] = {
+# What each read replies for a missing key.
+_EMPTY_REPLIES: dict[str, Any] = {
     **dict.fromkeys(("SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"), ()),
     **dict.fromkeys(("EXISTS", "SCARD", "HLEN", "LLEN", "XLEN", "ZCARD", "ZCOUNT", "SISMEMBER", "HEXISTS"), 0),
     **dict.fromkeys(("GET", "HGET", "LINDEX", "ZSCORE", "ZRANK", "ZREVRANK", "HMGET"), None),
@@ -308,20 +308,20 @@ _ENTRIES = frozenset({"SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"})
 
 
 class IfReadable(Compound[R]):
-    """A read for which what cannot be read is not there."""
+    """A read that treats unreadable content as absent."""
 
     __slots__ = ("_inner_finish",)
 
     def __init__(self, inner: Operation[R]) -> None:
         self.pending, verb, steps = "", inner.pending, inner.in_batch()
-        if not all(_command_name(step) in _OF_NOTHING for step in steps):
+        if not all(_command_name(step) in _EMPTY_REPLIES for step in steps):
             raise BadCall("if_readable is for reads; a write that meets what cannot be read has to fail")
         self._inner_finish = inner.finish
         super().__init__(
             inner.bound,
             verb,
             steps,
-            # Not a method: an operation that refers to itself is freed by the garbage collector only.
+            # Not a method: the reference cycle would leave the operation to the garbage collector.
             partial(_finish_readable, inner.store, steps, inner.finish),
             atomic=inner.atomic,
             stopped=inner.stopped,
@@ -336,9 +336,9 @@ class IfReadable(Compound[R]):
             return self.without(error)
 
     def without(self, error: Unreadable) -> R:
-        """The result where the key is of another kind."""
+        """The result if the key is of another kind."""
         log_unreadable(self.store, error)
-        return self._inner_finish([_nothing(step) for step in self.steps])
+        return self._inner_finish([_empty_reply(step) for step in self.steps])
 
 
 def _finish_or_error(finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R | Unreadable:
@@ -349,7 +349,7 @@ def _finish_or_error(finish: Callable[[list[Reply]], R], replies: list[Reply]) -
 
 
 def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:
-    """The result of what can be read among these replies."""
+    """The result of the readable part of these replies."""
     try:
         return finish(replies)
     except Unreadable as error:
@@ -361,7 +361,7 @@ def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Repl
         missing = [None] * len(replies[0])
         alone = ([*missing[:at], one, *missing[at + 1 :]] for at, one in enumerate(replies[0]))
         return finish([[one[at] if _is_readable(finish, one) else None for at, one in enumerate(alone)], *replies[1:]])
-    return finish([_nothing(step) for step in steps])
+    return finish([_empty_reply(step) for step in steps])
 
 
 def _is_readable(finish: Callable[[list[Reply]], Any], reply: Reply) -> bool:
@@ -372,27 +372,27 @@ def _is_readable(finish: Callable[[list[Reply]], Any], reply: Reply) -> bool:
     return True
 
 
-def _nothing(step: Any) -> Reply:
-    """What a read of a key that is not there replies."""
+def _empty_reply(step: Any) -> Reply:
+    """The reply of this read for a missing key."""
     if _command_name(step) == "HMGET":
         return [None] * (len(step) - 2)
-    return _OF_NOTHING[str(_command_name(step))]
+    return _EMPTY_REPLIES[str(_command_name(step))]
 
 
 def _command_name(step: Any) -> str | None:
     """The name of a command; None: the step is a guard."""
     if isinstance(step, Call):
         return step.spec.name
-    # Most are tuples, and to ask whether something is a Sequence takes ten times as long.
+    # Most are tuples, and a check against Sequence takes ten times as long.
     return str(step[0]) if type(step) is tuple or isinstance(step, Sequence) else None
 
 
-def _is_undecided(name: str, steps: list[Any]) -> bool:
-    return name in _UNDECIDED or (name == "DEL" and len(steps) > 1)
+def _is_ambiguous(name: str, steps: list[Any]) -> bool:
+    return name in _AMBIGUOUS_REPLIES or (name == "DEL" and len(steps) > 1)
 
 
 class Deleting(Compound[R]):
-    """An operation whose first step deletes, so that its reply says whether there was something."""
+    """An operation whose first step deletes, so that its reply tells whether the key existed."""
 
     __slots__ = ()
 
@@ -405,10 +405,10 @@ def combine(
     atomic: bool = True,
     stopped: Any = _NOT_STOPPED,
 ) -> Operation[R]:
-    """Several operations of one store as one, whose result is what `make` makes of theirs.
+    """Several operations of one store as one. `make` turns their results into its result.
 
-    For a part that gives its caller one operation to await, or to put into a batch. All of them take effect, or none
-    does, and `stopped` is the result where a guard among them stops it; reads need not be `atomic`.
+    For a part that returns one operation to await or to put into a batch. All of them take effect, or none does;
+    `stopped` is the result if a guard among them stops it. Reads need not be `atomic`.
     """
     steps: list[Any] = []
     parts: list[tuple[Operation[Any], int, int]] = []
@@ -433,12 +433,12 @@ def combine(
 
 
 def settled(bound: Bound[Any], verb: str, result: R) -> Operation[R]:
-    """An operation that sends nothing, because its result is known. For a part that gives its caller an operation."""
+    """An operation that sends nothing, because its result is known. For parts that return operations."""
     return Operation(bound, verb, [], lambda replies: result)
 
 
 def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
-    """For an operation that takes something out: what cannot be read is carried along by the error."""
+    """For an operation that removes what it reads: the error carries the removed content if it is unreadable."""
 
     def finished(replies: list[Reply]) -> R:
         try:
@@ -451,16 +451,16 @@ def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
 
 
 def use_all(operations: Sequence[Operation[Any]]) -> None:
-    """Say that these are used, so that none of them warns. Raises BadArgument where one is no operation."""
+    """Mark these as used, so that none of them warns. Raises BadArgument if one is not an operation."""
     one: Any = None
     try:
         for one in operations:
             one.pending = ""
     except AttributeError:
-        raise _no_operation(one) from None
+        raise _not_an_operation(one) from None
 
 
-def _no_operation(one: Any) -> BadArgument:
+def _not_an_operation(one: Any) -> BadArgument:
     if isinstance(one, Coroutine):
         one.close()
     return BadArgument(

@@ -17,12 +17,12 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
 class Done(Generic[R_co]):
-    """What `keys.atomically` did. True where everything took effect, false where nothing did.
+    """The outcome of `keys.atomically`: true if everything took effect, false if nothing did.
 
-    `values` holds the result of each operation; where it was stopped it is empty, and `stopped_at` is the place of
-    the operation that stopped it. `before` then holds the results of those before that one: what reads among them found
-    is what was there at that moment; what writes among them did is undone. `stopped` is the reason that the operation
-    was given by `otherwise`, or else the name of its family. Of a procedure, `value` is what it gives.
+    `values` holds the result of each operation. If it was stopped, `values` is empty and `stopped_at` is the position
+    of the operation that stopped it. `before` then holds the results of the operations before that one: reads show what
+    was stored at that moment, writes were rolled back. `stopped` is the reason that the operation was given by
+    `otherwise`, or else the name of its family. `value` is the result of a procedure.
     """
 
     values: R_co
@@ -32,9 +32,9 @@ class Done(Generic[R_co]):
 
     @property
     def value(self) -> R_co:
-        """What a procedure gives. Raises BadCall where it was stopped."""
+        """The result of a procedure. Raises BadCall if it was stopped."""
         if self.stopped_at is not None:
-            raise BadCall(f"it was stopped ({self.stopped}), so it has no value: look at `if done:` first")
+            raise BadCall(f"it was stopped ({self.stopped}), so it has no value: check `if done:` first")
         return self.values
 
     def __bool__(self) -> bool:
@@ -42,11 +42,11 @@ class Done(Generic[R_co]):
 
 
 def run(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
-    """The results in order: one round trip a store.
+    """The results in order: one round trip per store.
 
-    An operation that is atomic by itself stays so; it leaves with the others and may take effect before or after them.
-    Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
-    The operations are used from here on: it is this coroutine that warns where it is not awaited.
+    An operation that is atomic by itself stays so; it is sent with the others and may take effect before or after them.
+    Every operation is tried. Then the first error is raised, and its `results` holds the results of the others.
+    The operations count as used from here on; if the coroutine is not awaited, it warns instead.
     """
     steps: list[Any] = []
     store: Store | None = None
@@ -56,40 +56,40 @@ def run(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, 
         store = one.bound.store
         steps += one.steps
         one.pending = ""
-    return _run_plainly(operations, store, steps)
+    return _run_plain(operations, store, steps)
 
 
-async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None, steps: list[Any]) -> tuple[Any, ...]:
-    """The results of operations of one store, none of which has more to it than its commands."""
+async def _run_plain(operations: Sequence[Operation[Any]], store: Store | None, steps: list[Any]) -> tuple[Any, ...]:
+    """The results of plain operations of one store."""
     if store is None:
         return ()
     try:
         replies = await store.run(steps)
     except StoreError as error:
-        return _checked(operations, _each(operations, error.replies or [error] * len(steps)))
+        return _raise_first_error(operations, _results(operations, error.replies or [error] * len(steps)))
     if len(steps) != len(operations):
-        return _checked(operations, _each(operations, replies))
+        return _raise_first_error(operations, _results(operations, replies))
     results = []
     try:
-        for one, reply in zip(operations, replies):  # noqa: B905 - a store gives a reply a step, and strict is slow
+        for one, reply in zip(operations, replies):  # noqa: B905 - one reply per step, and strict is slow
             results.append(one.finish([reply]))
     except Exception:
-        return _checked(operations, _each(operations, replies))
+        return _raise_first_error(operations, _results(operations, replies))
     return tuple(results)
 
 
 async def run_each(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """As `run`, with the error in the place of each that failed. Raises StoreUnavailable."""
+    """As `run`, with the error in place of the result of each that failed. Raises StoreUnavailable."""
     use_all(operations)
-    results = [one.error if type(one) is _Failed else one for one in await _in_groups(operations)]
+    results = [one.error if type(one) is _Failed else one for one in await _gather_groups(operations)]
     for one in results:
         if isinstance(one, StoreUnavailable):
             raise one
     return results
 
 
-def _checked(operations: Sequence[Operation[Any]], results: list[Any]) -> tuple[Any, ...]:
-    """The results, where none failed; raises the first error otherwise, and logs what cannot be read."""
+def _raise_first_error(operations: Sequence[Operation[Any]], results: list[Any]) -> tuple[Any, ...]:
+    """The results if none failed. Otherwise raises the first error, and logs unreadable content."""
     failed = [(one, result.error) for one, result in zip(operations, results, strict=True) if type(result) is _Failed]
     for one, error in failed:
         if isinstance(error, Unreadable):
@@ -101,13 +101,13 @@ def _checked(operations: Sequence[Operation[Any]], results: list[Any]) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Stands where the result of an operation would be."""
+    """Stands in place of the result of an operation."""
 
     error: Exception
 
 
-def _each(operations: Sequence[Operation[Any]], replies: list[Reply]) -> list[Any]:
-    """The result of each operation, or what stands for its error."""
+def _results(operations: Sequence[Operation[Any]], replies: list[Reply]) -> list[Any]:
+    """The result or failure of each operation."""
     results, at = [], 0
     for one in operations:
         results.append(_result(one, replies[at : at + len(one.steps)]))
@@ -116,13 +116,13 @@ def _each(operations: Sequence[Operation[Any]], replies: list[Reply]) -> list[An
 
 
 async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """The results of operations of one store of which none is atomic by itself: one round trip."""
+    """The results of operations of one store, none of them atomic by itself: one round trip."""
     steps = [step for one in operations for step in one.steps]
     try:
         replies = await operations[0].store.run(steps)
     except StoreError as error:
         replies = error.replies or [error] * len(steps)
-    results = _each(operations, replies)
+    results = _results(operations, replies)
     at = 0
     for one, result in zip(operations, results, strict=True):
         if one.follow is not None and type(result) is not _Failed:
@@ -137,11 +137,11 @@ def _run_apart(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tupl
 
 
 async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
-    return _checked(operations, await _in_groups(operations))
+    return _raise_first_error(operations, await _gather_groups(operations))
 
 
-async def _in_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
+async def _gather_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
+    """The results of operations of several stores, or atomic by themselves, sent in one turn of the event loop."""
     together: dict[int, list[int]] = {}
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
@@ -183,7 +183,7 @@ def _first_error(results: list[Any]) -> Exception:
 
 
 def atomically(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, Done[tuple[Any, ...]]]:
-    """All of them, or none. One round trip. The operations are used from here on."""
+    """All or nothing, in one round trip. The operations count as used from here on."""
     use_all(operations)
     return _run_atomically(operations)
 
@@ -193,15 +193,15 @@ async def _run_atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[An
         return Done(())
     store = operations[0].store
     if any(operation.store is not store for operation in operations):
-        raise BadArgument("what is to be one atomic step must live in one store; these families have different roles")
+        raise BadArgument("one atomic step needs one store; these families have different roles")
     try:
-        return await _in_one_step(store, operations)
+        return await _run_one_step(store, operations)
     except Unreadable as error:
         log_unreadable(store, error)
         raise
 
 
-async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
+async def _run_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
     parts = [operation.in_batch() for operation in operations]
     return await finish_batch(operations, parts, await store.atomically([step for part in parts for step in part]))
 
@@ -209,7 +209,7 @@ async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Do
 async def finish_batch(
     operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome
 ) -> Done[tuple[Any, ...]]:
-    """What these operations did, whose steps are `parts`, with the upkeep that they ask for."""
+    """The outcome of these operations, whose steps are `parts`, after their upkeep."""
     if not outcome:
         return stopped_batch(operations, parts, outcome)
     at, values = 0, []
@@ -223,7 +223,7 @@ async def finish_batch(
 
 
 def stopped_batch(operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome) -> Done[Any]:
-    """What is said of operations of which one stopped the whole."""
+    """The outcome of operations of which one stopped the batch."""
     left, at = cast("int", outcome.stopped_at), 0
     before: list[Any] = []
     for place, (operation, part) in enumerate(zip(operations, parts, strict=True)):
@@ -235,6 +235,6 @@ def stopped_batch(operations: Sequence[Operation[Any]], parts: list[list[Any]], 
     raise AssertionError("the step that stopped is one of the steps")  # pragma: no cover
 
 
-# As the warning of Python names the coroutine of a batch that is not awaited.
-_run_plainly.__qualname__ = _run_groups.__qualname__ = "Keyspace.run"
+# The names that Python uses in its warning about a coroutine that is never awaited.
+_run_plain.__qualname__ = _run_groups.__qualname__ = "Keyspace.run"
 _run_atomically.__qualname__ = "Keyspace.atomically"

@@ -72,7 +72,7 @@ class Pattern:
         return self.renderer(tagged=tagged)(**values)
 
     def renderer(self, *, tagged: bool = False) -> Callable[..., str]:
-        """The same as a function, for whoever renders often. Its positional arguments are in the order of `names`."""
+        """The same as a function, for callers that render often. Positional arguments are in the order of `names`."""
         if tagged not in self._renderers:
             self._renderers[tagged] = self._make_renderer(self._layout_of(tagged))
         return self._renderers[tagged]
@@ -87,7 +87,7 @@ class Pattern:
     def render_one(self, name: str, value: object) -> str:
         """What stands in a key for the value of one placeholder. Raises BadKey as `render` does."""
         if name not in self.names:
-            raise self._unknown(name)
+            raise self._unknown_error(name)
         return self._places[self.names.index(name)].write(value)
 
     def bound_of(self, name: str) -> int | None:
@@ -97,7 +97,7 @@ class Pattern:
     def parse(self, key: str | bytes, *, tagged: bool = False) -> dict[str, Any] | None:
         """The values of a key, or None if `render` never makes it. The value of a tail that is left out is None.
 
-        Each key has one meaning: what is escaped needlessly, or in lower-case, is no key of this pattern.
+        Each key has one meaning: what is escaped needlessly, or in lower-case, is not a key of this pattern.
         """
         if isinstance(key, bytes):
             try:
@@ -199,7 +199,7 @@ class Pattern:
 
     def _short_renderer(self, layout: _Layout) -> Callable[..., str]:
         [name], [before], [place] = self.names, layout.literals, self._places
-        arranged, end, write = self._arranged, layout.end, place.write
+        arranged, end, write = self._arrange, layout.end, place.write
 
         def render(*args: object, **kwargs: object) -> str:
             if len(args) == 1 and not kwargs:
@@ -211,7 +211,7 @@ class Pattern:
         return render
 
     def _long_renderer(self, layout: _Layout) -> Callable[..., str]:
-        arranged, names, end = self._arranged, self.names, layout.end
+        arranged, names, end = self._arrange, self.names, layout.end
         count, name_set = len(names), frozenset(names)
         pieces = [(before, place.write) for before, place in zip(layout.literals, self._places, strict=True)]
         body, tail = pieces[: layout.body], pieces[layout.body :]
@@ -232,34 +232,34 @@ class Pattern:
 
         return render
 
-    def _arranged(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
+    def _arrange(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
         """The values in the order of the placeholders; None for a tail that is not given. Raises BadKey."""
         names = self.names
         if len(args) > len(names):
-            raise self._wrong_call(f"it takes {len(names)} at most, not {len(args)}")
+            raise self._call_error(f"it takes {len(names)} at most, not {len(args)}")
         self._refuse_unknown(kwargs)
         values = dict(zip(names, args, strict=False))
         for name in kwargs:
             if name in values:
-                raise self._wrong_call(f"{name} was given twice")
+                raise self._call_error(f"{name} was given twice")
         values |= kwargs
         if self._layout.has_tail:
             values.setdefault(names[-1], None)
         for name in names:
             if name not in values:
-                raise self._wrong_call(f"{name} is missing")
+                raise self._call_error(f"{name} is missing")
         return [values[name] for name in names]
 
     def _refuse_unknown(self, given: Mapping[str, object]) -> None:
         for name in given:
             if name not in self.names:
-                raise self._unknown(name)
+                raise self._unknown_error(name)
 
-    def _unknown(self, name: str) -> BadKey:
+    def _unknown_error(self, name: str) -> BadKey:
         near = get_close_matches(name, self.names, 1)
-        return self._wrong_call(f"there is no {shown(name)}{f' (did you mean {near[0]}?)' if near else ''}")
+        return self._call_error(f"there is no {shown(name)}{f' (did you mean {near[0]}?)' if near else ''}")
 
-    def _wrong_call(self, what: str) -> BadKey:
+    def _call_error(self, what: str) -> BadKey:
         call = ", ".join(f"{name}=..." for name in self.names)
         return BadCall(f"{shown(self.text)}: {what}; write ({call})")
 

@@ -112,7 +112,7 @@ class PlaceholderPosition:
         return choice(Bounded(written, self.bound), sequence(_HASH_MARK, _DIGESTS))
 
     def example(self) -> str:
-        return self._escape.sub(_percent, self.type.example)
+        return self._escape.sub(_escape_match, self.type.example)
 
     def _can_pass(self, bound: int) -> bool:
         """Whether a value can be longer than the bound; one that none can pass never hashes anything."""
@@ -185,8 +185,8 @@ class PlaceholderPosition:
     def _write(self, value: object) -> str:
         if isinstance(value, Hashed):
             return self._write_digest(value)
-        text = self._text(value)
-        written = self._escape.sub(_percent, text)
+        text = self._render_text(value)
+        written = self._escape.sub(_escape_match, text)
         if self.bound is not None and len(written.encode()) > self.bound:
             return _HASH_MARK + urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip("=")
         return written
@@ -195,12 +195,12 @@ class PlaceholderPosition:
         if self.bound is None:
             raise self._refusal("is never hashed here; pass the value itself")
         if not re.fullmatch(_DIGEST, hashed.digest):
-            raise self._refusal("is Hashed with what is no digest: that is 43 characters, SHA-256 in base64url")
+            raise self._refusal("is Hashed with an invalid digest; a digest is 43 characters, SHA-256 in base64url")
         return _HASH_MARK + hashed.digest
 
-    def _text(self, value: object) -> str:
+    def _render_text(self, value: object) -> str:
         if not isinstance(value, self.type.takes):
-            raise self._refusal(f"takes {self.type.doc}, not {self._given(value)}{self._advice(value)}")
+            raise self._refusal(f"takes {self.type.doc}, not {self._describe_value(value)}{self._advice(value)}")
         if isinstance(value, str) and not value:
             raise self._refusal("is empty; a key needs at least one character there")
         try:
@@ -214,7 +214,7 @@ class PlaceholderPosition:
     def _refusal(self, reason: str) -> BadKey:
         return BadKey(f"{shown(self._pattern)}: {self.name} {reason}")
 
-    def _given(self, value: object) -> str:
+    def _describe_value(self, value: object) -> str:
         """The type of a value, and the value itself if it is of a kind that holds no secrets."""
         if value is None:
             return "None"
@@ -238,5 +238,5 @@ class PlaceholderPosition:
         return ""
 
 
-def _percent(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return percent(match[0])

@@ -71,7 +71,7 @@ def placeholder(
     is BadDeclaration.
     """
     if not name.isidentifier():
-        raise _bad_type(name, "is no name of a type", "write one word of letters, digits and '_'")
+        raise _bad_type(name, "is not a valid type name", "write one word of letters, digits and '_'")
     if characters is not None and not Characters.of(characters):
         raise _bad_type(name, "has no characters", "leave characters= out to allow all of them")
     declared = tuple(map(_identity, (python_type, render, parse, characters, doc)))
@@ -82,7 +82,7 @@ def placeholder(
     TYPES[name] = PlaceholderType(
         name=name,
         takes=(python_type,),
-        render=_verified(render, parse, alphabet),
+        render=_verify_render(render, parse, alphabet),
         parse=parse,
         language=repeat(alphabet, 1, None),
         doc=doc or python_type.__name__,
@@ -98,7 +98,7 @@ def unknown_type(name: str) -> str:
     return f"there is no type {shown(name)!r}; {advice} The types are {', '.join(TYPES)}"
 
 
-def _verified(render: Callable[[T], str], parse: Callable[[str], T], alphabet: Characters) -> Callable[[T], str]:
+def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphabet: Characters) -> Callable[[T], str]:
     """The user's render, which is believed only after its text was parsed back."""
 
     def verified(value: T) -> str:
@@ -108,7 +108,7 @@ def _verified(render: Callable[[T], str], parse: Callable[[str], T], alphabet: C
             raise Unfit(f"its render raised {type(error).__name__}") from error
         if not isinstance(text, str):
             raise Unfit(f"its render returned {type(text).__name__}, not str")
-        outside = _outside(alphabet, text)
+        outside = _first_outside(alphabet, text)
         if outside:
             raise Unfit(f"its render returned a text with {outside}")
         try:
@@ -136,7 +136,7 @@ def _bad_type(name: str, what: str, advice: str) -> BadDeclaration:
     return BadDeclaration(f"placeholder({shown(name)!r}): {shown(name)!r} {what}; {advice}", finding="bad-placeholder")
 
 
-def _outside(alphabet: Characters, text: str) -> str:
+def _first_outside(alphabet: Characters, text: str) -> str:
     """The class of the first character that is not in the alphabet; empty if all are."""
     return next((_character_class(character) for character in text if character not in alphabet), "")
 
@@ -170,7 +170,7 @@ def _text_type(
 
     def render(value: str) -> str:
         if not fits(value):
-            outside = _outside(alphabet, value)
+            outside = _first_outside(alphabet, value)
             raise Unfit(f"the str given has {outside}" if outside else "the str given begins with another character")
         return str.__str__(value)  # an Enum's own text, too, is its value and not its name
 
@@ -251,7 +251,7 @@ def _render_ip(value: IPv4Address | IPv6Address | str) -> str:
         address = ip_address(value) if isinstance(value, str) else value
     except ValueError:
         # Its own words show the text, which may be a secret that was passed by mistake.
-        raise Unfit("the str given is no address of IPv4 or IPv6") from None
+        raise Unfit("the str given is not an IPv4 or IPv6 address") from None
     return str(address) if isinstance(address, IPv4Address) else _ipv6_text(address)
 
 
@@ -260,10 +260,10 @@ def _ipv6_text(address: IPv6Address) -> str:
     packed = int(address)
     groups = [f"{packed >> shift & 0xFFFF:x}" for shift in range(112, -16, -16)]
     scope = f"%{address.scope_id}" if address.scope_id else ""
-    return _compressed(groups) + scope
+    return _compress_zeros(groups) + scope
 
 
-def _compressed(groups: Sequence[str]) -> str:
+def _compress_zeros(groups: Sequence[str]) -> str:
     """The groups with ':' between them, and '::' for the longest run of two or more zeros, of equals the first."""
     zeros = "".join("0" if group == "0" else "." for group in groups)
     run = max(re.findall("00+", zeros), key=len, default="")
@@ -285,7 +285,7 @@ def _ip_language() -> Language:
     scope = sequence("%", repeat(ANY - Characters.of("%/"), 1, None))
     return choice(
         sequence(octet, ".", octet, ".", octet, ".", octet),
-        sequence(_ipv6_language(frozenset(map(_compressed, groups))), choice("", scope)),
+        sequence(_ipv6_language(frozenset(map(_compress_zeros, groups))), choice("", scope)),
     )
 
 

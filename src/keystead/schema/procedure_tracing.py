@@ -213,23 +213,23 @@ class _Symbol:
         self._name = name
         self._way = way
 
-    def _made(self, name: str) -> _Symbol:
+    def _derive(self, name: str) -> _Symbol:
         return _Symbol(name, self._way)
 
     def __getattr__(self, name: str) -> _Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._made(f"{self._name.rstrip('}')}.{name}}}")
+        return self._derive(f"{self._name.rstrip('}')}.{name}}}")
 
     def __call__(self, *args: Any, **values: Any) -> _Symbol:
-        return self._made(self._name)
+        return self._derive(self._name)
 
     def __getitem__(self, place: Any) -> _Symbol:
-        return self._made(f"{self._name.rstrip('}')}[{place}]}}")
+        return self._derive(f"{self._name.rstrip('}')}[{place}]}}")
 
     def __iter__(self) -> Iterator[_Symbol]:
         if self._way.decide():
-            yield self._made(f"{self._name.rstrip('}')}[]}}")
+            yield self._derive(f"{self._name.rstrip('}')}[]}}")
 
     def __len__(self) -> int:
         return 1
@@ -254,7 +254,7 @@ class _Symbol:
 
 
 def _calculation(self: _Symbol, *others: Any) -> _Symbol:
-    return self._made(self._name)
+    return self._derive(self._name)
 
 
 def _comparison(self: _Symbol, other: Any) -> bool:

@@ -166,7 +166,7 @@ def resolve(
     target = _target(kind, source, given, families)
     unknown = set(given.where) - set(target.pattern.names)
     if unknown:
-        raise _dangling(source, f"{kind} names {min(unknown)!r}, which is no placeholder of {target.pattern.text}")
+        raise _dangling(source, f"{kind} names {min(unknown)!r}, which is not a placeholder of {target.pattern.text}")
     origins = {name: _origin(kind, source, target, name, given.where.get(name)) for name in target.pattern.names}
     for name, origin in origins.items():
         if origin is None and kind != "owns":
@@ -198,7 +198,7 @@ def _resolve_listing(
         raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
     member = given.member or _member(source, target, origins)
     if member not in source.pattern.names:
-        raise _dangling(source, f"listed_in names {member!r} as the member, which is no placeholder of this family")
+        raise _dangling(source, f"listed_in names {member!r} as the member, which is not a placeholder of this family")
     score = _origin("listed_in", source, target, given.score, None) if given.score else None
     if given.score and score is None:
         raise _dangling(
@@ -245,7 +245,7 @@ def _refuse_unfit_member(source: Family[Any], target: Family[Any], member: str) 
         try:
             target.codecs["member"].encode(example[member], target.pattern.text)
         except BadValue as error:
-            raise _dangling(source, f"its {member} is no member of {target.name}: {error}") from None
+            raise _dangling(source, f"its {member} is not a member of {target.name}: {error}") from None
 
 
 def resolve_subject(source: Family[Any], text: str) -> Subject:
@@ -263,7 +263,7 @@ def _target(kind: str, source: Family[Any], given: Link, families: Mapping[str, 
     target = families.get(given.target) if isinstance(given.target, str) else given.target
     if target is None or target not in families.values():
         name = given.target if isinstance(given.target, str) else given.target.pattern.text
-        raise _dangling(source, f"{kind} names {name!r}, which is no family of this keyspace")
+        raise _dangling(source, f"{kind} names {name!r}, which is not a family of this keyspace")
     return target
 
 

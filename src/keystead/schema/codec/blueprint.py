@@ -59,7 +59,7 @@ class Blueprint:
         """Why a value does not fit, with the places that are known by name, and without anything of the value."""
         said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        return f"is no {self.name}: {'; '.join(said)}{more}"
+        return f"is not a valid {self.name}: {'; '.join(said)}{more}"
 
     def why_not(self, error: Exception, value: Any, sealing: Sealing | NoSealing | None = None) -> str:
         """Why a value cannot be written."""
@@ -80,7 +80,7 @@ class Blueprint:
             raise self._bad_version("only a model, a dataclass or a TypedDict can have versions", "write one of those")
         for name, field in fields_of(self._root_fields):
             if stored_name(name, field) == versions.field:
-                declared = self._resolved(self._resolved(self.schema)["properties"][versions.field])
+                declared = self._resolve(self._resolve(self.schema)["properties"][versions.field])
                 allowed = [declared["const"]] if "const" in declared else declared.get("enum", [versions.current])
                 if declared.get("type") != "integer" or versions.current not in allowed:
                     advice = f"declare it as {name}: int = {versions.current}"
@@ -95,7 +95,7 @@ class Blueprint:
             return False
         return True
 
-    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
         return resolved(schema, self.schema.get("$defs", {}))
 
     def _bad(self, what: str, advice: str) -> BadDeclaration:

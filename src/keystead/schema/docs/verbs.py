@@ -36,15 +36,15 @@ class Operations:
 
 def operations(family: Family[Any]) -> Operations:
     """The verbs of one family, without those that make no sense for it and those of every key."""
-    return _divided(verb for verb in _methods(family.verbs) if _makes_sense(verb, family))
+    return _divide(verb for verb in _methods(family.verbs) if _makes_sense(verb, family))
 
 
 def verbs_of_kind(verbs: type[Any]) -> Operations:
     """All verbs of a kind, without those of every key. `verbs` is the class of its keys."""
-    return _divided(_methods(verbs))
+    return _divide(_methods(verbs))
 
 
-def _divided(verbs: Iterable[str]) -> Operations:
+def _divide(verbs: Iterable[str]) -> Operations:
     own = [verb for verb in verbs if verb not in OF_EVERY_KEY]
     return Operations(
         writes=tuple(verb for verb in own if verb not in READS),

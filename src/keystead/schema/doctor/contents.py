@@ -176,7 +176,7 @@ class TooLong(Suspicion):
         everything = whole("stream", look.key)
         [entries] = await look.store.run([everything])
         trim: Command = ("XTRIM", look.key, "MAXLEN", "=", self.family.keep)
-        # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
+        # The next append drops the same ones. A concurrent append wins: the whole log is compared in this step.
         same = StoreGuard(look.store, Still(everything, entries))
         return len(entries) > self.family.keep and await guarded_changes.change(look.store, [same], [trim])
 
@@ -199,7 +199,7 @@ def old_form(look: KeyState) -> Suspicion | None:
             return OldValue(look, "old-version", f"it is of version {version}, the current is {codec.versions.current}")
     ring = look.bound.ring
     old = _old_texts(codec, look.raw, ring)
-    if ring is not None and old and _would_be_gone(old, _rewritten(look)):
+    if ring is not None and old and _are_real_seals(old, _rewrite(look)):
         return OldValue(look, "old-seal", _sealed_with(old, ring))
     return None
 
@@ -251,7 +251,7 @@ class OldValue(Suspicion):
 
     async def fix(self) -> bool:
         look = self.look
-        fresh = _rewritten(look)
+        fresh = _rewrite(look)
         if fresh is None:
             self.note = "its value cannot be written in the new form"
             return False
@@ -300,7 +300,7 @@ def _old_texts(codec: Codec[Any], data: bytes, ring: KeyRing | None) -> list[byt
     return [text for text in _SEALED.findall(data) if not text.startswith(current)]
 
 
-def _rewritten(look: KeyState) -> bytes | None:
+def _rewrite(look: KeyState) -> bytes | None:
     """The value in its new form; None: it can be read, but not written as it is."""
     codec: Codec[Any] = look.bound.family.codecs["value"]
     try:
@@ -309,7 +309,7 @@ def _rewritten(look: KeyState) -> bytes | None:
         return None
 
 
-def _would_be_gone(old: list[bytes], fresh: bytes | None) -> bool:
+def _are_real_seals(old: list[bytes], fresh: bytes | None) -> bool:
     """Whether they are real seals: a plain text that only looks like one is written again as it is."""
     return fresh is None or any(text not in fresh for text in old)
 

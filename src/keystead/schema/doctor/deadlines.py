@@ -83,13 +83,13 @@ class WrongDeadline(Suspicion):
         if self.code == "unexpected-deadline":
             return await guarded_changes.change(look.store, [], [Required(("PERSIST", look.key))])
         at_ms = own_moment_ms(look)
-        # Whoever writes a new moment at the same time wins: the value is compared in the same step.
+        # A concurrent write of a new deadline wins: the value is compared in the same step.
         guards = look.unchanged([lifetime.field]) if isinstance(lifetime, Until) and at_ms is not None else []
         if at_ms is not None and at_ms <= look.now_ms:
             self.removes = True
             return await guarded_changes.delete(look.bound, look.key, guards)
         if isinstance(lifetime, Until) and at_ms is None and lifetime.at_most_ms is None:
-            self.note = f"when it should end cannot be told: {lifetime.field} is not stored, and there is no at_most"
+            self.note = f"its deadline cannot be determined: {lifetime.field} is not stored, and there is no at_most"
             return False
         # NX and LT: nothing lives longer than before, except what had no deadline, or one earlier than its value says.
         condition = {"no-deadline": "NX", "early-deadline": "GT"}.get(self.code, "LT")

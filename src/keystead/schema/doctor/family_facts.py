@@ -79,7 +79,7 @@ class Facts:
         self.latest_ms = lifetime.longest_ms + CLOCKS_MS if isinstance(lifetime, _PLAIN) else None
         self.leads_to: tuple[Relation, ...] = family.leads_to if self.is_record else ()
         self.owners = _owners(bound)
-        self.listed = [_listed(bound, relation) for relation in family.listed_in]
+        self.listed = [_listing_index(bound, relation) for relation in family.listed_in]
         self.is_index = bool(family.lists)
         self.source = _source(bound)
         self.ring = bound.ring
@@ -191,7 +191,7 @@ def _source(index: Bound[Any]) -> Owner | None:
     return Owner(index.related(relation.source), tuple(by_name[name] for name in relation.source.pattern.names))
 
 
-def _listed(bound: Bound[Any], relation: Relation) -> ListingIndex:
+def _listing_index(bound: Bound[Any], relation: Relation) -> ListingIndex:
     index = bound.related(relation.target)
     # An index needs all its placeholders, so every origin is known.
     origins = tuple(origin for name in index.family.pattern.names if (origin := relation.origins[name]) is not None)

@@ -62,7 +62,7 @@ async def change(store: Store, guards: Sequence[StoreGuard], commands: Sequence[
         return False
     changed = {_command(step)[1] for step in commands}
     for together in (own, [step for step in own if _command(step)[1] in changed]):
-        if not spans_keys(store) or (together is not own and not await _all_hold(_in(store, own))):
+        if not spans_keys(store) or (together is not own and not await _all_hold(_guards_in(store, own))):
             break
         try:
             return bool(await store.atomically([*together, *commands]))
@@ -70,7 +70,7 @@ async def change(store: Store, guards: Sequence[StoreGuard], commands: Sequence[
             continue
         except (WrongKind, NotANumber):
             return False
-    return await _all_hold(_in(store, own)) and await _one_by_one(store, commands)
+    return await _all_hold(_guards_in(store, own)) and await _run_one_by_one(store, commands)
 
 
 async def delete(bound: Bound[Any], key: str, guards: Sequence[StoreGuard]) -> bool:
@@ -100,11 +100,11 @@ def _key(step: Step) -> str:
     return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
 
 
-def _in(store: Store, steps: Sequence[Step]) -> list[StoreGuard]:
+def _guards_in(store: Store, steps: Sequence[Step]) -> list[StoreGuard]:
     return [StoreGuard(store, step) for step in steps]
 
 
-async def _one_by_one(store: Store, commands: Sequence[Step]) -> bool:
+async def _run_one_by_one(store: Store, commands: Sequence[Step]) -> bool:
     for step in commands:
         [reply] = await store.run([_command(step)])
         if isinstance(step, Required) and not reply:

@@ -84,7 +84,7 @@ async def set_aside(
         if content is None:
             return "it is gone"
         return await _move(
-            store, _Aside(raw_key, kind, _text(content), code, now_ms, left_ms), [holds(raw_key, content)],
+            store, _Aside(raw_key, kind, _base64(content), code, now_ms, left_ms), [holds(raw_key, content)],
             [("DEL", raw_key)],
         )  # fmt: skip
     try:
@@ -95,8 +95,8 @@ async def set_aside(
     except WrongKind:
         return "it changed meanwhile"
     entries = entries_of(kind, reply)
-    aside = _Aside(raw_key, kind, _json(kind, entries), code, now_ms, left_ms)
-    guards, commands = _emptied(kind, raw_key, entries)
+    aside = _Aside(raw_key, kind, _entries_json(kind, entries), code, now_ms, left_ms)
+    guards, commands = _empty_steps(kind, raw_key, entries)
     return await _move(store, aside, guards, commands)
 
 
@@ -104,8 +104,8 @@ async def set_entries_aside(
     store: Store, key: str, kind: str, entries: Sequence[Any], now_ms: int, left_ms: int
 ) -> str:
     """Move some entries of a key into quarantine; the others stay. Returns why that was not done, or nothing."""
-    aside = _Aside(key.encode(), kind, _json(kind, entries), "unreadable", now_ms, left_ms, part=True)
-    guards, commands = _taken_out(kind, key.encode(), entries)
+    aside = _Aside(key.encode(), kind, _entries_json(kind, entries), "unreadable", now_ms, left_ms, part=True)
+    guards, commands = _removal_steps(kind, key.encode(), entries)
     return await _move(store, aside, guards, commands)
 
 
@@ -127,7 +127,7 @@ class _Aside:
                 "code": code,
                 "expires_at": now_ms + left_ms if left_ms >= 0 else None,
                 "part": part,
-                "key_base64": None if is_text else _text(raw_key),
+                "key_base64": None if is_text else _base64(raw_key),
             }
         )
 
@@ -171,16 +171,16 @@ async def _move_across_slots(
     return None
 
 
-def _emptied(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
+def _empty_steps(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
     """Steps that take out all that was read, and hold only if then nothing is left: a key without entries is none."""
     if kind == "list":
         return [], [("LTRIM", key, len(entries), -1), absent(key)]
-    guards, commands = _taken_out(kind, key, entries)
+    guards, commands = _removal_steps(kind, key, entries)
     # A log without entries stays there. What was appended since it was read goes with it.
     return guards, [*commands, ("DEL", key) if kind == "stream" else absent(key)]
 
 
-def _taken_out(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
+def _removal_steps(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
     """Steps that take these entries out, as they were read."""
     match kind:
         case "hash":
@@ -201,20 +201,20 @@ def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield things[at : at + _ARGUMENTS]
 
 
-def _text(data: bytes) -> str:
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _json(kind: str, entries: Sequence[Any]) -> str:
+def _entries_json(kind: str, entries: Sequence[Any]) -> str:
     match kind:
         case "hash":
-            found: list[Any] = [[_text(field), _text(value)] for field, value in entries]
+            found: list[Any] = [[_base64(field), _base64(value)] for field, value in entries]
         case "zset":
-            found = [[_text(member), repr(float(score))] for member, score in entries]
+            found = [[_base64(member), repr(float(score))] for member, score in entries]
         case "stream":
-            found = [[entry_id.decode(), [_text(part) for part in fields]] for entry_id, fields in entries]
+            found = [[entry_id.decode(), [_base64(part) for part in fields]] for entry_id, fields in entries]
         case _:
-            found = [_text(entry) for entry in entries]
+            found = [_base64(entry) for entry in entries]
     return json.dumps(found, separators=(",", ":"))
 
 
@@ -236,7 +236,7 @@ async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
     if expires_at_ms is not None and expires_at_ms <= now_ms:
         raise BadValue(f"{key!r} would have ended at {aside.expires_at:%Y-%m-%d %H:%M:%S} UTC; it stays dead")
     raw_key = key.encode() if aside.key_base64 is None else base64.b64decode(aside.key_base64)
-    commands = list(_written(raw_key, aside))
+    commands = list(_restore_commands(raw_key, aside))
     if expires_at_ms is not None:
         commands.append(("PEXPIREAT", raw_key, expires_at_ms))
     guards: list[Step] = [] if aside.part else [absent(raw_key)]
@@ -269,7 +269,7 @@ async def _last_copy(keys: QuarantineKeys, key: str) -> tuple[ValueKey[Quarantin
     return found
 
 
-def _written(key: bytes, aside: Quarantined) -> Iterator[Command]:
+def _restore_commands(key: bytes, aside: Quarantined) -> Iterator[Command]:
     """The commands that write what was set aside."""
     if aside.kind == "string":
         yield ("SET", key, base64.b64decode(aside.content))

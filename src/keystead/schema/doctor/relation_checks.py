@@ -56,7 +56,7 @@ class Orphan(Suspicion):
         return await guarded_changes.holds_now(self.look.store, [*self._guards, self.look.there]) is not None
 
     async def fix(self) -> bool:
-        # Whoever makes the owner again at the same time wins: its absence is part of the step that deletes.
+        # A concurrent creation of the owner wins: its absence is a guard of the step that deletes.
         return await guarded_changes.delete(self.look.bound, self.look.key, self._guards)
 
 
@@ -144,7 +144,7 @@ class WrongScore(Suspicion):
 
     async def fix(self) -> bool:
         entry = self._entry
-        # Whoever writes the record at the same time writes its entry, too: the record must still be the same.
+        # A concurrent write of the record also writes its entry: the record must still be the same.
         put: Command = ("ZADD", entry.key, "XX", score_of(self.look, entry) or 0, entry.member)
         return await guarded_changes.change(self.look.store, self._guards, [put])
 
@@ -174,7 +174,7 @@ class NotListed(Suspicion):
     async def fix(self) -> bool:
         look, entry = self.look, self._entry
         if entry.relation.admits:
-            # Listing it would bring back what was ended; and nobody lists it any more, so it is sure to be dead.
+            # Listing it would resurrect a record that was ended; nothing lists it any more, so it stays dead.
             return await guarded_changes.delete(look.bound, look.key, self._guards)
         value = None if look.value is UNKNOWN else look.value
         dies_ms = look.now_ms + look.left_ms if look.left_ms >= 0 else None

@@ -10,8 +10,8 @@ from keystead.schema.doctor.report import FEW, Report
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.family_lookup import name_of
 
-TOO_MANY: Final = "more than 1 % of them would be set aside, which somebody must confirm"
-_TOO_MANY_DELETED: Final = "more than 1 % of them would be deleted, which somebody must confirm"
+TOO_MANY: Final = "more than 1 % of them would be set aside, which an operator must confirm"
+_TOO_MANY_DELETED: Final = "more than 1 % of them would be deleted, which an operator must confirm"
 ASTRAY: Final = {
     "orphan": "no key of this family has its owner, so the store or the pattern of the owners is probably wrong",
     "leads-nowhere": "no key of this family leads to one that is there, so the store or the pattern of what they lead "

@@ -13,7 +13,7 @@ from keystead.schema.finding import CODES, Finding
 
 # A scan of Redis may name a key twice. So many findings are remembered, by a number each, to be counted once.
 _REMEMBERED: Final = 100_000
-FEW: Final = 100  # one of so many may be set aside or deleted without anybody having been asked
+FEW: Final = 100  # one of so many may be set aside or deleted without confirmation
 _NOT_BY_CHANCE: Final = 10  # keys; if what they belong to is gone of more than these, and of all, it is elsewhere
 
 

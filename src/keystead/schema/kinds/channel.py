@@ -1,4 +1,4 @@
-"""Channel: messages to whoever listens now. Nothing is kept."""
+"""Channel: pub/sub messages to the current subscribers. Nothing is stored."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class CounterKey(GrownKey):
         """Whether the number is at most `limit`; where there is no such key it is 0.
 
         For `atomically`: where it is higher, nothing of the whole takes effect. `at_most(99)` before an `increment()`
-        is a counter that never passes 100, whoever calls at the same time.
+        is a counter that never passes 100, however many callers there are.
         """
         _check(limit, self.key)
         return self._at_most("at_most", ("GET", self.key), limit)
@@ -41,7 +41,7 @@ class CounterKey(GrownKey):
         """Whether the number is at least `least`; where there is no such key it is 0.
 
         For `atomically`: where it is lower, nothing of the whole takes effect. `at_least(1)` before a `decrement()` is
-        a counter that never goes below 0, whoever calls at the same time.
+        a counter that never goes below 0, however many callers there are.
         """
         _check(least, self.key)
         _check(least - 1, self.key)
@@ -117,10 +117,10 @@ class Counter(Family[CounterKey]):
             return None
         value = self.codec.decode(raw, key) if len(raw) <= _LONGEST else None
         if value is None or not _LEAST <= value <= _MOST:
-            raise Unreadable("this is no whole number of at most 64 bits", key, raw)
+            raise Unreadable("this is not a 64-bit integer", key, raw)
         return value
 
 
 def _check(value: int, key: str) -> None:
     if type(value) is not int or not _LEAST <= value <= _MOST:
-        raise BadValue(f"{key}: a counter takes a whole number of at most 64 bits, not {type(value).__name__}")
+        raise BadValue(f"{key}: a counter takes a 64-bit integer, not {type(value).__name__}")

@@ -29,9 +29,9 @@ class GrownKey(Key):
     ) -> Operation[R]:
         """These commands and the deadline that the family gives the key, as one atomic step."""
         at_ms = self._at_ms(None, until or {}) if until or self.bound.family.has_moment else None
-        return self._grown(verb, commands, finish, at_ms)
+        return self._write_until(verb, commands, finish, at_ms)
 
-    def _grown(
+    def _write_until(
         self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
     ) -> Operation[R]:
         bound = self.bound
@@ -40,10 +40,10 @@ class GrownKey(Key):
         renewal = self._renewal(bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
 
-    def _changed(
+    def _update_until(
         self, verb: str, steps: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None, *, stopped: Any = None
     ) -> Compound[R]:
-        """As `_grown`, of a key that is there: where no new moment is given, it keeps the one it lives until."""
+        """As `_write_until`, of a key that is there: where no new moment is given, it keeps the one it lives until."""
         keeps = at_ms is None and isinstance(self.bound.family.lifetime, Until)
         renewal = [] if keeps else self._renewal(self.bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*steps, *renewal], finish, atomic=True, stopped=stopped)

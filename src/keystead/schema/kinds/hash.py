@@ -43,12 +43,16 @@ class HashKey(GrownKey, Generic[T, F, V]):
         It revives what was deleted meanwhile: to change a record that must still be there, use `update`.
         """
         fields = self._fields_of(record)
-        return self._record_written("set", [("DEL", self.key), *self._named("HSET", fields)], record, until, nothing)
+        return self._record_written(
+            "set", [("DEL", self.key), *self._split_command("HSET", fields)], record, until, nothing
+        )
 
     def add(self, record: T, **until: Moment) -> Operation[bool]:
         """Write the whole record only if there is no such key. Of several callers one gets True. Atomic."""
         fields = self._fields_of(record)
-        return self._record_written("add", [absent(self.key), *self._named("HSET", fields)], record, until, _true)
+        return self._record_written(
+            "add", [absent(self.key), *self._split_command("HSET", fields)], record, until, _true
+        )
 
     def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
         """Change these fields of a record that is there, and no others; None takes a field out. Atomic.
@@ -57,12 +61,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """
         steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
         at_ms = self._at_ms(fields, until)
-        return self._relisted(self._changed("update", steps, _true, at_ms, stopped=False), at_ms, fields)
+        return self._relist_after(self._update_until("update", steps, _true, at_ms, stopped=False), at_ms, fields)
 
     def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
         """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
         self._refuse_unlisted("put")
-        return self._grown("put", self._changes(fields), nothing, self._at_ms(fields, until))
+        return self._write_until("put", self._changes(fields), nothing, self._at_ms(fields, until))
 
     def field(self, name: F) -> Operation[V | None]:
         """One field; None: there is no such field, or no such key."""
@@ -93,7 +97,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """Whether there are at most so many fields.
 
         For `atomically`: where there are more, nothing of the whole takes effect. `at_most(5)` after an `update` or a
-        `put` is a hash that never has more than 5 fields, whoever calls at the same time, and lets those be changed
+        `put` is a hash that never has more than 5 fields, however many callers there are, and lets those be changed
         that are there already.
         """
         return self._count_at_most("at_most", ("HLEN", self.key), limit)
@@ -107,7 +111,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if isinstance(value, StoreMs):
             data: Any = value if self._integer(name) else None
         else:
-            data = self._encoded(self._name(name), value)
+            data = self._encode(self._name(name), value)
         command = ("HSETNX", self.key, self._name(name), data)
         return self._write("add_field", [command], truth, until)
 
@@ -120,9 +124,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
         command = ("HINCRBY", self.key, self._integer(name), by)
         if not self.bound.family.fields:
-            return self._grown("increment", [command], number, self._at_ms(None, {}))
+            return self._write_until("increment", [command], number, self._at_ms(None, {}))
         steps = [Required(("EXISTS", self.key)), command]
-        return self._relisted(self._changed("increment", steps, _second, None, stopped=None), None, {name: by})
+        return self._relist_after(self._update_until("increment", steps, _second, None, stopped=None), None, {name: by})
 
     def consume_field(self, name: F) -> Operation[V | None]:
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
@@ -176,8 +180,8 @@ class HashKey(GrownKey, Generic[T, F, V]):
         self._refuse_unlisted("copy")
         if self.bound.family.needs_ring or not seen:
             raise BadCall(f"{self.key}: what was seen has no fields, or sealed ones, which belong to their key")
-        commands = [("DEL", self.key), *self._named("HSET", [part for pair in seen.items() for part in pair])]
-        return self._grown("copy", commands, nothing, self._at_ms(None, until))
+        commands = [("DEL", self.key), *self._split_command("HSET", [part for pair in seen.items() for part in pair])]
+        return self._write_until("copy", commands, nothing, self._at_ms(None, until))
 
     def field_at_most(self, name: F, limit: int) -> Operation[bool]:
         """Whether a field that is a whole number is at most `limit`; where there is no such field it is 0.
@@ -196,7 +200,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 "no index names; use set or add for a whole record, update for one that is there"
             )
 
-    def _relisted(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
+    def _relist_after(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
         """A change of a record that is listed: its index lives on with it."""
         bound, key = self.bound, self.key
         family = bound.family
@@ -231,10 +235,10 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if codec.sealed:
             raise BadCall(f"{self.key}: {name} is sealed, so the store cannot add to it")
         if codec.json_schema().get("type") != "integer":
-            raise BadCall(f"{self.key}: {name} is no whole number, so nothing can be added to it")
+            raise BadCall(f"{self.key}: {name} is not an integer, so nothing can be added to it")
         return raw
 
-    def _encoded(self, name: bytes, value: V) -> bytes:
+    def _encode(self, name: bytes, value: V) -> bytes:
         data: bytes = self.bound.family.field_codec(name, self.key).encode(
             value, self.key, self.bound.ring, name.decode("utf-8", "replace")
         )
@@ -267,12 +271,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 self.bound.family.refuse_required(raw, self.key)
                 gone.append(raw)
             else:
-                kept += (raw, self._encoded(raw, value))
+                kept += (raw, self._encode(raw, value))
         # Fields are written before others are taken out: a hash that is empty for a moment would be gone, and its
         # deadline with it.
-        return [*self._named("HSET", kept), *self._named("HDEL", gone)]
+        return [*self._split_command("HSET", kept), *self._split_command("HDEL", gone)]
 
-    def _named(self, command: str, arguments: list[bytes]) -> list[Any]:
+    def _split_command(self, command: str, arguments: list[bytes]) -> list[Any]:
         """This command with these arguments; several, in order, where they are more than one takes."""
         starts = range(0, len(arguments), _ARGUMENTS)
         return [(command, self.key, *arguments[start : start + _ARGUMENTS]) for start in starts]
@@ -370,7 +374,9 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
             return self._field.encode(name, key)
         stored = self._names.get(name, name) if isinstance(name, str) else None
         if stored not in self.fields:
-            raise BadValue(f"{key}: {name!r} is no field of {self.type.__name__}; there are {', '.join(self._names)}")
+            raise BadValue(
+                f"{key}: {name!r} is not a field of {self.type.__name__}; there are {', '.join(self._names)}"
+            )
         return str(stored).encode()
 
     def refuse_required(self, name: bytes, key: str) -> None:
@@ -416,7 +422,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
             return self._validate(found, by_name=True, by_alias=False)
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-            raise Unreadable(f"this is no {self.type.__name__}: {wrong}", key) from None
+            raise Unreadable(f"this is not a valid {self.type.__name__}: {wrong}", key) from None
 
     def read_command(self, key: str) -> Command:
         return ("HGETALL", key)

@@ -47,7 +47,7 @@ class ListKey(GrownKey, Generic[T]):
 
     def replace(self, place: int, item: T) -> Operation[None]:
         """Write the item at a place. Raises an error where there is none. Atomic."""
-        return self._changed("replace", [("LSET", self.key, place, self._encoded(item))], nothing, None)
+        return self._update_until("replace", [("LSET", self.key, place, self._encode(item))], nothing, None)
 
     def trim(self, keep: int) -> Operation[None]:
         """Drop what is beyond the first `keep` items. It does not make the key live longer. Atomic."""
@@ -60,7 +60,7 @@ class ListKey(GrownKey, Generic[T]):
 
         What was seen is taken out as it is stored, also where it cannot be read.
         """
-        return self._read("remove", ("LREM", self.key, count, self._encoded(item)), number)
+        return self._read("remove", ("LREM", self.key, count, self._encode(item)), number)
 
     def pop_first(self) -> Operation[T | None]:
         """Take out the first item and get it: of several callers each gets another. None: there is none. Atomic."""
@@ -72,7 +72,7 @@ class ListKey(GrownKey, Generic[T]):
 
     def see(self, start: int = 0, stop: int = -1) -> Operation[list[Seen[T | None]]]:
         """As `items`, each for a later `remove`. The value of one that cannot be read is None."""
-        return self._read("see", ("LRANGE", self.key, start, stop), self._seen)
+        return self._read("see", ("LRANGE", self.key, start, stop), self._read_seen)
 
     def _push(
         self,
@@ -88,12 +88,12 @@ class ListKey(GrownKey, Generic[T]):
         most = keep if keep is not None else self.bound.family.keep
         if most is not None and (type(most) is not int or most < 1):
             raise BadValue(f"{self.key}: keep is a whole number from 1 on")
-        commands: list[Any] = [(command, self.key, *map(self._encoded, items))]
+        commands: list[Any] = [(command, self.key, *map(self._encode, items))]
         if most is not None:
             commands += [trim(most), ("LLEN", self.key)]
         return self._write(verb, commands, _length_of_three if most is not None else number, until)
 
-    def _encoded(self, item: T | Seen[T | None]) -> bytes:
+    def _encode(self, item: T | Seen[T | None]) -> bytes:
         if isinstance(item, Seen):
             return item.stored
         data: bytes = self.bound.family.item.encode(item, self.key, self.bound.ring)
@@ -103,7 +103,7 @@ class ListKey(GrownKey, Generic[T]):
         decode = self.bound.family.item.decode
         return [decode(data, self.key, self.bound.ring) for data in replies[0]]
 
-    def _seen(self, replies: list[Reply]) -> list[Seen[T | None]]:
+    def _read_seen(self, replies: list[Reply]) -> list[Seen[T | None]]:
         codec, key, ring = self.bound.family.item, self.key, self.bound.ring
         return [seen_or_none(codec, raw, key, ring) for raw in replies[0]]
 

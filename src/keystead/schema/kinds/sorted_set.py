@@ -70,11 +70,11 @@ class SortedSetKey(GrownKey, Generic[M]):
 
     def rank(self, member: M) -> Operation[int | None]:
         """The place of a member from the lowest score on, counted from 0; None: it is not in."""
-        return self._read("rank", ("ZRANK", self.key, self._encoded(member)), _first)
+        return self._read("rank", ("ZRANK", self.key, self._encode(member)), _first)
 
     def rank_from_top(self, member: M) -> Operation[int | None]:
         """The place of a member from the highest score on, counted from 0; None: it is not in."""
-        return self._read("rank_from_top", ("ZREVRANK", self.key, self._encoded(member)), _first)
+        return self._read("rank_from_top", ("ZREVRANK", self.key, self._encode(member)), _first)
 
     def lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the lowest score on."""
@@ -101,7 +101,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         """Whether there are at most so many members.
 
         For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` is a
-        sorted set that never has more than 5 members, whoever calls at the same time. `at_most(5)` after it promises
+        sorted set that never has more than 5 members, however many callers there are. `at_most(5)` after it promises
         the same, also of a `put` of several, and lets those in that are members already.
         """
         return self._count_at_most("at_most", ("ZCARD", self.key), limit)
@@ -111,13 +111,13 @@ class SortedSetKey(GrownKey, Generic[M]):
 
         For `atomically`: where it is higher, nothing of the whole takes effect.
         """
-        return self._at_most("score_at_most", ("ZSCORE", self.key, self._encoded(member)), limit)
+        return self._at_most("score_at_most", ("ZSCORE", self.key, self._encode(member)), limit)
 
     def remove(self, *members: M) -> Operation[int]:
         """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
         if not members:
             raise BadValue(f"{self.key}: name at least one member")
-        return self._read("remove", ("ZREM", self.key, *map(self._encoded, members)), number)
+        return self._read("remove", ("ZREM", self.key, *map(self._encode, members)), number)
 
     def remove_between(self, low: Score, high: Score) -> Operation[int]:
         """Take out the members with a score from `low` to `high`, both included; returns how many. Atomic."""
@@ -140,7 +140,7 @@ class SortedSetKey(GrownKey, Generic[M]):
 
         For `atomically`: where it has another, nothing of the whole takes effect.
         """
-        command = ("ZSCORE", self.key, self._encoded(member))
+        command = ("ZSCORE", self.key, self._encode(member))
         # Required, because to the others the score of what is not in is 0.
         steps = [at_most(command, score), more_than(command, math.nextafter(score, -math.inf)), Required(command)]
         return Compound(self.bound, "score_is", steps, truth, atomic=True, stopped=False)
@@ -199,7 +199,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         for member, score in scores.items():
             if type(score) not in (int, float, StoreMs) or score != score:
                 raise BadValue(f"{self.key}: a score is a number, not {type(score).__name__}")
-            pairs += (score, self._encoded(member))
+            pairs += (score, self._encode(member))
         return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
 
     def _range(
@@ -211,7 +211,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         stop = skip + limit - 1 if limit else _BEFORE_ALL
         return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), finish)
 
-    def _encoded(self, member: M | Seen[M | None]) -> bytes:
+    def _encode(self, member: M | Seen[M | None]) -> bytes:
         if isinstance(member, Seen):
             return member.stored
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)

@@ -50,7 +50,7 @@ class ValueKey(Key, Generic[T]):
 
     def see(self) -> Operation[Seen[T] | None]:
         """The value for a later `holds`; None: there is no such key. Raises Unreadable as `get` does."""
-        return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._seen)
+        return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._read_seen)
 
     def holds(self, seen: Seen[T] | T | None) -> Operation[bool]:
         """Whether the key still holds exactly what was seen, or this value; None: whether it is still not there.
@@ -90,10 +90,10 @@ class ValueKey(Key, Generic[T]):
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = self._codec.encode(value, self.key, self.bound.ring)
         steps: list[Any] = [holds(self.key, stored), ("SET", self.key, data, *options)]
-        return self._guarded("compare_and_set", steps, value, now_ms, at_ms)
+        return self._write_guarded("compare_and_set", steps, value, now_ms, at_ms)
 
     async def change(self, function: Callable[[T], T], **until: Moment) -> T | None:
-        """Read, change and write back, again and again until nobody came between. None: there is no such key.
+        """Read, change and write back, with optimistic locking. None: there is no such key.
 
         `function` gets the value and returns the new one; it may be called several times. At least two round trips.
         """
@@ -139,7 +139,7 @@ class ValueKey(Key, Generic[T]):
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = self._codec.encode(value, self.key, self.bound.ring)
         steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
-        return self._guarded("replace_seen", steps, value, now_ms, at_ms)
+        return self._write_guarded("replace_seen", steps, value, now_ms, at_ms)
 
     async def delete_seen(self, seen: Seen[T]) -> bool:
         """Delete it, with all that `delete` takes with it, only if it still holds exactly what was seen.
@@ -178,7 +178,7 @@ class ValueKey(Key, Generic[T]):
         value: T = bound.family.codec.decode(raw, self.key, bound.ring)
         return value
 
-    def _seen(self, replies: list[Reply]) -> Seen[T] | None:
+    def _read_seen(self, replies: list[Reply]) -> Seen[T] | None:
         try:
             value = self._read(replies)
         except Unreadable as error:
@@ -200,16 +200,16 @@ class ValueKey(Key, Generic[T]):
         if family.listed_in:
             kept = only == "XX" and options in _SAME_LIFETIME
             steps = [Required(command) if only else command]
-            return self._listed(verb, steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
+            return self._write_listed(verb, steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
         return Operation(bound, verb, [command], finish)
 
-    def _guarded(self, verb: str, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
+    def _write_guarded(self, verb: str, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
         if self.bound.family.listed_in:
             kept = steps[-1][3:] in _SAME_LIFETIME
-            return self._listed(verb, steps, value, now_ms, at_ms, _true, kept=kept, new=False)
+            return self._write_listed(verb, steps, value, now_ms, at_ms, _true, kept=kept, new=False)
         return Compound(self.bound, verb, steps, _true, atomic=True, stopped=False)
 
-    def _listed(
+    def _write_listed(
         self,
         verb: str,
         record: list[Any],
