@@ -60,7 +60,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Related:
-    """What a delete removes, as far as that is related without scanning."""
+    """What a delete removes, as far as that is known without scanning."""
 
     commands: list[tuple[Store, Command, PlannedStep]] = field(default_factory=list)
     guards: list[tuple[Store, Step]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _SeenSince(set[tuple[int, str]]):
 
 async def plan(bound: Bound[Any], key: str) -> Plan:
     """Everything that deleting this key would delete, including scans. Read-only."""
-    related = await _find_related(bound, key, "what you asked for")
+    related = await _find_related(bound, key, "requested")
     found = Plan()
     commands: list[tuple[Store, Command, PlannedStep]] = []
     waiting = deque([related])
@@ -155,7 +155,7 @@ class Cascade(Deleting[bool]):
         """The steps, if they follow from the key alone. Raises BadArgument if it takes several round trips."""
         if not super().in_batch():
             related = _Related()
-            for store, command, step in _steps_from_key(self.bound, self._key, "what you asked for", related):
+            for store, command, step in _steps_from_key(self.bound, self._key, "requested", related):
                 if store is not self.store:
                     raise BadArgument(
                         f"{step.key} lives in another store, so deleting it cannot be part of this batch; "
@@ -166,7 +166,7 @@ class Cascade(Deleting[bool]):
 
     async def _alone(self) -> bool:
         for _ in range(_ATTEMPTS):
-            related = await _find_related(self.bound, self._key, "what you asked for")
+            related = await _find_related(self.bound, self._key, "requested")
             deleted = await _delete_found(self.bound, related)
             if deleted is not None:
                 break
@@ -298,7 +298,7 @@ async def _find_related(
 ) -> _Related:
     """What deleting this key removes. Values are read from the store where relations depend on them.
 
-    `value` is the value of the key itself, if it is related.
+    `value` is the value of the key itself, if it is known.
     """
     related = _Related(seen=set() if seen is None else seen)
     waiting = [(bound, key, reason)]

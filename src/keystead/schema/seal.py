@@ -5,8 +5,8 @@ A sealed field stands in the stored JSON as one text, `sealed.{key id}.{iv}.{cip
 
 The additional authenticated data is `keystead`, the key and the path of the field, separated by zero bytes. The path is
 such as `["accounts",0,"access_token"]`, with the name of a hash field in front. So a sealed text that is copied to
-another key, another field or another place in the same value does not open. Sealing does not hide the length of a value,
-and does not prevent an old sealed text from being put back in its own place.
+another key, another field or another place in the same value does not open. Sealing does not hide the length of a
+value, and does not prevent an old sealed text from being put back in its own place.
 """
 
 from __future__ import annotations

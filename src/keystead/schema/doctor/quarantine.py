@@ -1,4 +1,4 @@
-"""What the doctor sets aside: content that no family can read, kept for a while under a name of its own."""
+"""Quarantine: content that its family cannot read, kept for a while under another key."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Kind = Literal["string", "hash", "set", "zset", "list", "stream"]
 
 
 class Quarantined(BaseModel):
-    """What stood under a key, byte for byte, and why it was set aside.
+    """The content of a key, byte for byte, and why it was set aside.
 
-    `content` is the base64 of a string; of another kind it is JSON: a list of its entries, all bytes in base64.
-    With `part`, only these entries were taken out of the key. `expires_at` is the deadline that the key had.
+    `content` is the base64 of a string. For other kinds it is JSON: a list of the entries, all bytes in base64.
+    With `part`, only these entries were removed from the key. `expires_at` is the deadline that the key had.
     """
 
     key: str
@@ -43,13 +43,13 @@ class Quarantined(BaseModel):
     code: str
     expires_at: OmittedIfNone[EpochMs] = None
     part: bool = False
-    key_base64: OmittedIfNone[str] = None  # of a key that is no text
+    key_base64: OmittedIfNone[str] = None  # of a key that is not UTF-8
 
 
 class QuarantineKeys(Keyspace):
     """What `keystead doctor --fix` sets aside; `keystead doctor --restore KEY` brings it back."""
 
-    # Its role is `cache` so that it fits every store: one that may forget may forget what was set aside, too.
+    # Its role is `cache` so that it fits every store, including those that evict.
     quarantine = Value(
         "keystead:quarantine:{key:uri<=200}[:{copy:int}]",
         Quarantined,
@@ -68,17 +68,17 @@ def with_quarantine(places: Sequence[Belonging]) -> list[Belonging]:
 
 
 def name_aside(key: str) -> str:
-    """The key under which the content of this one is set aside."""
+    """The quarantine key for this key."""
     return FAMILY.pattern.render({"key": key})
 
 
 async def set_aside(
     store: Store, raw_key: bytes, kind: str, code: str, now_ms: int, left_ms: int, content: Any = None
 ) -> str:
-    """Move all that a key holds into quarantine. Returns why that was not done, or nothing.
+    """Move the whole content of a key into quarantine. Returns why that was not done; empty if it was.
 
-    One atomic step, in which the key still holds what was copied (a list may have been changed in its middle).
-    `content` is the value of a string; of other kinds it is read here.
+    One atomic step, guarded by the copied content (changes in the middle of a list are not noticed).
+    `content` is the value of a string; other kinds are read here.
     """
     if kind == "string":
         if content is None:
@@ -103,14 +103,14 @@ async def set_aside(
 async def set_entries_aside(
     store: Store, key: str, kind: str, entries: Sequence[Any], now_ms: int, left_ms: int
 ) -> str:
-    """Move some entries of a key into quarantine; the others stay. Returns why that was not done, or nothing."""
+    """Move some entries of a key into quarantine. Returns why that was not done; empty if it was."""
     aside = _Aside(key.encode(), kind, _entries_json(kind, entries), "unreadable", now_ms, left_ms, part=True)
     guards, commands = _removal_steps(kind, key.encode(), entries)
     return await _move(store, aside, guards, commands)
 
 
 class _Aside:
-    """A copy that is to be written."""
+    """A quarantine copy to be written."""
 
     def __init__(
         self, raw_key: bytes, kind: str, content: str, code: str, now_ms: int, left_ms: int, part: bool = False
@@ -160,7 +160,7 @@ async def _move(store: Store, aside: _Aside, guards: Sequence[Step], commands: S
 async def _move_across_slots(
     store: Store, name: str, write: Command, guards: Sequence[Step], commands: Sequence[Step]
 ) -> int | None:
-    """The copy first: an interruption leaves one copy too many, and loses nothing."""
+    """Write the copy first: an interruption leaves a surplus copy, and loses nothing."""
     [written] = await store.run([write])
     if written is None:
         return len(guards)
@@ -172,16 +172,16 @@ async def _move_across_slots(
 
 
 def _empty_steps(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
-    """Steps that take out all that was read, and hold only if then nothing is left: a key without entries is none."""
+    """Steps that remove all that was read, and fail if anything is left: a key without entries does not exist."""
     if kind == "list":
         return [], [("LTRIM", key, len(entries), -1), absent(key)]
     guards, commands = _removal_steps(kind, key, entries)
-    # A log without entries stays there. What was appended since it was read goes with it.
+    # An empty log continues to exist, so it is deleted. Entries appended since it was read are deleted with it.
     return guards, [*commands, ("DEL", key) if kind == "stream" else absent(key)]
 
 
 def _removal_steps(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
-    """Steps that take these entries out, as they were read."""
+    """Steps that remove these entries as they were read."""
     match kind:
         case "hash":
             guards: list[Step] = [field_holds(key, field, value) for field, value in entries]
@@ -222,10 +222,10 @@ def _entries_json(kind: str, entries: Sequence[Any]) -> str:
 
 
 async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
-    """Bring the last copy of a key that was set aside back under its name, with the deadline that it had.
+    """Restore the latest quarantine copy of a key, with the deadline that it had. The copy is deleted.
 
-    None: nothing of this name was set aside. Raises BadValue where the name is taken by now, or where its deadline is
-    over. The copy is gone then. One atomic step; in a cluster the key is written before its copy goes.
+    None: there is no copy. Raises BadValue if the key exists by now, or if its deadline is over. One atomic step; in a
+    cluster the key is written before its copy is deleted.
     """
     found = await _last_copy(keys, key)
     if found is None:
@@ -270,7 +270,7 @@ async def _last_copy(keys: QuarantineKeys, key: str) -> tuple[ValueKey[Quarantin
 
 
 def _restore_commands(key: bytes, aside: Quarantined) -> Iterator[Command]:
-    """The commands that write what was set aside."""
+    """The commands that write the quarantined content back."""
     if aside.kind == "string":
         yield ("SET", key, base64.b64decode(aside.content))
         return

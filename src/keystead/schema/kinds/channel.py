@@ -65,7 +65,7 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
 
     @overload
     def __init__(self, pattern: str, message: type[T], **options: Unpack[ChannelOptions]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(self: Channel[Any], pattern: str, message: object, **options: Unpack[ChannelOptions]) -> None: ...
     def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
         if "lifetime" in options:

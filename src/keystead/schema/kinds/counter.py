@@ -29,18 +29,18 @@ class CounterKey(GrownKey):
         return self._read("get", ("GET", self.key), self._number)
 
     def at_most(self, limit: int) -> Operation[bool]:
-        """Whether the number is at most `limit`; where there is no such key it is 0.
+        """Whether the number is at most `limit`; a missing key counts as 0.
 
-        For `atomically`: where it is higher, nothing of the whole takes effect. `at_most(99)` before an `increment()`
+        For `atomically`: if it is higher, nothing in the batch takes effect. `at_most(99)` before an `increment()`
         is a counter that never passes 100, however many callers there are.
         """
         _check(limit, self.key)
         return self._at_most("at_most", ("GET", self.key), limit)
 
     def at_least(self, least: int) -> Operation[bool]:
-        """Whether the number is at least `least`; where there is no such key it is 0.
+        """Whether the number is at least `least`; a missing key counts as 0.
 
-        For `atomically`: where it is lower, nothing of the whole takes effect. `at_least(1)` before a `decrement()` is
+        For `atomically`: if it is lower, nothing in the batch takes effect. `at_least(1)` before a `decrement()` is
         a counter that never goes below 0, however many callers there are.
         """
         _check(least, self.key)
@@ -50,7 +50,7 @@ class CounterKey(GrownKey):
     def holds(self, number: int) -> Operation[bool]:
         """Whether the number is exactly this one, and not 0: a key that is not there counts as 0, so use `at_most(0)`.
 
-        For `atomically`: where it is another, nothing of the whole takes effect.
+        For `atomically`: if it is another, nothing in the batch takes effect.
         """
         _check(number, self.key)
         if number == 0:

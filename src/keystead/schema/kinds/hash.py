@@ -34,7 +34,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     __slots__ = ()
 
     def get(self) -> Operation[T | None]:
-        """The whole record; None: there is no such key. Raises Unreadable where it is not what the family says."""
+        """The whole record; None: there is no such key. Raises Unreadable if it does not fit the family."""
         return self._read("get", ("HGETALL", self.key), self._record)
 
     def set(self, record: T, **until: Moment) -> Operation[None]:
@@ -96,7 +96,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many fields.
 
-        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(5)` after an `update` or a
+        For `atomically`: if there are more, nothing in the batch takes effect. `at_most(5)` after an `update` or a
         `put` is a hash that never has more than 5 fields, however many callers there are, and lets those be changed
         that are there already.
         """
@@ -166,7 +166,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def holds(self, seen: Mapping[bytes, bytes]) -> Operation[bool]:
         """Whether the key still holds exactly the fields that were seen, and no others; empty: it is still not there.
 
-        For `atomically`: where it does not, nothing of the whole takes effect.
+        For `atomically`: if it does not, nothing in the batch takes effect.
         """
         steps: list[Any] = [at_most(("HLEN", self.key), len(seen))]
         steps += [field_holds(self.key, name, value) for name, value in seen.items()]
@@ -184,9 +184,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._write_until("copy", commands, nothing, self._at_ms(None, until))
 
     def field_at_most(self, name: F, limit: int) -> Operation[bool]:
-        """Whether a field that is a whole number is at most `limit`; where there is no such field it is 0.
+        """Whether a field that is a whole number is at most `limit`; a missing field counts as 0.
 
-        For `atomically`: where it is higher, nothing of the whole takes effect.
+        For `atomically`: if it is higher, nothing in the batch takes effect.
         """
         if type(limit) is not int or not -(2**63) <= limit < 2**63:
             raise BadValue(f"{self.key}: a limit is a whole number of at most 64 bits")

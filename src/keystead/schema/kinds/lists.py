@@ -58,7 +58,7 @@ class ListKey(GrownKey, Generic[T]):
     def remove(self, item: T | Seen[T | None], count: int = 0) -> Operation[int]:
         """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic.
 
-        What was seen is taken out as it is stored, also where it cannot be read.
+        What was seen is taken out as it is stored, even if it cannot be read.
         """
         return self._read("remove", ("LREM", self.key, count, self._encode(item)), number)
 
@@ -122,7 +122,7 @@ class List(Family[ListKey[T]], Generic[T]):
 
     @overload
     def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(
         self: List[Any], pattern: str, item: object, *, keep: int | None = None, **options: Unpack[Options]
     ) -> None: ...

@@ -117,7 +117,7 @@ class Log(Family[LogKey[T]], Generic[T]):
 
     @overload
     def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(
         self: Log[Any], pattern: str, item: object, *, keep: int | None = None, **options: Unpack[Options]
     ) -> None: ...

@@ -38,7 +38,7 @@ class SetKey(GrownKey, Generic[M]):
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
 
-        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` of one
+        For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` of one
         member is a set that never has more than 5, however many callers there are. `at_most(5)` after it promises the
         same, for any number of members, and lets those in that are members already.
         """
@@ -51,7 +51,7 @@ class SetKey(GrownKey, Generic[M]):
     def remove(self, *members: M | Seen[M | None]) -> Operation[int]:
         """Take members out; returns how many were in. It does not make the key live longer. Atomic.
 
-        What was seen is taken out as it is stored, also where it cannot be read.
+        What was seen is taken out as it is stored, even if it cannot be read.
         """
         return self._read("remove", ("SREM", self.key, *self._encode_all(members)), number)
 
@@ -92,7 +92,7 @@ class Set(Family[SetKey[M]], Generic[M]):
 
     @overload
     def __init__(self, pattern: str, member: type[M] | Codec[M], **options: Unpack[Options]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(self: Set[Any], pattern: str, member: object, **options: Unpack[Options]) -> None: ...
     def __init__(self, pattern: str, member: Any, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)

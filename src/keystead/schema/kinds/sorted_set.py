@@ -100,7 +100,7 @@ class SortedSetKey(GrownKey, Generic[M]):
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
 
-        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` is a
+        For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` is a
         sorted set that never has more than 5 members, however many callers there are. `at_most(5)` after it promises
         the same, also of a `put` of several, and lets those in that are members already.
         """
@@ -109,7 +109,7 @@ class SortedSetKey(GrownKey, Generic[M]):
     def score_at_most(self, member: M, limit: Score) -> Operation[bool]:
         """Whether the score of a member is at most `limit`; where it is not in, it is 0.
 
-        For `atomically`: where it is higher, nothing of the whole takes effect.
+        For `atomically`: if it is higher, nothing in the batch takes effect.
         """
         return self._at_most("score_at_most", ("ZSCORE", self.key, self._encode(member)), limit)
 
@@ -138,7 +138,7 @@ class SortedSetKey(GrownKey, Generic[M]):
     def score_is(self, member: M, score: float) -> Operation[bool]:
         """Whether a member is in, and has exactly this score.
 
-        For `atomically`: where it has another, nothing of the whole takes effect.
+        For `atomically`: if it has another, nothing in the batch takes effect.
         """
         command = ("ZSCORE", self.key, self._encode(member))
         # Required, because to the others the score of what is not in is 0.
@@ -152,7 +152,7 @@ class SortedSetKey(GrownKey, Generic[M]):
     def between_at_most(self, low: Score, high: Score, limit: int) -> Operation[bool]:
         """Whether at most so many members have a score from `low` to `high`, both included.
 
-        For `atomically`: where more have, nothing of the whole takes effect.
+        For `atomically`: if more have, nothing in the batch takes effect.
         """
         return self._at_most("between_at_most", ("ZCOUNT", self.key, *_bounds(low, high)), limit)
 
@@ -237,7 +237,7 @@ class SortedSet(Family[SortedSetKey[M]], Generic[M]):
     def __init__(
         self, pattern: str, member: type[M] | Codec[M], *, score: str = "", **options: Unpack[Options]
     ) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(
         self: SortedSet[Any], pattern: str, member: object, *, score: str = "", **options: Unpack[Options]
     ) -> None: ...

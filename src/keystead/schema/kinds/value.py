@@ -45,7 +45,7 @@ class ValueKey(Key, Generic[T]):
     __slots__ = ()
 
     def get(self) -> Operation[T | None]:
-        """The value; None: there is no such key. Raises Unreadable where it is not what the family says."""
+        """The value; None: there is no such key. Raises Unreadable if it does not fit the family."""
         return Operation(self.bound, "get", [Call(_GET, [self.key.encode()], None)], self._read)
 
     def see(self) -> Operation[Seen[T] | None]:
@@ -55,7 +55,7 @@ class ValueKey(Key, Generic[T]):
     def holds(self, seen: Seen[T] | T | None) -> Operation[bool]:
         """Whether the key still holds exactly what was seen, or this value; None: whether it is still not there.
 
-        For `atomically`: where it does not, nothing of the whole takes effect. So what was read once can guard any
+        For `atomically`: if it does not, nothing in the batch takes effect. So what was read once can guard any
         number of later steps, without being read again. Of sealed or versioned values, what was seen is needed.
         """
         stored = seen.stored if isinstance(seen, Seen) else None if seen is None else self._stored_form(seen)
@@ -147,7 +147,7 @@ class ValueKey(Key, Generic[T]):
         Of several callers one gets True. As many round trips as `delete`.
         """
         guard = self.bound.store, holds(self.key, seen.stored)
-        return await deletion.delete_if(self.bound, self.key, "what you asked for", [guard])
+        return await deletion.delete_if(self.bound, self.key, "requested", [guard])
 
     def as_seen(self, value: T) -> Seen[T]:
         """What `see` gives once this value is written, for a later `holds`. Nothing is sent.
