@@ -385,7 +385,7 @@ async def test_a_store_whose_reads_are_repeated_is_not_kept_alive() -> None:
         shop = Shop(store)
         ask = Repeated(shop.stock("apple").get(), shop.customer_orders("ann").has("1"))
         assert await ask() == [0, False]
-        with pytest.raises(BadCall, match="what is repeated is a read"):
+        with pytest.raises(BadCall, match="Repeated takes reads"):
             Repeated(shop.stock("apple").increment())
     gone = weakref.ref(store)
     del store, shop, ask

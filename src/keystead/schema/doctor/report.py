@@ -14,9 +14,7 @@ from keystead.schema.finding import CODES, Finding
 # A scan of Redis may return a key twice. This many findings are remembered, as one hash each, to be counted once.
 _REMEMBERED: Final = 100_000
 FEW: Final = 100  # one in so many may be quarantined or deleted without confirmation
-_NOT_BY_CHANCE: Final = (
-    10  # keys; if more than these, and all, miss their owner or target, the other family is elsewhere
-)
+_NOT_BY_CHANCE: Final = 10  # if more keys than this, and all, miss their owner or target, that family is elsewhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("get", ("HGETALL", self.key), self._record)
 
     def set(self, record: T, **until: Moment) -> Operation[None]:
-        """Write the whole record, whether there was one or not; fields it does not have are gone. Atomic.
+        """Write the whole record, whether there was one or not; other fields are removed. Atomic.
 
-        It revives what was deleted meanwhile: to change a record that must still be there, use `update`.
+        It recreates a record that was deleted meanwhile: to change an existing record, use `update`.
         """
         fields = self._fields_of(record)
         return self._record_written(
@@ -55,9 +55,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         )
 
     def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
-        """Change these fields of a record that is there, and no others; None takes a field out. Atomic.
+        """Change these fields of an existing record, and no others; None removes a field. Atomic.
 
-        False: there is no such record, and none is made: what was deleted or has expired stays dead.
+        False: there is no such record, and none is created: a deleted or expired record stays dead.
         """
         steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
         at_ms = self._at_ms(fields, until)
@@ -74,7 +74,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("field", ("HGET", self.key, raw), lambda replies: self._one(raw, replies[0]))
 
     def fields(self, *names: F) -> Operation[dict[F, V]]:
-        """Some fields, those that are there."""
+        """These fields; missing ones are left out."""
         raw = [self._name(name) for name in names]
         if not raw:
             raise BadValue(f"{self.key}: name at least one field")
@@ -97,13 +97,13 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """Whether there are at most so many fields.
 
         For `atomically`: if there are more, nothing in the batch takes effect. `at_most(5)` after an `update` or a
-        `put` is a hash that never has more than 5 fields, however many callers there are, and lets those be changed
-        that are there already.
+        `put` is a hash that never has more than 5 fields, however many callers there are, and still
+        allows changes to existing fields.
         """
         return self._count_at_most("at_most", ("HLEN", self.key), limit)
 
     def add_field(self, name: F, value: V | StoreMs, **until: Moment) -> Operation[bool]:
-        """Write a field only if it is not there. Of several callers one gets True. Atomic.
+        """Write a field only if it is missing. Of several callers one gets True. Atomic.
 
         `store_ms()` is the time of the store, for a field that is a whole number.
         """
@@ -116,9 +116,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._write("add_field", [command], truth, until)
 
     def increment(self, name: F, by: int = 1) -> Operation[int | None]:
-        """Add to a field that is a whole number, and get the result. Atomic.
+        """Add to an integer field, and get the result. Atomic.
 
-        Of a model, the record must be there; None: it is not, and none is made. Of free fields, a new one begins at 0.
+        The record of a model must exist; None: it does not, and none is created. A new free field starts at 0.
         """
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
@@ -137,7 +137,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         )
 
     def remove(self, *names: F) -> Operation[int]:
-        """Take fields out; returns how many were in. It does not make the key live longer. Atomic."""
+        """Remove fields; returns how many there were. Does not extend the lifetime. Atomic."""
         if not names:
             raise BadValue(f"{self.key}: name at least one field")
         gone = [self._name(name) for name in names]
@@ -148,7 +148,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def use(self) -> Operation[T | None]:
         """The whole record, and a touch if the last one is `touch_every` ago. For sliding families.
 
-        One round trip; a second one only where a touch is due, so most reads write nothing. Nothing is revived.
+        One round trip; a second one only if a touch is due, so most reads write nothing. Nothing is recreated.
         """
         lifetime = self._sliding("use")
 
@@ -164,7 +164,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("see", ("HGETALL", self.key), _fields)
 
     def holds(self, seen: Mapping[bytes, bytes]) -> Operation[bool]:
-        """Whether the key still holds exactly the fields that were seen, and no others; empty: it is still not there.
+        """Whether the key still holds exactly the fields that were seen, and no others; empty: it still does not exist.
 
         For `atomically`: if it does not, nothing in the batch takes effect.
         """
@@ -173,9 +173,9 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return Compound(self.bound, "holds", steps, truth, atomic=True, stopped=False)
 
     def copy(self, seen: Mapping[bytes, bytes], **until: Moment) -> Operation[None]:
-        """Write all fields as they were seen under another key, also those that cannot be read. Atomic.
+        """Write all fields as they were seen under another key, including unreadable ones. Atomic.
 
-        Raises BadCall for a family with sealed values: those can be read under their own key only.
+        Raises BadCall for a family with sealed values, which open only under their own key.
         """
         self._refuse_unlisted("copy")
         if self.bound.family.needs_ring or not seen:
@@ -184,7 +184,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._write_until("copy", commands, nothing, self._at_ms(None, until))
 
     def field_at_most(self, name: F, limit: int) -> Operation[bool]:
-        """Whether a field that is a whole number is at most `limit`; a missing field counts as 0.
+        """Whether an integer field is at most `limit`; a missing field counts as 0.
 
         For `atomically`: if it is higher, nothing in the batch takes effect.
         """
@@ -201,7 +201,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
             )
 
     def _relist_after(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
-        """A change of a record that is listed: its index lives on with it."""
+        """Renew the index entries after a change of a listed record."""
         bound, key = self.bound, self.key
         family = bound.family
         if not family.listed_in:
@@ -229,7 +229,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return text
 
     def _integer(self, name: F) -> bytes:
-        """The stored name of a field that is a whole number. Raises BadCall where it is none."""
+        """The stored name of an integer field. Raises BadCall for another field."""
         raw = self._name(name)
         codec = self.bound.family.field_codec(raw, self.key)
         if codec.sealed:
@@ -272,12 +272,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 gone.append(raw)
             else:
                 kept += (raw, self._encode(raw, value))
-        # Fields are written before others are taken out: a hash that is empty for a moment would be gone, and its
-        # deadline with it.
+        # Fields are written before others are removed: a hash that is empty for a moment is deleted, and loses its
+        # deadline.
         return [*self._split_command("HSET", kept), *self._split_command("HDEL", gone)]
 
     def _split_command(self, command: str, arguments: list[bytes]) -> list[Any]:
-        """This command with these arguments; several, in order, where they are more than one takes."""
+        """This command with these arguments, split into several where one cannot take them all."""
         starts = range(0, len(arguments), _ARGUMENTS)
         return [(command, self.key, *arguments[start : start + _ARGUMENTS]) for start in starts]
 
@@ -369,7 +369,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
         return f"fields {{ {', '.join(said)} }}"
 
     def field_name(self, name: Any, key: str) -> bytes:
-        """The name of a field as it is stored. Raises BadValue where the family has no such field."""
+        """The stored name of a field. Raises BadValue if the family has no such field."""
         if not self.fields:
             return self._field.encode(name, key)
         stored = self._names.get(name, name) if isinstance(name, str) else None
@@ -407,7 +407,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
         return out
 
     def record_of(self, raw: dict[bytes, bytes], key: str, ring: Any) -> Any:
-        """The record of the fields that are stored; those that a model does not have are ignored. Raises Unreadable."""
+        """The record of these stored fields; unknown ones are ignored. Raises Unreadable."""
         if not self.fields:
             return {
                 self._field.decode(field, key): self._value.decode(value, key, ring, field.decode("utf-8", "replace"))

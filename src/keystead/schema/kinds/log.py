@@ -1,4 +1,4 @@
-"""Log: entries in the order of time, each with an id to go on from. Events that can be replayed."""
+"""Log: entries in time order, each with an id to resume from. Events that can be replayed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogKey(GrownKey, Generic[T]):
     __slots__ = ()
 
     def append(self, item: T, *, entry_id: str | None = None, **until: Moment) -> Operation[str]:
-        """Put an item at the end; returns its id. What is beyond the family's `keep` is dropped. Atomic.
+        """Append an item; returns its id. Entries beyond the family's `keep` are dropped. Atomic.
 
         An id of your own, such as `17-0`, must be greater than all before it, also of those that were taken out again:
         BadArgument where it is not. So what is appended twice under one id is in the log once.
@@ -39,7 +39,7 @@ class LogKey(GrownKey, Generic[T]):
         return self._write("append", [self._append_command(entry_id or "*", item)], _id, until)
 
     def append_all(self, items: Mapping[str, T], **until: Moment) -> Operation[int]:
-        """Put several items at the end, each under an id of its own, in the order of the ids; returns how many. Atomic.
+        """Append several items, each with its own id, in the order of the ids; returns how many. Atomic.
 
         BadArgument where one of the ids is not greater than all before it; nothing is put then.
         """
@@ -67,7 +67,7 @@ class LogKey(GrownKey, Generic[T]):
         return self._read("count", ("XLEN", self.key), number)
 
     def remove(self, *ids: str) -> Operation[int]:
-        """Take entries out; returns how many were in. Atomic."""
+        """Remove entries; returns how many there were. Atomic."""
         if not ids:
             raise BadValue(f"{self.key}: name at least one id")
         return self._read("remove", ("XDEL", self.key, *ids), number)

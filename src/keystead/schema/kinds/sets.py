@@ -40,23 +40,23 @@ class SetKey(GrownKey, Generic[M]):
 
         For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` of one
         member is a set that never has more than 5, however many callers there are. `at_most(5)` after it promises the
-        same, for any number of members, and lets those in that are members already.
+        same for any number of members, and admits existing members.
         """
         return self._count_at_most("at_most", ("SCARD", self.key), limit)
 
     def add(self, *members: M, **until: Moment) -> Operation[int]:
-        """Put members in; returns how many are new. Atomic."""
+        """Add members; returns how many are new. Atomic."""
         return self._write("add", [("SADD", self.key, *self._encode_all(members))], number, until)
 
     def remove(self, *members: M | Seen[M | None]) -> Operation[int]:
-        """Take members out; returns how many were in. It does not make the key live longer. Atomic.
+        """Remove members; returns how many there were. Does not extend the lifetime. Atomic.
 
-        What was seen is taken out as it is stored, even if it cannot be read.
+        What was seen is removed as it is stored, even if it cannot be read.
         """
         return self._read("remove", ("SREM", self.key, *self._encode_all(members)), number)
 
     async def live(self) -> set[M]:
-        """The members whose records are there. Dead ones are taken out. Two round trips; three if some are dead."""
+        """The members whose records exist. Dead entries are pruned. Two round trips; three if some are dead."""
         return set(await listing.live(self.bound, self.key))
 
     def see(self) -> Operation[list[Seen[M | None]]]:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _GET = TABLE["GET"]
-_SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
+_SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that keeps the deadline
 
 
 @dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
@@ -32,7 +32,7 @@ class Seen(Generic[T]):
 
 
 def seen_or_none(codec: Codec[T], raw: bytes, key: str, ring: KeyRing | None) -> Seen[T | None]:
-    """What was read from these bytes; None where they cannot be read."""
+    """The value of these bytes; None if they cannot be read."""
     try:
         return Seen(codec.decode(raw, key, ring), raw)
     except Unreadable:
@@ -53,10 +53,10 @@ class ValueKey(Key, Generic[T]):
         return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._read_seen)
 
     def holds(self, seen: Seen[T] | T | None) -> Operation[bool]:
-        """Whether the key still holds exactly what was seen, or this value; None: whether it is still not there.
+        """Whether the key still holds exactly what was seen, or this value; None: whether it still does not exist.
 
-        For `atomically`: if it does not, nothing in the batch takes effect. So what was read once can guard any
-        number of later steps, without being read again. Of sealed or versioned values, what was seen is needed.
+        For `atomically`: if it does not, nothing in the batch takes effect. So one read can guard any number of
+        later steps (optimistic locking). Sealed or versioned values need the `Seen` of a read.
         """
         stored = seen.stored if isinstance(seen, Seen) else None if seen is None else self._stored_form(seen)
         return Compound(self.bound, "holds", [holds(self.key, stored)], truth, atomic=True, stopped=False)
@@ -64,7 +64,7 @@ class ValueKey(Key, Generic[T]):
     def set(self, value: T, **until: Moment) -> Operation[None]:
         """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
 
-        It revives what was deleted meanwhile: to change a record that must still be there, use `replace`.
+        It recreates a record that was deleted meanwhile: to change an existing record, use `replace`.
         """
         return self._write("set", value, until, "", nothing)
 
@@ -73,17 +73,17 @@ class ValueKey(Key, Generic[T]):
         return self._write("add", value, until, "NX", _was_written)
 
     def replace(self, value: T, **until: Moment) -> Operation[bool]:
-        """Write the value only if the key is there; what was deleted or has expired stays dead (False).
+        """Write the value only if the key exists; a deleted or expired record stays dead (False).
 
-        It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
+        It keeps its deadline, unless its lifetime is sliding or comes with the value. Atomic.
         """
         return self._write("replace", value, until, "XX", _was_written)
 
     def compare_and_set(self, expected: T, value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if the key holds exactly `expected`. Of several callers one gets True. Atomic.
 
-        It compares what is stored, so it cannot be used for sealed or versioned values, of which one value has
-        several stored forms: use `change` for those.
+        It compares stored bytes, so it does not work for sealed or versioned values, which have several stored forms:
+        use `change` for those.
         """
         stored = self._stored_form(expected)
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
@@ -111,14 +111,14 @@ class ValueKey(Key, Generic[T]):
     def consume(self) -> Operation[T | None]:
         """Read and delete in one atomic step: of several callers one gets the value, the others None.
 
-        What it owns and the entries that name it are deleted after that, in a second round trip.
+        Its cascade follows in a second round trip, unless it follows from the key alone.
         """
         return deletion.consume(self.bound, self.key, self._read)
 
     def use(self) -> Operation[T | None]:
         """The value, and a touch if the last one is `touch_every` ago. For sliding families.
 
-        One round trip; a second one only where a touch is due, so most reads write nothing. Nothing is revived.
+        One round trip; a second one only if a touch is due, so most reads write nothing. Nothing is recreated.
         """
         lifetime = self._sliding("use")
 
@@ -133,7 +133,7 @@ class ValueKey(Key, Generic[T]):
     def replace_seen(self, seen: Seen[T], value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if the key still holds exactly what was seen: `compare_and_set` for any kind of value.
 
-        It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
+        It keeps its deadline, unless its lifetime is sliding or comes with the value. Atomic.
         """
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
@@ -142,7 +142,7 @@ class ValueKey(Key, Generic[T]):
         return self._write_guarded("replace_seen", steps, value, now_ms, at_ms)
 
     async def delete_seen(self, seen: Seen[T]) -> bool:
-        """Delete it, with all that `delete` takes with it, only if it still holds exactly what was seen.
+        """Delete it with its cascade, only if it still holds exactly what was seen.
 
         Of several callers one gets True. As many round trips as `delete`.
         """
@@ -152,7 +152,7 @@ class ValueKey(Key, Generic[T]):
     def as_seen(self, value: T) -> Seen[T]:
         """What `see` gives once this value is written, for a later `holds`. Nothing is sent.
 
-        A sealed value is stored in another form each time, so it must be seen: raises BadCall.
+        Raises BadCall for a sealed value: its stored form differs each time, so it must be seen.
         """
         if self._codec.sealed:
             raise BadCall(f"{self.bound.family.place} holds sealed values; use see() instead")
@@ -164,7 +164,7 @@ class ValueKey(Key, Generic[T]):
         return codec
 
     def _stored_form(self, value: T) -> bytes:
-        """The one form in which this value is stored. Raises BadCall where it has several."""
+        """The stored form of this value. Raises BadCall if it has several."""
         codec = self._codec
         if codec.sealed or codec.versions is not None:
             raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
@@ -182,7 +182,7 @@ class ValueKey(Key, Generic[T]):
         try:
             value = self._read(replies)
         except Unreadable as error:
-            error.raw = bytes(replies[0])  # so that it can be guarded, too
+            error.raw = bytes(replies[0])  # so that it can serve as a guard, too
             raise
         return None if value is None else Seen(value, bytes(replies[0]))
 
