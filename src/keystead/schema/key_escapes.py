@@ -20,7 +20,7 @@ from keystead.schema.overlap import (
 
 
 def escaped(language: Language, escapes: Characters) -> Language:
-    """What becomes of a language when these characters are percent-escaped in it. Exact."""
+    """The language with these characters percent-escaped. Exact."""
     match language:
         case Characters():
             hit = language & escapes
@@ -42,7 +42,7 @@ def percent(character: str) -> str:
 
 
 def _codes(characters: Characters) -> Language:
-    """What stands behind the first `%` of these characters when they are escaped."""
+    """The text after the first `%` of the escapes of these characters."""
     beyond = characters - ASCII
     ascii_codes = _codes_of_bytes(map(ord, characters & ASCII))
     if beyond == ANY - ASCII:
@@ -51,7 +51,7 @@ def _codes(characters: Characters) -> Language:
 
 
 def _codes_of_bytes(members: Iterable[int]) -> Language:
-    """The two digits of any of these bytes; what several begin with is written once, so that there is less to walk."""
+    """The two hex digits of any of these bytes; common first digits are merged, for a smaller automaton."""
     rows: dict[str, str] = {}
     for member in members:
         code = f"{member:02X}"

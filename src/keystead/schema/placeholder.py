@@ -25,7 +25,7 @@ from keystead.schema.placeholder_types import ALNUM, TYPES, PlaceholderType, Unf
 
 SHORTEST_BOUND = 45  # bytes of a hashed value: the mark and 43 characters
 
-# No escape makes this, so no value that is written as it is looks like one that is hashed.
+# No escape produces this, so a hashed value is never confused with a plain one.
 _HASH_MARK = "%~"
 # 256 bits are 42 characters of 6 bits, and one whose last two bits are zero.
 _LAST_OF_DIGEST = "AEIMQUYcgkosw048"
@@ -33,27 +33,27 @@ _DIGEST = rf"[A-Za-z0-9_-]{{42}}[{_LAST_OF_DIGEST}]"
 _DIGESTS = sequence(repeat(ALNUM | Characters.of("_-"), 42, 42), Characters.of(_LAST_OF_DIGEST))
 
 _PLAIN = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_QUICK_INT = 10**18  # beyond it, the digits are counted: Python refuses to write out an int of very many
+_QUICK_INT = 10**18  # beyond it, Python may refuse to write out all digits
 # The type to write when a value of this Python type is passed for a text.
 _TYPE_OF: dict[type, str] = {int: "int", UUID: "uuid", date: "date", IPv4Address: "ip", IPv6Address: "ip"}
 
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """A value of which a key holds only the digest, because its text is longer than the bound of its placeholder.
+    """A value that a key holds only as its digest, because its text is longer than the bound of its placeholder.
 
-    `digest` is the SHA-256 of the text, in base64url without padding. When a key is rendered, it stands for the value.
+    `digest` is the SHA-256 of the text, in base64url without padding. It can be rendered in place of the value.
     """
 
     digest: str
 
 
 class PlaceholderPosition:
-    """One placeholder where it stands in a pattern: its type, its bound, and what must be escaped there.
+    """One placeholder at its position in a pattern: its type, its bound, and what must be escaped there.
 
     `separator` is the first character of the literal between it and the next placeholder, if both are in the same
-    segment, and otherwise empty. A value never has a raw `:`, and never its separator; so each value ends where the
-    next of these stands, or where the literal behind the last of a segment begins.
+    segment, and otherwise empty. A value never contains a raw `:` or its separator; so it ends at the next of
+    these, or where the literal after the last placeholder of a segment begins.
     """
 
     def __init__(self, pattern: str, name: str, type_: PlaceholderType, bound: int | None, separator: str) -> None:
@@ -68,9 +68,9 @@ class PlaceholderPosition:
         self.read: Callable[[str], Any] = self._reader()
 
     def _reader(self) -> Callable[[str], Any]:
-        """The function that gives the value of what `expression` finds in a key. Any error if `write` never makes it.
+        """The function that reads the text found by `expression`. It may raise anything for a foreign text.
 
-        Most texts are their own values, and need no second look: the expression found no character that is escaped.
+        Most texts are their own values and need no second look: the expression found no escaped character.
         """
         careful, language = self._read, self.type.language
         if not self.type.is_text or self.bound is not None or not isinstance(language, Repeat):
@@ -93,12 +93,12 @@ class PlaceholderPosition:
             return hashed
         value = self.type.parse(unquote_to_bytes(written).decode() if "%" in written else written)
         if self.write(value) != written:
-            raise Unfit("the text is not written as it would be here")
+            raise Unfit("the text is not in canonical form")
         return value
 
     @property
     def expression(self) -> str:
-        """The regular expression that finds what stands in a key; `read` says whether it is good."""
+        """The regular expression that finds the text in a key; `read` validates it."""
         raw, code = self._escapes.regex_of_others(), "%[0-9A-F][0-9A-F]"
         units = f"(?:{raw}|{code}){raw}*(?:{code}{raw}*)*"
         return units if self.bound is None else f"(?:{_HASH_MARK}{_DIGEST}|{units})"
@@ -115,14 +115,14 @@ class PlaceholderPosition:
         return self._escape.sub(_escape_match, self.type.example)
 
     def _can_pass(self, bound: int) -> bool:
-        """Whether a value can be longer than the bound; one that none can pass never hashes anything."""
+        """Whether a value can be longer than the bound; otherwise nothing is ever hashed."""
         if longest(self.type.language) is None:
             return True
         most = longest(escaped(self.type.language, self._escapes))
         return most is None or most > bound
 
     def _writer(self) -> Callable[[object], str]:
-        """The function that turns a value into what stands in a key, or raises BadKey; quick in the plain case."""
+        """The function that turns a value into its text in a key, or raises BadKey; fast in the common case."""
         if self.type.is_text:
             return self._text_writer()
         if self.type is TYPES["int"] and self.bound is None and not self._escapes & Characters.of("-0123456789"):
@@ -130,25 +130,25 @@ class PlaceholderPosition:
         return self._write
 
     def _text_writer(self) -> Callable[[object], str]:
-        is_odd, careful, bound = self._oddness(self._escapes), self._write, self.bound
-        is_odder = self._oddness(self._escapes - Characters.of(self._marks))
+        has_special, careful, bound = self._special_finder(self._escapes), self._write, self.bound
+        has_more_special = self._special_finder(self._escapes - Characters.of(self._marks))
         marks = [(mark, percent(mark)) for mark in dict.fromkeys(self._marks)]
-        # One after the other can be escaped where none but the first of them stands in a code.
+        # They can be escaped one after the other if only the first of them occurs in an escape code.
         in_turn = bound is None and not any(mark in code for mark, _ in marks[1:] for _, code in marks)
 
         def write(value: object) -> str:
             if type(value) is not str or not value:
                 return careful(value)
-            if not is_odd(value):
+            if not has_special(value):
                 return value
-            if not in_turn or is_odder(value):
+            if not in_turn or has_more_special(value):
                 return careful(value)
             for mark, code in marks:  # as in most addresses of IPv6
                 value = value.replace(mark, code)
             return value
 
         if bound is None:
-            return write if is_odd(_PLAIN) else self._plain_first(write)
+            return write if has_special(_PLAIN) else self._plain_first(write)
         surely_short = bound // 4  # characters, each of at most four bytes
 
         def write_bounded(value: object) -> str:
@@ -157,15 +157,15 @@ class PlaceholderPosition:
         return write_bounded
 
     def _plain_first(self, write: Callable[[object], str]) -> Callable[[object], str]:
-        """Most ids are letters and digits, which Python tells quicker than an expression does."""
+        """Most ids are letters and digits, which Python detects faster than an expression does."""
 
         def write_plain(value: object) -> str:
             return value if type(value) is str and value.isalnum() and value.isascii() else write(value)
 
         return write_plain
 
-    def _oddness(self, escapes: Characters) -> Callable[[str], object]:
-        """Finds something in a text that is not empty if it does not fit or is one of these. One quick look."""
+    def _special_finder(self, escapes: Characters) -> Callable[[str], object]:
+        """Finds a character of a non-empty text that does not fit or must be escaped. One fast check."""
         match self.type.language:
             case Repeat(Characters() as alphabet, _, None):
                 return re.compile((alphabet - escapes).regex_of_others()).search
@@ -215,7 +215,7 @@ class PlaceholderPosition:
         return BadKey(f"{shown(self._pattern)}: {self.name} {reason}")
 
     def _describe_value(self, value: object) -> str:
-        """The type of a value, and the value itself if it is of a kind that holds no secrets."""
+        """The type of a value, and the value itself if its type cannot hold secrets."""
         if value is None:
             return "None"
         name = type(value).__name__

@@ -27,7 +27,7 @@ _IPV6_GROUP = sequence(_HEX - Characters.of("0"), repeat(_HEX, 0, 3))
 
 
 class Unfit(ValueError):
-    """Why a value or a text does not fit a type, to stand behind a semicolon. The value itself is not in it."""
+    """Why a value or a text does not fit a type, as the end of a message. It never contains the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PlaceholderType:
 
     For each value that `render` takes, `parse(render(value)) == value`, and no two values have the same text.
     `render` raises Unfit for a value of the right Python type that it cannot take, `parse` any error for a text
-    that no value has. Errors of a type that takes text show no value, for it may be a secret.
+    that no value has. Errors of a type that takes text never show the value, which may be a secret.
 
     `uuid` and `ip` take a text, too, for convenience; it is read back as a UUID or an address.
     """
@@ -48,7 +48,7 @@ class PlaceholderType:
     language: Language  # the texts that render makes, before anything is escaped
     doc: str  # behind "takes": "an int"
     example: str
-    unescaped: Characters = ANY  # what else there is, is percent-escaped wherever it stands
+    unescaped: Characters = ANY  # all other characters are percent-escaped everywhere
     is_text: bool = False  # a value is its own text
 
 
@@ -92,14 +92,14 @@ def placeholder(
 
 
 def unknown_type(name: str) -> str:
-    """What to say about the name of a type that there is none of."""
+    """The message for an unknown type name."""
     near = _OTHER_NAMES.get(name.lower()) or next(iter(get_close_matches(name.lower(), TYPES, 1)), None)
     advice = f"did you mean {near}?" if near else "register your own with placeholder()."
     return f"there is no type {shown(name)!r}; {advice} The types are {', '.join(TYPES)}"
 
 
 def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphabet: Characters) -> Callable[[T], str]:
-    """The user's render, which is believed only after its text was parsed back."""
+    """The user's render, checked by parsing its text back."""
 
     def verified(value: T) -> str:
         try:
@@ -123,7 +123,7 @@ def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphab
 
 
 def _identity(thing: object) -> object:
-    """What is the same for a thing and for what replaces it when its module is reloaded unchanged."""
+    """An identity that survives a reload of an unchanged module."""
     if isinstance(thing, type):
         return thing.__module__, thing.__qualname__
     if isinstance(thing, FunctionType):
@@ -137,12 +137,12 @@ def _bad_type(name: str, what: str, advice: str) -> BadDeclaration:
 
 
 def _first_outside(alphabet: Characters, text: str) -> str:
-    """The class of the first character that is not in the alphabet; empty if all are."""
+    """The class of the first character outside the alphabet; empty if there is none."""
     return next((_character_class(character) for character in text if character not in alphabet), "")
 
 
 def _character_class(character: str) -> str:
-    """What kind of character it is, which says enough to find it and nothing of a secret that it is in."""
+    """The class of a character: enough to find it, without revealing a secret that contains it."""
     if "\ud800" <= character <= "\udfff":
         return "a lone surrogate, which has no UTF-8"
     if character.isspace():
@@ -164,7 +164,7 @@ def _text_type(
     first: Characters | None = None,
     unescaped: Characters = ANY,
 ) -> PlaceholderType:
-    """A type whose values are texts of an alphabet, of which the first character may be of a smaller one."""
+    """A type whose values are texts of an alphabet; the first character may have a smaller one."""
     language = repeat(alphabet, 1, None) if first is None else sequence(first, repeat(alphabet, 0, None))
     fits = re.compile(regex(language)).fullmatch
 
@@ -227,7 +227,7 @@ _MONTH = choice(sequence("0", _NOT_ZERO), sequence("1", Characters.of("012")))
 
 
 def _date_language() -> Language:
-    """Every day that there is, the 29th of February only in leap years."""
+    """Every valid date; the 29th of February only in leap years."""
     by_four = choice(
         sequence("0", Characters.of("48")),
         sequence(Characters.of("2468"), Characters.of("048")),
@@ -250,7 +250,7 @@ def _render_ip(value: IPv4Address | IPv6Address | str) -> str:
     try:
         address = ip_address(value) if isinstance(value, str) else value
     except ValueError:
-        # Its own words show the text, which may be a secret that was passed by mistake.
+        # Its own message contains the text, which may be a secret that was passed by mistake.
         raise Unfit("the str given is not an IPv4 or IPv6 address") from None
     return str(address) if isinstance(address, IPv4Address) else _ipv6_text(address)
 
@@ -291,7 +291,7 @@ def _ip_language() -> Language:
 
 @lru_cache
 def _ipv6_language(shapes: frozenset[str]) -> Language:
-    """Any of these shapes, where `x` is a group that is not zero; what several begin with is written once."""
+    """Any of these shapes, where `x` is a non-zero group; common prefixes are merged."""
     options = [
         sequence(
             _IPV6_GROUP if head == "x" else head, _ipv6_language(frozenset(s[1:] for s in shapes if s[:1] == head))
@@ -363,5 +363,5 @@ _BUILT_IN = (
 TYPES: dict[str, PlaceholderType] = {type_.name: type_ for type_ in _BUILT_IN}
 _declared: dict[str, tuple[object, ...]] = {}
 
-# What people write for them at first.
+# Common other names for them.
 _OTHER_NAMES = {"str": "text", "string": "text", "integer": "int", "number": "int", "url": "uri", "guid": "uuid"}

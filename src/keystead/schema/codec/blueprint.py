@@ -1,4 +1,4 @@
-"""Blueprint: what Pydantic knows of a type, and what the codecs need of it."""
+"""Blueprint: what Pydantic knows about a type, as far as codecs need it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from keystead.schema.seal import NoSealing, Sealing
 
 
 class Blueprint:
-    """A type as Pydantic understands it, looked over for what could not be stored and read back."""
+    """A type as Pydantic understands it, checked for whether it can be stored and read back."""
 
     def __init__(self, type_: Any, place: str) -> None:
         """`place` stands before the sentence of each error. Raises `BadDeclaration`."""
@@ -56,7 +56,7 @@ class Blueprint:
         look_over(core, self._bad)
 
     def reason(self, problems: list[Problem]) -> str:
-        """Why a value does not fit, with the places that are known by name, and without anything of the value."""
+        """Why a value does not fit, with declared names, and without the value."""
         said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         return f"is not a valid {self.name}: {'; '.join(said)}{more}"
@@ -71,7 +71,7 @@ class Blueprint:
         return f"holds something{fields} that does not fit its declaration, or that JSON cannot say"
 
     def place_of(self, path: Iterable[str | int]) -> str:
-        """A path in a value, in which only declared names are said: other names are data."""
+        """A path in a value, with declared names only: other names are data."""
         return ".".join(str(part) if isinstance(part, int) or part in self.names else "*" for part in path)
 
     def version_name(self, versions: Versions) -> str | None:

@@ -38,7 +38,7 @@ class CoreSchemas:
         return _nodes(schema, self._definitions)
 
     def within_class(self, schema: Any) -> Iterator[dict[str, Any]]:
-        """Every schema at and below one, but not the classes there and what they are made of."""
+        """Every schema at and below one, but not below classes."""
         return _nodes(schema, self._definitions, CLASSES)
 
 
@@ -84,7 +84,7 @@ def all_names(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_sealed(node: Mapping[str, Any]) -> bool:
-    """Whether this is `Sealed[...]` itself; what is around it is not."""
+    """Whether this is `Sealed[...]` itself, not a wrapper around it."""
     return bool((node.get("metadata") or {}).get(SEALED_MARK))
 
 
@@ -98,7 +98,7 @@ def is_constrained(node: Mapping[str, Any]) -> bool:
 
 
 def may_hold_floats(node: Mapping[str, Any]) -> bool:
-    """Whether a float may be written. What is inferred from the value (`Any`, extra fields, serializers) may be one."""
+    """Whether a float may be written. A type inferred from the value (`Any`, extra fields, serializers) may be one."""
     serialization = node.get("serialization") or {}
     return (
         node["type"] in ("float", "any")

@@ -26,7 +26,7 @@ class Json(Modelled[T]):
         self._class = blueprint.class_
         self._floats = blueprint.floats
         self._constrained = blueprint.constrained and self._class is not None
-        # A model that was built without validation may lack fields; with one it has them all.
+        # A model that was built without validation may lack fields.
         is_model = isinstance(self._class, type) and issubclass(self._class, BaseModel)
         self._fewest_fields = len(blueprint.field_names) if is_model else 0
 
@@ -44,8 +44,8 @@ class Json(Modelled[T]):
     def _serialize_value(self, value: Any, sealing: Sealing | NoSealing, key: str, name: str) -> bytes:
         """The JSON of a value, as it was given.
 
-        A container is validated. A model has been; only the types of its fields are looked at again, since they may
-        have been set later.
+        A container is validated. A model already was; only the types of its fields are checked again, since they may
+        have been assigned later.
         """
         if self._class is None:
             self._check_container(value, key, name)
@@ -63,7 +63,7 @@ class Json(Modelled[T]):
         raise bad_value(key, name, reason)
 
     def _refuse_unreadable(self, data: bytes, key: str, name: str) -> None:
-        """A model may have been changed since it was validated: what its own constraints refuse is not written."""
+        """A model may have changed since it was validated: values that violate its constraints are not written."""
         try:
             self._read(data, None, key, name, data)
         except Unreadable as error:
@@ -82,7 +82,7 @@ class Json(Modelled[T]):
         raise bad_value(key, name, reason)
 
     def _check_numbers(self, data: bytes, value: Any, key: str, name: str) -> bytes:
-        # Pydantic writes NaN as null, so only where there is a null do we have to look.
+        # Pydantic writes NaN as null, so only a null needs a second look.
         if b"null" in data or b"NaN" in data or b"Infinity" in data:
             plain = self._blueprint.adapter.serializer.to_python(value, warnings=False, by_alias=True, round_trip=True)
             if (path := not_finite(plain)) is not None:

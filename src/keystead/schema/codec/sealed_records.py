@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RecordCodec(Json[T]):
-    """JSON with sealed fields, with versions, or with both. It is parsed twice: once to see where things stand."""
+    """JSON with sealed fields, with versions, or with both. It is parsed twice: once to locate versions and seals."""
 
     def __init__(self, blueprint: Blueprint, versions: Versions | None) -> None:
         super().__init__(blueprint)
@@ -82,7 +82,7 @@ class RecordCodec(Json[T]):
         return version_in(tree, self.versions) if isinstance(tree, dict) else None
 
     def _stamp_version(self, value: Any) -> Any:
-        """A copy that says that it is of the current version, if the value does not."""
+        """A copy with the current version, unless the value has it already."""
         versions, name = self.versions, self._version_name
         if versions is None or name is None:
             return value
@@ -91,7 +91,7 @@ class RecordCodec(Json[T]):
         if self._class is None or not isinstance(value, self._class) or getattr(value, name, None) == versions.current:
             return value
         stamped = copy.copy(value)
-        # Past any validation or freezing of its own: the copy only goes to the store.
+        # Bypasses validation and freezing: the copy only goes to the store.
         object.__setattr__(stamped, name, versions.current)
         return stamped
 
@@ -122,7 +122,7 @@ class RecordCodec(Json[T]):
         if version == versions.current and self._version_name:
             return data
         if version == versions.current and data.endswith(b"," + self._stamp):
-            return data[: -len(self._stamp) - 1] + b"}"  # as `encode` wrote it; nothing else can end so
+            return data[: -len(self._stamp) - 1] + b"}"  # as `encode` wrote it; nothing else ends like this
         for step in range(version, versions.current):
             tree = upgrade(tree, step, versions)
         if self._version_name:
@@ -132,11 +132,11 @@ class RecordCodec(Json[T]):
         return _as_json(tree, opening)
 
     def _reason_without_ring(self, json_text: bytes, opening: SealedValueOpening | None) -> str | None:
-        """Why the value cannot be read, as far as that can be said without opening what is sealed."""
+        """Why the value cannot be read, as far as that shows without opening sealed fields."""
         try:
             self._validate(json_text, strict=True, by_alias=True, context=opening)
         except ValidationError as error:
-            # What is outside a sealed field (a pattern, a validator) was asked about `(sealed)`, not about its value.
+            # Checks around a sealed field (a pattern, a validator) have seen `(sealed)`, not its value.
             problems = [
                 problem
                 for problem, given in zip(problems_of(error), error.errors(), strict=True)

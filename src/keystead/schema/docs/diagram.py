@@ -1,4 +1,4 @@
-"""A picture of the relations: boxes in layers from left to right, what names something before what it names."""
+"""The relation diagram: boxes in layers from left to right, sources before targets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """A family where it stands in the picture. `lines` are its key, `note` is said below."""
+    """A family at its position. `lines` are its key, `note` stands below."""
 
     name: str
     lines: tuple[str, ...]
@@ -66,7 +66,7 @@ class Diagram:
 
 
 def diagram(document: KeyDocument) -> Diagram | None:
-    """The picture of a document; None where no family has a relation to another."""
+    """The diagram of a document; None if no family has a relation to another."""
     entries = {entry.name: entry for entry in document.families}
     edges = [edge for edge in document.edges if edge.start != edge.end]
     boxes: list[Box] = []
@@ -84,7 +84,7 @@ def diagram(document: KeyDocument) -> Diagram | None:
 
 
 def _groups(names: Sequence[str], edges: Sequence[Edge]) -> Iterator[list[str]]:
-    """The families that hang together, in the order of declaration. One without relations is in no group."""
+    """The connected families, in the order of declaration. One without relations is in no group."""
     near: dict[str, set[str]] = {name: set() for name in names}
     for edge in edges:
         near[edge.start].add(edge.end)
@@ -103,7 +103,7 @@ def _groups(names: Sequence[str], edges: Sequence[Edge]) -> Iterator[list[str]]:
 
 
 class _Text(NamedTuple):
-    """What stands in a box, and the size that it needs."""
+    """The text of a box, and its size."""
 
     lines: tuple[str, ...]
     note: str
@@ -121,11 +121,11 @@ class _Route(NamedTuple):
     """A relation from the left to the right: the boxes at its ends, and the gaps in the layers that it passes."""
 
     stops: tuple[str, ...]
-    backwards: bool  # the arrow points to the left, because the relation closes a circle
+    backwards: bool  # the arrow points to the left, because the relation closes a cycle
 
 
 class _Group:
-    """Families that hang together, in layers."""
+    """Connected families, in layers."""
 
     def __init__(self, entries: Mapping[str, FamilyEntry], edges: Sequence[Edge]) -> None:
         self._edges = edges
@@ -176,7 +176,7 @@ class _Group:
         return self._texts[name].height if name in self._texts else _LINE
 
     def _ports(self, boxes: Mapping[str, Box], end: Callable[[tuple[str, ...]], tuple[str, float]]) -> dict[int, float]:
-        """Where each relation meets the side of a box: spread over it, so that no two lie on each other."""
+        """Where each relation meets the side of a box, spread so that no two overlap."""
         at: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for number, route in enumerate(self._routes):
             name, towards = end(route.stops)
@@ -189,7 +189,7 @@ class _Group:
 
 
 def _cycle_edges(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
-    """The relations that close a circle when one follows them from the first family on."""
+    """The relations that close a cycle, following them from the first family."""
     found: set[Edge] = set()
     done: set[str] = set()
 
@@ -212,7 +212,7 @@ def _reverse(edge: Edge) -> Edge:
 
 
 def _layers(names: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """The layer of each family: behind all that name it. One that nothing names stands just before what it names."""
+    """The layer of each family: after all its sources. One without sources stands just before its targets."""
     layer = dict.fromkeys(names, 0)
     for _ in names:
         for edge in edges:
@@ -263,7 +263,7 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 
 def _path(points: Sequence[Point]) -> str:
-    """A line through the points that leaves and reaches each of them level."""
+    """A curve through the points that is horizontal at each of them."""
     said = [f"M{px(points[0][0])} {px(points[0][1])}"]
     for (x, y), (next_x, next_y) in pairwise(points):
         middle = px((x + next_x) / 2)
@@ -282,7 +282,7 @@ def _note(entry: FamilyEntry) -> str:
 
 
 def _break_lines(key: str) -> tuple[str, ...]:
-    """A key in lines that are not too long, broken behind a colon."""
+    """A key in short lines, broken after colons."""
     lines = [""]
     for part in re.findall(r"[^:]*:|[^:]+", "".join(one if one.isprintable() else "?" for one in key)):
         if lines[-1] and _length(lines[-1] + part) > _LONGEST_LINE:

@@ -1,4 +1,4 @@
-"""Relations in words, and as the edges of a picture."""
+"""Relations in words, and as the edges of the diagram."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEADS_TO: Final = "leads to"
 
 
 class Edge(NamedTuple):
-    """One relation between two families, by their names: what names something, then what it names."""
+    """One relation between two families, by their names: source, then target."""
 
     start: str
     says: str
@@ -36,7 +36,7 @@ def edges(families: Families) -> tuple[Edge, ...]:
 
 
 def sentences(family: Family[Any], families: Families) -> tuple[str, ...]:
-    """What a reader must know before writing or deleting such a key, as prose."""
+    """What to know before writing or deleting such a key, as prose."""
     return tuple(_sentences(family, families))
 
 
@@ -91,7 +91,7 @@ def _belongs(family: Family[Any]) -> str:
 
 
 def _where(relation: Relation) -> str:
-    """Where the placeholders come from, as far as the reader could not guess: a placeholder of the same name."""
+    """The origins of the placeholders, except those from a placeholder of the same name."""
     said = [
         f"{code(name)} is {_origin_phrase(origin)}"
         for name, origin in relation.origins.items()

@@ -29,7 +29,7 @@ class Operations:
 
     @property
     def few(self) -> tuple[str, ...]:
-        """Enough to see what is done with it: those that write first. An ellipsis stands for the others."""
+        """A short selection, writes first. An ellipsis stands for the others."""
         shown = self.writes[:_MOST_WRITES] + self.reads[:_MOST_READS]
         return shown if len(shown) == len(self.writes) + len(self.reads) else (*shown, "…")
 
@@ -63,7 +63,7 @@ def _makes_sense(verb: str, family: Family[Any]) -> bool:
             return isinstance(family.lifetime, Sliding)
         case "live":
             return bool(family.lists)
-        case "compare_and_set":  # it compares what is stored, of which such a value has several forms
+        case "compare_and_set":  # it compares stored bytes, and such a value has several stored forms
             return not any(codec.sealed or codec.versions for codec in family.codecs.values())
         case _:
             return True

@@ -69,7 +69,7 @@ def keyspace_names(keyspaces: Sequence[type[Keyspace]]) -> dict[str, type[Keyspa
 
 
 def key_types(labels: Mapping[str, type[Keyspace]]) -> dict[FamilyId, str]:
-    """What the type of a family's keys is called in TypeScript: `UserSessionsKey`."""
+    """The TypeScript name of the type of a family's keys: `UserSessionsKey`."""
     wanted = {
         (label, name): (f"{capitalised(name)}Key", f"{short(label)}{capitalised(name)}Key")
         for label, cls in labels.items()
@@ -95,7 +95,7 @@ def _family(family: Family[Any]) -> Schema:
 
 
 def _procedures(keyspace: type[Keyspace]) -> Schema:
-    """Each procedure: its arguments, the families it touches, and what the caller is told where it is stopped."""
+    """Each procedure: its arguments, the families it touches, and the reasons that stop it."""
     found = {}
     for one in procedure_entries(keyspace):
         families = traced(keyspace, keyspace.procedures[one.name]).families
