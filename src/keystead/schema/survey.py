@@ -16,23 +16,23 @@ from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.stores import Command
 
-READ: Final = 1_000  # values of a family whose size is taken as it is; from then on it is estimated from their mean
+READ: Final = 1_000  # values per family whose exact size is read; beyond them it is estimated from the mean
 _PAGE: Final = 200
-_ENTRIES: Final = 500  # of one key that are read
+_ENTRIES: Final = 500  # read per key
 _SHOWN_ENTRIES: Final = 5
 
-# How long keys have left: the name of each step, and its end in milliseconds.
+# TTL buckets: the name of each, and its upper end in milliseconds.
 TTL_STEPS: Final = (("<1m", 60_000), ("<1h", 3_600_000), ("<1d", 86_400_000), ("<30d", 2_592_000_000))
 TTLS: Final = ("none", *(name for name, _ in TTL_STEPS), "more")
 
 
 class SurveyProgress(NamedTuple):
     examined: int
-    total: int | None  # what the stores say they hold; None: only some keys are asked for
+    total: int | None  # the number of keys in the stores; None: only some are examined
 
 
 class Sample(NamedTuple):
-    """One key. Sealed fields are hidden in its value; of an aggregate the first entries are shown."""
+    """One key. Its sealed fields are hidden; of a key with entries, the first are shown."""
 
     key: str
     value: Any
@@ -53,7 +53,7 @@ class FamilySurvey:
 
     @property
     def bytes(self) -> int:
-        """Keys and values as they were written, without what the store adds."""
+        """Keys and values as written, without the overhead of the store."""
         mean = self.read_bytes / self.read if self.read else 0
         return self.key_bytes + round(mean * self.count)
 
@@ -78,11 +78,11 @@ class Survey:
     unknown: int = 0
     unknown_examples: list[str] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
-    """How many keys belong to keyspaces that are known but were not to be counted, by keyspace."""
+    """How many keys belong to known keyspaces that were not surveyed, by keyspace."""
 
     @property
     def count(self) -> int:
-        """How many keys the families have; those of no family are not among them."""
+        """How many keys belong to the families."""
         return sum(one.count for one in self.families)
 
     def as_json(self) -> dict[str, Any]:
@@ -102,11 +102,11 @@ async def survey(
     known: Collection[type[Keyspace]] = (),
     on_progress: Callable[[SurveyProgress], None] | None = None,
 ) -> Survey:
-    """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is opened.
+    """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is unsealed.
 
     Keys of `known` keyspaces are only counted, in `others`: they are not unknown, whatever store they are in.
-    A key that comes or goes meanwhile may or may not be counted, and one may be counted twice on stores that move keys
-    while they are read.
+    A key that is created or deleted meanwhile may or may not be counted, and one may be counted twice on stores that
+    move keys during a scan.
     """
     narrowed = families is not None
     places = by_store(keyspaces, families)
@@ -131,7 +131,7 @@ async def survey(
 
 
 async def survey_of(keyspaces: Sequence[Keyspace], keys: Collection[str]) -> Survey:
-    """What is under these keys alone, each of them as a sample. Those that are not there are left out."""
+    """A survey of these keys alone, each of them as a sample. Missing ones are left out."""
     found: list[FamilySurvey] = []
     for place in by_store(keyspaces):
         by_family = {bound.family: FamilySurvey(bound.family) for bound in place.bounds}
@@ -145,7 +145,7 @@ _UNKNOWN_EXAMPLES: Final = 10
 
 
 class _Strangers:
-    """Keys of none of the families that are counted."""
+    """Keys of none of the surveyed families."""
 
     def __init__(self, found: Survey, known: KnownKeys) -> None:
         self._found = found
@@ -224,7 +224,7 @@ async def _read_entries(one: FamilySurvey, bound: Bound[Any], key: str, size: in
 
 
 async def _some_entries(bound: Bound[Any], key: str, size: int) -> list[Any]:
-    """The entries of a key; of a large one the first, and of a large set or hash none: they cannot be read in part."""
+    """The entries of a key: the first of a large one, and none of a large set or hash, which cannot be read in part."""
     kind = bound.family.kind
     if size > _ENTRIES and kind in ("set", "hash"):
         return []

@@ -1,8 +1,8 @@
 """Times and large integers as other programs write them in JSON.
 
-Times are aware datetimes in Python, and come back in UTC. What is stored holds whole milliseconds (or seconds): a finer
-part is cut off towards the past, so that a deadline is never later than the one that was given. In Python a model
-also takes what stands in JSON, as a web framework passes it on; a naive datetime is refused everywhere.
+Times are aware datetimes in Python, and come back in UTC. Stored times have whole milliseconds (or seconds),
+rounded towards the past, so that a deadline is never later than the one that was given. In Python a model also accepts
+the JSON form, as web frameworks pass it on; a naive datetime is refused everywhere.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SECOND = timedelta(seconds=1)
 _UNITS = {"ms": _MILLISECOND, "s": _SECOND}
 _ISO = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:]+)")
 
-TIME_ERROR = "keystead_time"  # the types of the validation errors below, whose sentences hold no value
+TIME_ERROR = "keystead_time"  # types of the validation errors below, whose messages never contain the value
 INTEGER_ERROR = "keystead_integer"
 
 
 def moment(ms: int) -> datetime:
-    """The moment that is so many milliseconds after 1970 began."""
+    """The time at this many milliseconds since 1970."""
     return _EPOCH + timedelta(milliseconds=ms)
 
 
 def deadline_ms(value: datetime | int, unit: Literal["ms", "s"] = "ms") -> int:
     """A deadline in milliseconds since 1970. `unit` is that of an integer.
 
-    Raises `BadValue` for a naive datetime, a bool, a float and anything else: no guess is made about a deadline.
+    Raises `BadValue` for a naive datetime, a bool, a float and anything else: deadlines are never guessed.
     """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
@@ -52,7 +52,7 @@ def deadline_ms(value: datetime | int, unit: Literal["ms", "s"] = "ms") -> int:
 class _Stored:
     """A type that has one form in Python and another in JSON.
 
-    Strict validation takes the form of its side only; lax validation in Python takes both.
+    Strict validation accepts only the form of its side; lax validation in Python accepts both.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ def _since_epoch(unit: timedelta, name: str) -> tuple[Callable[[Any], datetime],
 
 
 def _read_iso(value: Any) -> datetime:
-    # fromisoformat alone would take any character between the date and the time.
+    # fromisoformat alone would accept any character between the date and the time.
     if isinstance(value, str) and _ISO.fullmatch(value.upper()):
         try:
             return datetime.fromisoformat(value.upper()).astimezone(UTC)

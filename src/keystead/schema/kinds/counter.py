@@ -1,4 +1,4 @@
-"""Counter: a whole number that is added to."""
+"""Counter: an integer that is incremented and decremented."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, holds
 
 _ZERO = ord("0")
-_LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last in digits, with a sign
+_LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last is the number of digits, with a sign
 
 
 class CounterKey(GrownKey):
-    """One key that holds a whole number between -2^63 and 2^63 - 1."""
+    """One key that holds a 64-bit integer, from -2^63 to 2^63 - 1."""
 
     __slots__ = ()
 
@@ -48,13 +48,13 @@ class CounterKey(GrownKey):
         return self._at_least("at_least", ("GET", self.key), least)
 
     def holds(self, number: int) -> Operation[bool]:
-        """Whether the number is exactly this one, and not 0: a key that is not there counts as 0, so use `at_most(0)`.
+        """Whether the number is exactly this one. Not for 0, which a missing key also counts as: use `at_most(0)`.
 
         For `atomically`: if it is another, nothing in the batch takes effect.
         """
         _check(number, self.key)
         if number == 0:
-            raise BadCall(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
+            raise BadCall(f"{self.key}: 0 is also the value of a missing key; use at_most(0)")
         return Compound(self.bound, "holds", [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
