@@ -49,7 +49,7 @@ class Options(TypedDict, total=False):
     listed_in   the index (a Set or SortedSet) that names each key; it is written in the same atomic step
     owns        families whose keys are deleted with it
     leads_to    the family that its value names: a mapping, such as from an address to an id
-    member_of   whom it belongs to, `"user:{uid}"`, for `keystead erase user:42`
+    member_of   the subject it belongs to, `"user:{uid}"`, for `keystead erase user:42`
     tag         the placeholder that is its hash tag in a cluster
     used_by     the routes or programs that use it, for the key document
     changed     where it differs from the document it comes from, and why

@@ -223,7 +223,7 @@ async def finish_batch(
 
 
 def stopped_batch(operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome) -> Done[Any]:
-    """The outcome of operations of which one stopped the batch."""
+    """The outcome of a batch that one operation stopped."""
     left, at = cast("int", outcome.stopped_at), 0
     before: list[Any] = []
     for place, (operation, part) in enumerate(zip(operations, parts, strict=True)):

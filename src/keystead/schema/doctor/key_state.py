@@ -21,7 +21,7 @@ _PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
 
 @dataclass(slots=True)
 class KeyState:
-    """A key as it was seen. `left_ms` is what PTTL says: -1 is no deadline."""
+    """A key as it was seen. `left_ms` is the reply of PTTL: -1 means no deadline."""
 
     bound: Bound[Any]
     key: str

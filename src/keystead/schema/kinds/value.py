@@ -242,7 +242,7 @@ class Value(Family[ValueKey[T]], Generic[T]):
     def __init__(
         self, pattern: str, type_: type[T], *, versions: Versions | None = None, **options: Unpack[Options]
     ) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes: say which, as in `mode: Value[Mode] = Value(...)`
+    @overload  # Literal, Annotated and unions are not classes: name the type, as in `mode: Value[Mode] = Value(...)`
     def __init__(
         self: Value[Any], pattern: str, type_: object, *, versions: Versions | None = None, **options: Unpack[Options]
     ) -> None: ...
